@@ -225,6 +225,11 @@ BENCHMARKS = _by_name(
         "the default on a folder of tables against scikit-learn's and boosted models",
         uses=("xgboost", "xgboost-cpu", "lightgbm", "catboost", "interpret-core"),
     ),
+    Experiment(
+        "robust",
+        "certified errors on tables and images, beside those of robust trees",
+        uses=("groot-trees",),
+    ),
     Experiment("raw-tables", "the default on raw features of six tables, 70 % of rows to train"),
     Experiment("first-use", "processor time where no kernel has been compiled yet"),
 )

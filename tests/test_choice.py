@@ -89,7 +89,7 @@ def test_structure_parameter_limits_the_terms(noisy, structure, most):
 
 @pytest.mark.parametrize(
     "options",
-    [{"n_hidden": 8}, {"slope": 2.0}, {"polish": "log2"}, {"robust_eps": 0.1},
+    [{"n_hidden": 8}, {"slope": 2.0}, {"polish": "log2"},
      {"early_stopping": True}, {"init_margin": 3.0}, {"standardize": False},
      {"augment": lambda rows, rng: rows}],
 )  # fmt: skip

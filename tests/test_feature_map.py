@@ -153,3 +153,42 @@ def test_maps_with_the_same_knots_are_equal():
     assert FeatureMap(knots) != FeatureMap(knots[::-1])
     assert FeatureMap(knots) != FeatureMap([([0.0, 1.0], [0.0, 2.0]), ([0.0], [1.0])])
     assert FeatureMap(knots) != knots
+
+
+def test_clip_to_range_maps_each_column_onto_one_interval():
+    X = np.array([[0.0, -3.0, 7.0], [4.0, 5.0, 7.0]])
+    clipped = FeatureMap.clip(X)
+    assert_allclose(clipped(X), [[-0.5, -0.5, 0.0], [0.5, 0.5, 0.0]])
+    assert_allclose(clipped([[2.0, 9.0, 8.0]]), [[0.0, 0.5, 0.0]])
+
+
+def test_clip_to_levels_is_constant_between_them():
+    clipped = FeatureMap.clip(np.zeros((1, 2)), [(0.1, 0.2), (0.6, 0.8)])
+    x = np.array([0.0, 0.1, 0.15, 0.2, 0.4, 0.6, 0.7, 0.8, 1.0])
+    expected = [-0.5, -0.5, -0.25, 0.0, 0.0, 0.0, 0.25, 0.5, 0.5]
+    assert_allclose(clipped(np.stack([x, x], axis=1)), np.stack([expected] * 2, axis=1), atol=1e-12)
+
+
+def test_clip_accepts_levels_that_touch():
+    positions, values = FeatureMap.clip(np.zeros((1, 1)), [(0, 1), (1, 3)]).knots(0)
+    assert_array_equal(positions, [0.0, 1.0, 3.0])
+    assert_array_equal(values, [-0.5, 0.0, 0.5])
+
+
+@pytest.mark.parametrize(
+    "levels",
+    [
+        "rnage",
+        None,
+        3.0,
+        (1.0, 2.0, 3.0),
+        [],
+        (1.0, 1.0),
+        [(0, 1), (0.5, 2)],
+        (0.0, np.inf),
+        ("a", 1),
+    ],
+)
+def test_clip_rejects_levels(levels):
+    with pytest.raises(ValueError, match=r"clip must"):
+        FeatureMap.clip(np.zeros((2, 1)), levels)

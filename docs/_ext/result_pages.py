@@ -19,7 +19,7 @@ GROUPS = {
         "certificate",
         "timing",
     ),
-    "Predictive performance": ("tables", "raw-tables", "quality", "noise", "regression"),
+    "Predictive performance": ("tables", "raw-tables", "quality", "robust", "noise", "regression"),
     "Speed and scale": (
         "long-run",
         "million",

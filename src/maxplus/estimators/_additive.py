@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,6 +52,8 @@ WEAK = 0.002
 # Length of the training before pairs are selected, as a share of the final training.
 PAIRS_LENGTH = 0.25
 MOST_PAIRS = 40
+
+R = TypeVar("R")
 
 
 class Effort(NamedTuple):
@@ -211,14 +213,14 @@ class JointTraining:
         return self.annealing._replace(least_steps=MANY_STEPS)
 
 
-def on_first_rank(problem: TrainingProblem, train: Callable[[TrainingData, int], Joint]) -> Joint:
+def on_first_rank(problem: TrainingProblem, train: Callable[[TrainingData, int], R]) -> R:
     """Train on rank 0, on the rows of all ranks and with a new seed; broadcast the outcome."""
     assert problem.rng is not None
     seed, comm = int(problem.rng.integers(2**31)), problem.comm
     y = comm.gather(problem.y)
     weight = None if problem.weight is None else comm.gather(problem.weight)
 
-    def alone(X: NDArray) -> Joint:
+    def alone(X: NDArray) -> R:
         with using(SERIAL), threadpool_limits(1):
             return train(TrainingData(X[:], y, weight), seed)
 

@@ -38,6 +38,7 @@ class ExplainMixin:
     training_losses_: NDArray
     training_labels_: NDArray
     term_means_: NDArray
+    robust_reach_: NDArray
     encoder_: Any
 
     def _validated(self, X: Any) -> NDArray:
@@ -81,7 +82,7 @@ class ExplainMixin:
 
     @overload
     def certified_accuracy(
-        self, X: Any, y: Any, eps: float, scale: ArrayLike | None = None
+        self, X: Any, y: Any, eps: float | None = None, scale: ArrayLike | None = None
     ) -> float: ...
 
     @overload
@@ -90,7 +91,7 @@ class ExplainMixin:
     ) -> NDArray: ...
 
     def certified_accuracy(
-        self, X: Any, y: Any, eps: Any, scale: ArrayLike | None = None
+        self, X: Any, y: Any, eps: Any = None, scale: ArrayLike | None = None
     ) -> float | NDArray:
         """Return the certified accuracy: the share of rows that are provably correct within eps.
 
@@ -98,8 +99,9 @@ class ExplainMixin:
         ----------
         X : array of shape (n_samples, n_features)
         y : true labels of shape (n_samples,)
-        eps : number >= 0, or a sequence of them
-            Features may move by up to eps·scale_p each.
+        eps : number >= 0, or a sequence of them, optional
+            Features may move by up to eps·scale_p each. None, for a classifier that was trained
+            with ``robust_eps``: by as much as that allowed, ``robust_reach_``.
         scale : array of shape (n_features,), optional
             As in `certified_radius`.
 
@@ -111,6 +113,13 @@ class ExplainMixin:
         y = np.asarray(y)
         if y.shape != (len(X),):
             raise ValueError(f"y must have shape ({len(X)},), a label for each row; got {y.shape}")
+        if eps is None:
+            if scale is not None or not hasattr(self, "robust_reach_"):
+                raise ValueError(
+                    "eps must be given, unless the classifier was trained with robust_eps as a sum "
+                    "of terms and there is no scale"
+                )
+            eps, scale = 1.0, self.robust_reach_
         try:
             radii = np.asarray(eps, np.float64)
         except (TypeError, ValueError):

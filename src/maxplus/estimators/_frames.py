@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from copy import copy
 from typing import Any
 
@@ -75,6 +75,43 @@ def encoders_differ(comm: Communicator, columns: Mapping[str, Any]) -> bool:
     own = columns[ENCODER].to_json() if ENCODER in columns else None
     found = comm.allgather(own)
     return any(other != found[0] for other in found)
+
+
+def number_features(columns: Mapping[str, Any], names: Iterable[Any]) -> dict[Any, int]:
+    """Return the features of columns of numbers; ValueError for other names.
+
+    Parameters
+    ----------
+    columns : fitted attributes about the columns
+    names : of columns
+    """
+    encoder = columns.get(ENCODER)
+    if encoder is None:
+        known = columns.get("feature_names_in_")
+        if known is None:
+            raise ValueError(
+                "robust_eps names columns, but X has no column names; pass a data frame, or an "
+                "array with a number for each feature"
+            )
+        places = {name: p for p, name in enumerate(known)}
+        numbers = set(places)
+    else:
+        from maxplus.tables.columns import Number
+
+        both = list(zip(encoder.columns_, encoder.places, strict=True))
+        places = {column.name: place.start for column, place in both}
+        numbers = {column.name for column, _ in both if isinstance(column, Number)}
+    for name in names:
+        if name not in places:
+            raise ValueError(
+                f"robust_eps names the column {name!r}, but X has {', '.join(list(places)[:20])}"
+            )
+        if name not in numbers:
+            raise ValueError(
+                f"robust_eps names the column {name!r}, which does not hold numbers; leave it out: "
+                "categories are held"
+            )
+    return {name: places[name] for name in names}
 
 
 def of_features(estimator: Any) -> Any:

@@ -24,6 +24,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from maxplus.distributed import current
+from maxplus.models.feature_map import clip_ends
 
 if TYPE_CHECKING:
     from maxplus.training.progress import ProgressBar
@@ -156,6 +157,12 @@ CLASS_WEIGHTS = Kind(
     "a dict of labels and finite numbers > 0",
     lambda v: isinstance(v, Mapping) and all(real(above=0.0).admits(w) for w in v.values()),
 )
+SIZES = Kind("an array with such a number for each feature", lambda v: _are_sizes(v))
+SIZES_BY_COLUMN = Kind(
+    "a dict of column names and finite numbers >= 0",
+    lambda v: isinstance(v, Mapping) and all(real(minimum=0.0).admits(e) for e in v.values()),
+)
+LEVELS = Kind("(low, high) with low < high, or several such pairs in order", lambda v: _clips(v))
 MONOTONIC = Kind(
     "an array of 1, 0 and -1, one for each column, or a dict of column names and these numbers",
     lambda v: _are_signs(v.values() if isinstance(v, Mapping) else v),
@@ -217,6 +224,22 @@ def _is_zero(value: Any) -> bool:
 
 def _is_several(value: Any) -> bool:
     return isinstance(value, Iterable) and not isinstance(value, str)
+
+
+def _are_sizes(v: Any) -> bool:
+    try:
+        values = np.asarray(v, np.float64)
+    except (TypeError, ValueError):
+        return False
+    return bool(values.ndim == 1 and np.isfinite(values).all() and (values >= 0).all())
+
+
+def _clips(v: Any) -> bool:
+    try:
+        clip_ends(v, np.zeros((1, 1)))
+    except ValueError:
+        return False
+    return not isinstance(v, str)
 
 
 def _is_scorer(v: Any) -> bool:

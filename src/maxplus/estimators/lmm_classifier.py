@@ -22,12 +22,16 @@ from maxplus.estimators._parameters import (
     CALLABLE,
     CLASS_WEIGHTS,
     FALSE,
+    LEVELS,
     MONOTONIC,
     NOTHING,
     SCORER,
+    SIZES,
+    SIZES_BY_COLUMN,
     TRAINED,
     TRUTH,
     Effect,
+    ParameterError,
     Parameters,
     as_callbacks,
     needs_state,
@@ -36,6 +40,15 @@ from maxplus.estimators._parameters import (
     samples,
     whole,
 )
+from maxplus.estimators._robust import (
+    FACTORS,
+    Robust,
+    RobustTraining,
+    asks_for_certificates,
+    candidates_for,
+    reach_of,
+)
+from maxplus.estimators._robust import STRUCTURES as ROBUST_STRUCTURES
 from maxplus.estimators._training_data import Scaling, TrainingData
 from maxplus.models import LMM, LOG2, AdditiveLMM, Network
 from maxplus.training import Status, TrainingMonitor, TrainingProblem
@@ -74,9 +87,15 @@ class LMMClassifier(BaseLMMClassifier):
     A number for ``n_hidden`` or ``slope`` selects a single network over all features instead, in
     which each hidden unit is a box. It is initialised at clusters of each class and trained by a
     warm-up and, if that does no harm on held-out rows, a polish that lowers training losses below
-    log 2. ``robust_eps``, ``augment``, ``early_stopping``, ``init_margin``, ``standardize=False``
-    and an explicit ``polish`` also select such a network. `SubgradientLMMClassifier` is the paper's
-    own algorithm.
+    log 2. ``early_stopping``, ``init_margin`` and an explicit ``polish`` also select such a
+    network; so do ``augment`` and ``standardize=False`` without ``robust_eps``.
+    `SubgradientLMMClassifier` is the paper's own algorithm.
+
+    With ``robust_eps`` a sum of terms is trained on the worst case within a box around each row,
+    so that predictions are certified there (`certified_accuracy`). Terms, clipping and the size of
+    boxes in training are chosen by the certified accuracy on held-out rows; the features' maps are
+    clips. A constant prediction, which is certified everywhere, is what candidates must beat.
+    Square images (see ``standardize``) get a term for each of several windows.
 
     Parameters
     ----------
@@ -110,11 +129,22 @@ class LMMClassifier(BaseLMMClassifier):
     batch_size : int or "auto", default="auto"
         Samples per step of the warm-up; "auto" is 200, or an eighth of the
         samples if that is less (but at least 8).
-    robust_eps : float, default=0.0
+    robust_eps : float, array of shape (n_features,) or dict, default=0.0
         Train so that predictions are certified for changes of each feature by up to this many
-        units of ``scale_`` (of the feature itself with ``standardize=False``, and for images):
-        in the warm-up all scores but the true one are raised by 2·robust_eps·slope, the largest
-        effect of such a change, before the loss is computed.
+        units of ``scale_`` (of the feature itself with ``standardize=False``, and for images). A
+        dict has names of columns and how far each may change in its own unit, such as
+        ``{"age": 2, "income": 500}``; other columns do not change. In a data frame with words,
+        categories and two-valued columns are held, and the scale is `certificate_scale`.
+        In the warm-up of a single network, which takes a number only, all scores but the true one
+        are raised by 2·robust_eps·slope, the most that such a change can do, before the loss is
+        taken.
+    robust_training : "auto" or float > 0, default="auto"
+        The boxes of a certified training as a multiple of ``robust_eps``; "auto" chooses from 1,
+        1.5, 2 and 3.
+    clip : None, "range", (low, high) or a sequence of such pairs, default=None
+        Intervals of raw features outside which a change has no effect in a sum that is trained for
+        certificates (`maxplus.models.FeatureMap.clip`); "range" is that of the training rows. None
+        is "range" for tables, and chosen from three for images.
     augment : callable, optional
         Called with a batch's rows, as raw features, and a NumPy generator; the warm-up trains on
         the rows it returns instead, for example `maxplus.images.RandomShift`.
@@ -155,6 +185,7 @@ class LMMClassifier(BaseLMMClassifier):
     scoring : None, str or callable(estimator, X, y), default=None
         The score of structures on held-out rows, higher is better, such as
         "roc_auc" or "balanced_accuracy" (`sklearn.metrics.get_scorer`); None is the log loss.
+        With ``robust_eps`` it is always "certified", the certified accuracy.
     n_jobs : int, optional
         Threads; None and −1 are all. The outcome does not depend on it, but for the last digits of
         matrix products in the warm-up of a single network.
@@ -172,10 +203,14 @@ class LMMClassifier(BaseLMMClassifier):
     model_ : the `maxplus.models.AdditiveLMM`, or the `maxplus.models.LMM` of a single network
     n_hidden_ : int, hidden units of all terms
     scale_ : array of shape (P,), the features' spread, times any that was folded in (`fold`)
+    robust_reach_ : array of shape (P,), how far each feature may change within the certificates
+        that a sum was trained for by ``robust_eps``, in the feature's own unit
     temperature_ : the factor of all weights after training, 1.0 without calibration
     search_ : results of the search (sums of terms): "candidates" as text, held-out "losses" of
         shape (candidates, folds), inf where a fold was skipped, "scores" with a ``scoring``, −inf
-        where a fold was skipped, and the index of the "chosen" one
+        where a fold was skipped, and the index of the "chosen" one.
+        With ``robust_eps``, "losses" are error rates and "scores" certified accuracies; the last
+        candidate is a constant
     term_means_ : array of shape (T, C), mean scores of each term over training rows, to which
         contributions in `explain` are relative (sums of terms)
     W0_, W1_, W2_ : weights of a single network, of shapes (2P,), (2P, H), (H, C): the two slopes of
@@ -224,6 +259,17 @@ class LMMClassifier(BaseLMMClassifier):
             "early_stopping is True",
         ),
         Effect(
+            ("clip", "robust_training"), lambda own: own._is_robust,
+            "robust_eps asks for a sum of terms with certificates",
+        ),
+        Effect(
+            ("scoring",), lambda own: not own._is_robust or own.scoring == "certified",
+            "it is 'certified' beside robust_eps",
+        ),
+        Effect(
+            ("max_features",), lambda own: not own._is_robust, "robust_eps is 0",
+        ),
+        Effect(
             ("scoring", "structure", "max_features", "monotonic_cst"), lambda own: own._is_sum,
             "there is a choice of structures, which n_hidden, slope and other parameters of a "
             "single network leave out",
@@ -239,7 +285,9 @@ class LMMClassifier(BaseLMMClassifier):
         "init_margin": (real(above=0.0), NOTHING),
         "warmup_epochs": (whole(1), one_of("auto")),
         "batch_size": (whole(1), one_of("auto")),
-        "robust_eps": (real(minimum=0.0),),
+        "robust_eps": (real(minimum=0.0), SIZES, SIZES_BY_COLUMN),
+        "robust_training": (real(above=0.0), one_of("auto")),
+        "clip": (one_of("range"), LEVELS, NOTHING),
         "augment": (CALLABLE, NOTHING),
         "early_stopping": (TRUTH,),
         "validation_fraction": (real(above=0.0, maximum=0.9),),
@@ -249,7 +297,7 @@ class LMMClassifier(BaseLMMClassifier):
         "standardize": (one_of("auto"), FALSE),
         "calibrate": (TRUTH, one_of("auto")),
         "class_weight": (CLASS_WEIGHTS, one_of("balanced"), NOTHING),
-        "scoring": (SCORER, CALLABLE, NOTHING),
+        "scoring": (SCORER, one_of("certified"), CALLABLE, NOTHING),
     }
 
     def __init__(
@@ -263,7 +311,9 @@ class LMMClassifier(BaseLMMClassifier):
         init_margin: float | None = None,
         warmup_epochs: int | str = "auto",
         batch_size: int | str = "auto",
-        robust_eps: float = 0.0,
+        robust_eps: float | ArrayLike | Mapping[Any, float] = 0.0,
+        robust_training: float | str = "auto",
+        clip: Any = None,
         augment: Any = None,
         early_stopping: bool = False,
         validation_fraction: float = 0.1,
@@ -288,6 +338,8 @@ class LMMClassifier(BaseLMMClassifier):
         self.warmup_epochs = warmup_epochs
         self.batch_size = batch_size
         self.robust_eps = robust_eps
+        self.robust_training = robust_training
+        self.clip = clip
         self.augment = augment
         self.early_stopping = early_stopping
         self.validation_fraction = validation_fraction
@@ -317,6 +369,22 @@ class LMMClassifier(BaseLMMClassifier):
                 "callbacks has a checkpoint, but the training of a sum of terms has no state to "
                 "keep; leave it out, or give n_hidden"
             )
+        if self._asks_for_certificates and not self._is_sum and not np.isscalar(self.robust_eps):
+            raise ParameterError(
+                "robust_eps must be a number for a single network, which n_hidden and other "
+                f"parameters ask for; got {self.robust_eps!r:.80}"
+            )
+        is_certified = isinstance(self.scoring, str) and self.scoring == "certified"
+        if is_certified and not self._asks_for_certificates:
+            raise ParameterError(
+                "scoring='certified' needs a robust_eps above 0, within which predictions are "
+                f"certified; got robust_eps={self.robust_eps!r:.60}"
+            )
+        if self._is_robust and self.monotonic_cst is not None:
+            raise ParameterError(
+                f"monotonic_cst={self.monotonic_cst!r:.60} cannot be kept in a training for "
+                "certificates; leave it or robust_eps out"
+            )
 
     @property
     def _is_sum(self) -> bool:
@@ -324,12 +392,28 @@ class LMMClassifier(BaseLMMClassifier):
         return (
             isinstance(self.n_hidden, str)
             and isinstance(self.slope, str)
-            and self.standardize is not False
             and self.polish in ("auto", None)
-            and not (self.robust_eps or self.early_stopping)
-            and self.augment is None
+            and not self.early_stopping
             and self.init_margin is None
+            and (
+                self._asks_for_certificates
+                or (self.standardize is not False and self.augment is None)
+            )
         )
+
+    @property
+    def _asks_for_certificates(self) -> bool:
+        return asks_for_certificates(self.robust_eps)
+
+    @property
+    def _is_robust(self) -> bool:
+        """True for a sum of terms that is trained for certificates."""
+        return self._is_sum and self._asks_for_certificates
+
+    @property
+    def _margin(self) -> float:
+        """The margin that a single network is trained for, per unit of its slope."""
+        return 2.0 * float(self.robust_eps) if self._asks_for_certificates else 0.0  # type: ignore[arg-type]
 
     @property
     def _calibrates(self) -> bool:
@@ -399,7 +483,7 @@ class LMMClassifier(BaseLMMClassifier):
         """Return a single network, trained for a share of the usual length."""
         boxes = initial_boxes(rows, n_classes, capacity, self.init_margin, rng)
         annealing = self._annealing(boxes.slope * boxes.distance, len(rows.y), length)
-        warm_up = WarmUp(annealing, margin=2.0 * self.robust_eps * boxes.slope)
+        warm_up = WarmUp(annealing, margin=self._margin * boxes.slope)
         problem = TrainingProblem(rows.X, rows.y, weight=rows.weight, rng=rng)
         return warm_up.run(boxes.model, problem, monitor).model
 
@@ -410,6 +494,8 @@ class LMMClassifier(BaseLMMClassifier):
         return TrainingProblem(X, data.y, weight=data.weight, rng=rng)
 
     def _stages(self, data: TrainingData, state: FitState) -> Sequence[Stage]:
+        if self._is_robust:
+            return [self._robust_training(data, state)]
         if self._is_sum:
             return [self._joint_training(data)]
         return self._single_stages(current().total(len(data.y)), state)
@@ -431,6 +517,24 @@ class LMMClassifier(BaseLMMClassifier):
             )
         return signs
 
+    def _robust_training(self, data: TrainingData, state: FitState) -> RobustTraining:
+        is_automatic = isinstance(self.robust_training, str)
+        structures = tuple(filter(ALLOWED[self.structure], ROBUST_STRUCTURES))
+        factor = 1.0 if is_automatic else float(self.robust_training)
+        candidates = current().root_only(
+            lambda X: candidates_for(X[:], structures, self.clip, factor), data.X
+        )
+        return RobustTraining(
+            self._reach(data, state), candidates, FACTORS[1:] if is_automatic else (),
+            numba.get_num_threads(),
+            None if self.augment is None else partial(augmented, self.augment),
+            Annealing(**self._epochs_and_batch),
+        )  # fmt: skip
+
+    def _reach(self, data: TrainingData, state: FitState) -> NDArray:
+        assert state.scaling is not None
+        return reach_of(self.robust_eps, state.scaling.spread, data.columns)
+
     def _single_stages(self, n_samples: int, state: FitState) -> Sequence[Stage]:
         """Return the stages of a single network for a number of samples."""
         slope, distance, scaling = state.slope, state.distance, state.scaling
@@ -441,7 +545,7 @@ class LMMClassifier(BaseLMMClassifier):
         stages: list[Stage] = [
             WarmUp(
                 annealing,
-                margin=2.0 * self.robust_eps * slope,
+                margin=self._margin * slope,
                 augment=None if self.augment is None else partial(self._augmented, scaling),
                 hold_out=float(self.validation_fraction) if self.early_stopping else 0.0,
                 patience=self.n_iter_no_change if self.early_stopping else None,
@@ -518,6 +622,8 @@ class LMMClassifier(BaseLMMClassifier):
         if self._is_sum and self.polish is not None:
             results["suspects"] = suspects_above(LOG2, model.losses(data.X, data.y))
         state, trained = replace(state, results=results), replace(trained, model=model)
+        if self._is_robust:
+            search["robust_reach_"] = self._reach(data, state)
         return {
             **super()._fitted_attributes(data, state, trained), "temperature_": factor, **search,
         }  # fmt: skip
@@ -526,6 +632,10 @@ class LMMClassifier(BaseLMMClassifier):
         self, data: TrainingData, trained: TrainingResult
     ) -> tuple[float, dict[str, Any]]:
         """Return the temperature of a sum of terms, and the fitted attribute of its search."""
+        for out in trained.outcomes:
+            if isinstance(out, Robust) and out.choice is not None:
+                found = out.choice.as_search
+                return out.choice.temperature if self._calibrates else 1.0, found
         choice = next((out.choice for out in trained.outcomes if isinstance(out, Joint)), None)
         if choice is None:
             return 1.0, {}

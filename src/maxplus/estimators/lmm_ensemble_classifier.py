@@ -145,6 +145,12 @@ training_labels_ : of the ensemble, as in `LMMClassifier`
     def _check_parameters(self) -> None:
         super()._check_parameters()
         self._member._check_parameters()
+        if self._member._is_robust:
+            raise ValueError(
+                f"robust_eps={self._member.robust_eps!r:.60} without n_hidden trains a sum of "
+                "terms for certificates, which an ensemble cannot hold; give n_hidden, or use the "
+                "LMMClassifier alone"
+            )
         refuse_checkpoints(self.callbacks, "the training of an ensemble")
 
     def _warn_of_no_effect(self) -> None:

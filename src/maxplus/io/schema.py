@@ -230,6 +230,12 @@ ATTRIBUTES: dict[str, JsonValue | Array] = {
         lambda A: ((A > 0) & np.isfinite(A)).all(),
         "is not all positive and finite",
     ),
+    "robust_reach_": Array(
+        np.float64,
+        "P",
+        lambda A: ((A >= 0) & np.isfinite(A)).all(),
+        "does not hold finite numbers >= 0",
+    ),
     "feature_importances_": Array(
         np.float64,
         "P",
@@ -278,7 +284,7 @@ def _table(*parts: dict[str, str]) -> dict[str, str]:
 
 
 FITTED = {
-    "LMMClassifier": _table(_CLASSIFIER, _NETWORK, _WARMED_UP),
+    "LMMClassifier": _table(_CLASSIFIER, _NETWORK, _WARMED_UP, {"sometimes": "robust_reach_"}),
     "LMMEnsembleClassifier": _table(_CLASSIFIER, _NETWORK, _WARMED_UP),
     "LMMRegressor": _table(_REGRESSOR),
     "LinearMaxPlusClassifier": _table(_CLASSIFIER),
@@ -503,7 +509,8 @@ def read_classes(record: Any) -> NDArray:
 def parameters_to_json(estimator: Any) -> dict[str, Any]:
     """Return the parameters of an estimator, and those of the networks of an ensemble, as JSON.
 
-    Plain values stay, a dict becomes pairs; what no file can hold (a callback) becomes None.
+    Plain values stay, a dict becomes pairs, a sequence of numbers an object that holds them; what
+    no file can hold (a callback) becomes None.
     """
     parameters = estimator.get_params(deep=False)
     nested = parameters.get("estimator")
@@ -516,12 +523,33 @@ def parameters_to_json(estimator: Any) -> dict[str, Any]:
 def parameters_from_json(record: dict[str, Any]) -> dict[str, Any]:
     """Return the parameters as they were."""
     # Keys of a JSON object are strings, labels need not be.
-    return {n: dict(value) if isinstance(value, list) else value for n, value in record.items()}
+    return {name: _restored(value) for name, value in record.items()}
+
+
+def _restored(value: Any) -> Any:
+    if isinstance(value, list):
+        return dict(value)
+    if isinstance(value, dict):
+        if {*value} != {"numbers", "is_array"}:
+            raise ValueError("a sequence of numbers is not in its form")
+        numbers = np.asarray(value["numbers"], np.float64)
+        return numbers if numbers.ndim == 1 and value["is_array"] is True else _tuples(numbers)
+    return value
+
+
+def _tuples(numbers: NDArray) -> tuple:
+    return tuple(_tuples(part) if part.ndim else float(part) for part in numbers)
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return [[_plain(key), _plain(item)] for key, item in value.items()]
+    if isinstance(value, (tuple, list, np.ndarray)):
+        try:
+            numbers = np.asarray(value, np.float64).tolist()
+        except (TypeError, ValueError):
+            return None
+        return {"numbers": numbers, "is_array": isinstance(value, np.ndarray)}
     if isinstance(value, np.generic):
         value = value.item()
     return value if isinstance(value, (bool, int, float, str)) else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,6 +25,8 @@ N_KNOTS = 33
 SMALLEST = 1e-290
 # Mapped features have this standard deviation.
 DEVIATION = 0.5
+# Clipped features are mapped onto an interval of this length around 0.
+WIDTH = 1.0
 
 
 class Segments(NamedTuple):
@@ -102,6 +104,45 @@ class FeatureMap:
         FeatureMap
         """
         return cls([_column_knots(np.asarray(column, np.float64)) for column in X.T])
+
+    @classmethod
+    def clip(cls, X: NDArray, levels: Any = "range") -> FeatureMap:
+        """Clip each column of X to one interval or several, mapped onto [−0.5, 0.5]; O(N·P).
+
+        A map rises linearly within each interval, by as much in one as in another, and is constant
+        between them and outside: a change of a feature that stays between two intervals changes no
+        score. That is what makes certificates large for features with few typical values, such as
+        the pixels of drawings.
+
+        Parameters
+        ----------
+        X : array of shape (N, P), finite
+        levels : "range", (low, high), or a sequence of such pairs
+            "range" is the interval between the least and the greatest value of each column. Of
+            several intervals, each begins where the one before ends, or later.
+
+        Returns
+        -------
+        FeatureMap
+
+        Examples
+        --------
+        >>> from maxplus.models import FeatureMap
+        >>> FeatureMap.clip([[0.0], [8.0]], [(1.0, 2.0), (4.0, 8.0)])([[1.5], [3.0], [9.0]])
+        array([[-0.25],
+               [ 0.  ],
+               [ 0.5 ]])
+        """
+        rows = np.asarray(X, np.float64)
+        ends = clip_ends(levels, rows)
+        values = WIDTH * (np.repeat(np.arange(len(ends) // 2 + 1.0), 2)[1:-1] / (len(ends) // 2))
+        knots = []
+        for x in ends.T:
+            # An interval may begin where the one before ends; a constant column has one point.
+            is_first = np.append(True, np.diff(x) > 0)
+            u = values - WIDTH / 2 if is_first[1:].any() else np.zeros(x.size)
+            knots.append((x[is_first], u[is_first]))
+        return cls(knots)
 
     @property
     def n_features(self) -> int:
@@ -212,6 +253,28 @@ class FeatureMap:
             found = np.clip(begin + share * (end - begin), begin, end)
         found = np.where(wanted <= first[0], -np.inf, found)
         return np.where(wanted > first[-1], np.inf, found)
+
+
+def clip_ends(levels: Any, X: NDArray) -> NDArray:
+    """Return the ends of all intervals of `FeatureMap.clip`, of shape (2·intervals, P)."""
+    if isinstance(levels, str) and levels == "range":
+        return np.stack([X.min(axis=0), X.max(axis=0)])
+    try:
+        ends = np.asarray(levels, np.float64)
+        if ends.size == 0 or ends.shape not in ((2,), (len(ends), 2)):
+            raise ValueError
+    except (TypeError, ValueError):
+        raise ValueError(
+            "clip must be 'range', (low, high), a sequence of such pairs, or None; "
+            f"got {levels!r:.80}"
+        ) from None
+    widths = np.diff(ends.ravel())
+    if not (np.isfinite(ends).all() and (widths[::2] > 0).all() and (widths[1::2] >= 0).all()):
+        raise ValueError(
+            "clip must have finite intervals with low < high, each of which begins where the one "
+            f"before ends, or later; got {levels!r:.80}"
+        )
+    return np.repeat(ends.reshape(-1, 1), X.shape[1], axis=1)
 
 
 def _column_knots(column: NDArray) -> tuple[NDArray, NDArray]:

@@ -1,0 +1,231 @@
+"""Interval training: its bounds, its gradient, and what it does for certificates."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from maxplus.certify import certified_at
+from maxplus.certify.margins import term_margins
+from maxplus.models import AdditiveLMM, FeatureMap
+from maxplus.training.smooth.annealing import Annealing
+from maxplus.training.smooth.interval import (
+    TABLE_ANNEALING,
+    _lowest_margins,
+    _margin_gradient,
+    image_windows,
+    interval_buffers,
+    train_interval,
+    window_terms,
+)
+from maxplus.training.smooth.soft_terms import FlatWeights, pack, softmax_gradient, train_terms
+from maxplus.training.smooth.structures import Structure, initial_terms
+
+REACH = np.full(5, 0.07)
+STRUCTURE = Structure(units=2, boxes=2, box_units=2, size=2.0)
+
+
+def three_classes(n=64, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.random((n, 5))
+    return X, (X[:, 0] + X[:, 1] > 1).astype(int) + (X[:, 2] > 0.8)
+
+
+def untrained(X, y, structure=STRUCTURE, pairs=((0, 1), (2, 3))):
+    feature_map = FeatureMap.clip(X)
+    start = initial_terms(
+        structure, feature_map(X), y, int(y.max()) + 1, pairs, np.random.default_rng(0)
+    )
+    intercept = np.linspace(-0.2, 0.1, int(y.max()) + 1)
+    return AdditiveLMM(start.model.terms, X.shape[1], feature_map, intercept), start.scale
+
+
+class SoftMargins:
+    """Soft margins, loss and gradient of a model on some rows, by the kernels of the training."""
+
+    def __init__(self, model, X, y, reach):
+        self.model, self.y = model, y.astype(np.int64)
+        self.layout, flat = pack(model)
+        self.weights = FlatWeights(*(W.astype(np.float32) for W in flat))
+        self.buffers = interval_buffers(self.layout, X.shape[1], model.n_classes, len(y))
+        self.buffers.U_low[:] = model.feature_map(X - reach).T
+        self.buffers.U_high[:] = model.feature_map(X + reach).T
+
+    def margins(self, tau):
+        for t in range(len(self.model.terms)):
+            _lowest_margins(self.y, self.layout, self.weights, np.float32(1 / tau), self.buffers, t)
+        b = self.model.intercept
+        soft = -tau * np.log(self.buffers.Q.astype(np.float64)).sum(axis=0)
+        return soft + b[self.y] - b[:, None]
+
+    def loss(self, tau):
+        z, own = -self.margins(tau), (self.y, np.arange(self.y.size))
+        z[own] = 0.0
+        loss = softmax_gradient(z, self.y, np.full(self.y.size, 1 / self.y.size))
+        z[own] = 0.0
+        self.derivatives = z
+        return loss
+
+    def gradient(self, tau):
+        self.loss(tau)
+        gradient = FlatWeights(*map(np.zeros_like, self.weights))
+        for t in range(len(self.model.terms)):
+            _margin_gradient(self.y, self.derivatives, self.layout, self.buffers, True, gradient, t)
+        return gradient
+
+
+@pytest.mark.parametrize("layer", ["W0", "W1", "W2"])
+def test_gradient_is_the_derivative_of_the_loss(layer):
+    X, y = three_classes()
+    soft = SoftMargins(untrained(X, y)[0], X, y, REACH)
+    computed = getattr(soft.gradient(0.2), layer).ravel().copy()
+    weights, step = getattr(soft.weights, layer).reshape(-1), 2e-3
+    for i in np.random.default_rng(1).choice(weights.size, 30, replace=False):
+        here = weights[i]
+        weights[i] = here + step
+        above = soft.loss(0.2)
+        weights[i] = here - step
+        below = soft.loss(0.2)
+        weights[i] = here
+        assert computed[i] == pytest.approx((above - below) / (2 * step), abs=2e-5)
+
+
+def test_soft_margins_tend_to_the_certificate_without_caps():
+    X, y = three_classes()
+    model, _ = untrained(X, y)
+    low, high = model.feature_map(X - REACH), model.feature_map(X + REACH)
+    hard = model.intercept[y][:, None] - model.intercept
+    for features, lmm in model.terms:
+        no_caps = np.full(lmm.n_hidden, np.inf)
+        hard = hard + term_margins(lmm, no_caps, low[:, features], high[:, features], y)
+    others = np.arange(3)[:, None] != y
+    soft = SoftMargins(model, X, y, REACH)
+    # Soft minima over 2m rows and over the units of a term are off by τ·log of their numbers.
+    size = sum(2 * np.log(2 * f.size) + 2 * np.log(lmm.n_hidden) for f, lmm in model.terms)
+    for tau in (0.1, 0.03):
+        assert np.abs(soft.margins(tau) - hard.T)[others].max() <= tau * size
+
+
+def test_without_boxes_soft_margins_are_differences_of_soft_scores():
+    X, y = three_classes()
+    model, _ = untrained(X, y)
+    tau = 0.1
+    margins = SoftMargins(model, X, y, np.zeros(5)).margins(tau)
+    U = model.mapped(X)
+    scores = np.tile(model.intercept, (len(X), 1))
+    for features, lmm in model.terms:
+        lam = np.repeat(U[:, features], 2, axis=1) * lmm.W0
+        g = -tau * np.log(np.exp(-(lam[:, :, None] + lmm.W1) / tau).sum(axis=1))
+        scores += tau * np.log(np.exp((g[:, :, None] + lmm.W2) / tau).sum(axis=1))
+    expected = scores[np.arange(len(y)), y] - scores.T
+    others = np.arange(3)[:, None] != y
+    assert_allclose(margins[others], expected[others], atol=2e-5)
+
+
+def certified_share(model, X, y, reach):
+    right = model.scores(X).argmax(axis=1) == y
+    return (right & certified_at(model, X, 1.0, reach)).mean()
+
+
+def test_training_certifies_more_than_ordinary_training():
+    rng = np.random.default_rng(0)
+    X = rng.random((600, 4))
+    y = (X[:, 0] > 0.5).astype(int)
+    # A second feature that tells the classes apart, but by less than the reach.
+    X[:, 1] = 0.5 + 0.05 * (2 * y - 1) + 0.01 * rng.normal(size=600)
+    reach = np.full(4, 0.1)
+    start, scale = untrained(X[:300], y[:300], Structure(boxes=2), ())
+    annealing = TABLE_ANNEALING._replace(scale=scale)
+    plain = train_terms(start, start.mapped(X[:300]), y[:300], annealing, rng)
+    robust = train_interval(start, X[:300], y[:300], reach, annealing, rng)
+    assert certified_share(robust, X[300:], y[300:], reach) >= 0.7
+    assert certified_share(plain, X[300:], y[300:], reach) < 0.5
+
+
+def test_training_does_not_depend_on_threads():
+    X, y = three_classes(200)
+    start, scale = untrained(X, y)
+    annealing = TABLE_ANNEALING._replace(scale=scale, n_epochs=3)
+    trained = [
+        train_interval(
+            start, X, y, REACH, annealing, np.random.default_rng(0), is_parallel=is_parallel
+        )
+        for is_parallel in (True, False)
+    ]
+    assert_allclose(trained[0].scores(X), trained[1].scores(X), rtol=1e-4, atol=1e-5)
+
+
+def test_training_ends_where_the_callback_says_so():
+    X, y = three_classes(200)
+    start, scale = untrained(X, y)
+    seen = []
+
+    def on_epoch(epoch, loss, now):
+        seen.append((epoch, loss))
+        assert isinstance(now(), AdditiveLMM)
+        return epoch == 1
+
+    train_interval(
+        start, X, y, REACH, TABLE_ANNEALING._replace(scale=scale), np.random.default_rng(0),
+        on_epoch=on_epoch,
+    )  # fmt: skip
+    assert [epoch for epoch, _ in seen] == [0, 1]
+    assert np.isfinite([loss for _, loss in seen]).all()
+
+
+def test_rows_without_weight_do_not_count():
+    X, y = three_classes(200)
+    wrong = np.where(np.arange(200) % 2, y, (y + 1) % 3)
+    start, scale = untrained(X, y, pairs=())
+    annealing = TABLE_ANNEALING._replace(scale=scale)
+    weight = (np.arange(200) % 2).astype(float)
+    model = train_interval(
+        start, X, wrong, np.zeros(5), annealing, np.random.default_rng(0), weight
+    )
+    assert (model.scores(X).argmax(axis=1) == y).mean() > 0.85
+
+
+def test_long_training_keeps_weights_within_limits():
+    X, y = three_classes(100)
+    start, scale = untrained(X, y)
+    annealing = Annealing(scale, hot=0.1, cold=0.03, rate=0.5, n_epochs=60)
+    model = train_interval(start, X, y, REACH, annealing, np.random.default_rng(0))
+    for _, lmm in model.terms:
+        assert np.abs(lmm.W1).max() <= 40 * 0.03 * scale * (1 + 1e-6)
+        assert (lmm.W0[::2] >= 0).all()
+        assert (lmm.W0[1::2] <= 0).all()
+
+
+def test_augment_is_called_with_raw_rows():
+    X, y = three_classes(120)
+    start, scale = untrained(X, y)
+    shapes = []
+
+    def augment(rows, rng):
+        shapes.append(rows.shape)
+        return rows + 0.01 * rng.random(rows.shape)
+
+    train_interval(
+        start, X, y, REACH, TABLE_ANNEALING._replace(scale=scale, n_epochs=2, batch_size=60),
+        np.random.default_rng(0), augment=augment,
+    )  # fmt: skip
+    assert shapes == [(120, 5)] * 2
+
+
+@pytest.mark.parametrize(
+    ("shape", "side", "stride", "n"),
+    [((28, 28), 14, 5, 16), ((28, 28), 28, 1, 1), ((8, 8), 14, 5, 1), ((6, 4), 4, 2, 2)],
+)
+def test_windows_cover_the_image(shape, side, stride, n):
+    windows = image_windows(shape, side, stride)
+    assert len(windows) == n
+    assert_array_equal(np.unique(np.concatenate(windows)), np.arange(np.prod(shape)))
+    assert all((np.diff(window) > 0).all() for window in windows)
+
+
+def test_window_terms_have_units_of_each_class():
+    rng = np.random.default_rng(0)
+    X, y = rng.random((60, 36)), np.arange(60) % 3
+    model, scale = window_terms(image_windows((6, 6), 4, 2), X - 0.5, y, 3, 2, 4.0, rng)
+    assert [lmm.n_hidden for _, lmm in model.terms] == [6] * 4
+    assert scale == 2.0
+    assert np.abs(model.terms[0].lmm.W0).max() == 2.0

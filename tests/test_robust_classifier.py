@@ -1,0 +1,214 @@
+"""`LMMClassifier(robust_eps=...)`: certified training, its parameters, frames and files."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
+from sklearn.datasets import load_breast_cancer, load_digits
+
+import maxplus
+from maxplus import LMMClassifier, LMMEnsembleClassifier
+from maxplus.certify import certified_at
+from maxplus.estimators import NoEffectWarning
+from maxplus.models import LMM, AdditiveLMM
+
+QUICK = {"robust_training": 1.5, "structure": "shapes", "warmup_epochs": 15, "random_state": 0}
+# With a choice of structures, and of a constant.
+CHOSEN = QUICK | {"structure": "auto"}
+
+
+def blobs(n=160, seed=0):
+    """Two features that tell two classes apart, the second by little, in units of 1 and 100."""
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % 2
+    X = np.column_stack([2.0 * y + 0.4 * rng.normal(size=n), 5.0 * y + 100 * rng.random(n)])
+    return X, y
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return LMMClassifier(robust_eps=0.3, **CHOSEN).fit(*blobs())
+
+
+def test_certified_accuracy_is_at_least_that_of_the_default():
+    X, y = load_breast_cancer(return_X_y=True)
+    X = X[:, :4]
+    train, test = slice(0, None, 2), slice(1, None, 2)
+    robust = LMMClassifier(robust_eps=0.4, robust_training=1.5, random_state=0)
+    robust.fit(X[train], y[train])
+    plain = LMMClassifier(random_state=0).fit(X[train], y[train])
+    own = robust.certified_accuracy(X[test], y[test])
+    assert own >= plain.certified_accuracy(X[test], y[test], 1.0, robust.robust_reach_)
+    assert own >= np.bincount(y[test]).max() / len(y[test])
+
+
+def test_fitted_attributes_state_what_is_certified(fitted):
+    X, y = blobs(seed=1)
+    assert isinstance(fitted.model_, AdditiveLMM)
+    assert_allclose(fitted.robust_reach_, 0.3 * fitted.scale_)
+    assert_array_equal(fitted.robust_reach_, 0.3 * fitted.certificate_scale())
+    right = fitted.predict(X) == y
+    share = (right & certified_at(fitted.model_, X, 1.0, fitted.robust_reach_)).mean()
+    assert fitted.certified_accuracy(X, y) == share > 0.8
+    assert fitted.certified_accuracy(X, y, 0.3, fitted.scale_) == pytest.approx(share, abs=0.02)
+    radius = fitted.certified_radius(X, fitted.robust_reach_)
+    assert (right & (radius >= 1.0)).mean() == pytest.approx(share, abs=0.01)
+    search = fitted.search_
+    assert search["candidates"][-1] == "a constant"
+    assert search["losses"].shape == search["scores"].shape == (6, 5)
+    assert search["chosen"] == search["scores"].mean(axis=1).argmax()
+
+
+def test_an_array_has_a_number_for_each_feature():
+    X, y = blobs()
+    clf = LMMClassifier(robust_eps=[0.5, 0.0], **QUICK).fit(X, y)
+    assert_array_equal(clf.robust_reach_, [0.5 * clf.scale_[0], 0.0])
+    with pytest.raises(ValueError, match=r"one for each of the 2 features; got an array of shape"):
+        LMMClassifier(robust_eps=[0.5, 0.0, 1.0], **QUICK).fit(X, y)
+
+
+def test_a_mapping_names_columns_in_their_own_units():
+    X, y = blobs()
+    frame = pd.DataFrame(X, columns=["age", "income"])
+    clf = LMMClassifier(robust_eps={"age": 0.5}, **QUICK).fit(frame, y)
+    assert_array_equal(clf.robust_reach_, [0.5, 0.0])
+    assert clf.certified_accuracy(frame, y) > 0.8
+    with pytest.raises(ValueError, match="names the column 'aeg', but X has age, income"):
+        clone(clf).set_params(robust_eps={"aeg": 1}).fit(frame, y)
+    with pytest.raises(ValueError, match="X has no column names; pass a data frame"):
+        clone(clf).fit(X, y)
+
+
+def test_categorical_columns_of_a_frame_do_not_change():
+    X, y = blobs()
+    frame = pd.DataFrame({"word": np.where(np.arange(len(y)) % 3, "a", "b"), "age": X[:, 0]})
+    clf = LMMClassifier(robust_eps={"age": 0.5}, **QUICK).fit(frame, y)
+    names = clf.encoder_.feature_names
+    assert clf.robust_reach_[names.index("age")] == 0.5
+    assert clf.robust_reach_.sum() == 0.5
+    assert clf.certified_accuracy(frame, y) > 0.8
+    scaled = clone(clf).set_params(robust_eps=0.2).fit(frame, y)
+    assert_allclose(scaled.robust_reach_, 0.2 * scaled.certificate_scale())
+    with pytest.raises(ValueError, match="'word', which does not hold numbers; leave it out"):
+        clone(clf).set_params(robust_eps={"word": 1}).fit(frame, y)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"robust_eps": [0.1, -0.1]},
+            "robust_eps must be a finite number >= 0, an array with such",
+        ),
+        ({"robust_eps": {"age": -1}}, "a dict of column names and finite numbers >= 0"),
+        ({"robust_eps": [0.1, 0.1], "n_hidden": 9}, "robust_eps must be a number for a single"),
+        ({"robust_eps": 0.1, "clip": (2.0, 1.0)}, "clip must be 'range'.* low < high"),
+        ({"robust_eps": 0.1, "clip": "all"}, "clip must be 'range'"),
+        ({"robust_eps": 0.1, "robust_training": 0.0}, "robust_training must be a finite number"),
+        ({"scoring": "certified"}, "scoring='certified' needs a robust_eps above 0"),
+        ({"robust_eps": 0.1, "monotonic_cst": [1, 0]}, "leave it or robust_eps out"),
+    ],
+)
+def test_wrong_values_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        LMMClassifier(**options).fit(*blobs(20))
+
+
+def test_an_ensemble_refuses_certified_sums():
+    with pytest.raises(ValueError, match="an ensemble cannot hold; give n_hidden"):
+        LMMEnsembleClassifier(LMMClassifier(robust_eps=0.1)).fit(*blobs(20))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"clip": "range"}, {"robust_training": 2.0},
+     {"robust_eps": 0.1, **QUICK, "max_features": 1},
+     {"robust_eps": 0.1, **QUICK, "scoring": "roc_auc"}],
+)  # fmt: skip
+def test_parameters_without_effect_are_a_warning(options):
+    with pytest.warns(NoEffectWarning, match="has no effect unless"):
+        LMMClassifier(**{"warmup_epochs": 2, **options}).fit(*blobs(60))
+
+
+def test_n_hidden_asks_for_a_single_network_with_a_margin():
+    clf = LMMClassifier(8, robust_eps=0.1, warmup_epochs=3, random_state=0).fit(*blobs())
+    assert isinstance(clf.model_, LMM)
+    assert not hasattr(clf, "robust_reach_")
+    with pytest.raises(ValueError, match="eps must be given, unless"):
+        clf.certified_accuracy(*blobs())
+
+
+def test_raw_units_and_levels():
+    X, y = blobs()
+    options = QUICK | {"standardize": False, "clip": ((-2.0, 0.5), (1.5, 4.0))}
+    clf = LMMClassifier(robust_eps=0.4, scoring="certified", **options).fit(X, y)
+    assert_array_equal(clf.robust_reach_, [0.4, 0.4])
+    x, u = clf.model_.feature_map.knots(0)
+    assert_array_equal(x, [-2.0, 0.5, 1.5, 4.0])
+    assert_array_equal(u, [-0.5, 0.0, 0.0, 0.5])
+
+
+def test_a_saved_classifier_is_the_same(fitted, tmp_path):
+    X, y = blobs(seed=1)
+    options = {"robust_eps": np.array([0.2, 0.1]), "clip": ((-2.0, 0.5), (1.5, 200.0))}
+    for clf in (fitted, clone(fitted).set_params(**options).fit(X, y)):
+        clf.save(tmp_path / "model")
+        again = maxplus.load(tmp_path / "model")
+        assert_array_equal(again.robust_reach_, clf.robust_reach_)
+        assert_array_equal(again.decision_function(X), clf.decision_function(X))
+        assert again.certified_accuracy(X, y) == clf.certified_accuracy(X, y)
+        assert again.clip == clf.clip
+        assert_array_equal(again.robust_eps, clf.robust_eps)
+        again.set_params(n_jobs=1).fit(X, y)
+
+
+def test_folding_moves_the_reach(fitted):
+    X, y = blobs()
+    folded = clone(fitted).fit((X - 3.0) / [2.0, 10.0], y)
+    before = folded.certified_accuracy((X - 3.0) / [2.0, 10.0], y)
+    reach = folded.robust_reach_
+    folded.fold(3.0, [2.0, 10.0])
+    assert_allclose(folded.robust_reach_, reach * [2.0, 10.0])
+    assert folded.certified_accuracy(X, y) == pytest.approx(before, abs=0.02)
+
+
+def test_a_constant_is_kept_where_nothing_can_be_certified():
+    rng = np.random.default_rng(0)
+    X, y = rng.random((90, 3)), np.repeat([0, 1, 1], 30)
+    clf = LMMClassifier(robust_eps=2.0, **CHOSEN).fit(X, y)
+    assert clf.search_["chosen"] == len(clf.search_["candidates"]) - 1
+    assert_array_equal(clf.predict(X), 1)
+    assert clf.certified_accuracy(X, y) == pytest.approx(2 / 3)
+    assert_allclose(clf.predict_proba(X)[:, 1], 2 / 3, atol=0.01)
+    assert np.isinf(clf.certified_radius(X)).all()
+
+
+def test_square_images_get_windows():
+    X, y = load_digits(return_X_y=True)
+    few = y < 2
+    X, y = X[few][:150], y[few][:150]
+    options = {"robust_eps": 2.0, "clip": (6.0, 10.0), "robust_training": 1.0}
+    clf = LMMClassifier(**options, warmup_epochs=10, random_state=0).fit(X, y)
+    assert {term.features.size for term in clf.model_.terms} == {16}
+    assert clf.certified_accuracy(X, y) > 0.9
+    assert not hasattr(clf, "search_")
+
+
+@pytest.mark.slow
+def test_a_million_attacks_change_no_certified_prediction():
+    X, y = load_breast_cancer(return_X_y=True)
+    X = X[:, :4]
+    clf = LMMClassifier(robust_eps=0.4, **CHOSEN).fit(X[::2], y[::2])
+    rows = X[certified_at(clf.model_, X, 1.0, clf.robust_reach_)]
+    own, rng = clf.predict(rows), np.random.default_rng(0)
+    assert np.unique(own).size == 2
+    n_attacks = 0
+    while n_attacks < 1_000_000:
+        # Ends of intervals, where piecewise-linear scores are extreme, and points between them.
+        move = rng.uniform(-1.0, 1.0, (50, *rows.shape))
+        move = np.where(rng.random(move.shape) < 0.6, np.sign(move), move)
+        moved = rows + move * clf.robust_reach_
+        found = clf.predict(moved.reshape(-1, X.shape[1])).reshape(len(move), -1)
+        assert_array_equal(found, np.broadcast_to(own, found.shape))
+        n_attacks += found.size
