@@ -269,15 +269,18 @@ def attack(
 
 
 def _groot_tree(eps: float, split: Split) -> list[float] | None:
-    """Return the errors of a GROOT tree, clean and within boxes; None if it is not installed."""
+    """Return the errors of a GROOT tree, clean and within boxes; None if it cannot be imported.
+
+    Version 0.0.17 of groot-trees needs NumPy 1.
+    """
     try:
         from groot.adversary import DecisionTreeAdversary
         from groot.model import GrootTreeClassifier
     except ImportError:
         return None
-    tree = GrootTreeClassifier(attack_model=[eps] * split.X.shape[1], random_state=0)
-    tree.fit(split.X, split.y)
-    adversary = DecisionTreeAdversary(tree, "groot")
+    reach = [eps] * split.X.shape[1]
+    tree = GrootTreeClassifier(attack_model=reach, random_state=0).fit(split.X, split.y)
+    adversary = DecisionTreeAdversary(tree, "groot", attack_model=reach)
     return [
         100 * float((tree.predict(split.X_test) != split.y_test).mean()),
         100 * (1 - float(adversary.adversarial_accuracy(split.X_test, split.y_test))),
