@@ -284,5 +284,14 @@ def test_resume_rejects_damaged_generator(tmp_path, iris, generator):
 def test_killed_writers_never_damage_a_checkpoint(tmp_path):
     path, kind = tmp_path / "checkpoint", "maxplus-checkpoint"
     container.write_container(path, kind, {"n": 0}, {"x": np.full(30000, 0)})
-    # Most were killed in the middle of their work, not before it.
-    assert kill_writers(path, kind, 100, 0.02, random.Random(1)) > 30
+    # Enough were killed in the middle of their work, not before it; a busy machine needs longer.
+    done = 0
+    for round_number in range(10):
+        done += kill_writers(
+            path, kind, 100, 0.02 * (round_number + 1), random.Random(round_number)
+        )
+        if done > 30:
+            return
+    raise AssertionError(
+        f"only {done} of 1,000 writers had replaced the file when they were killed"
+    )

@@ -144,7 +144,8 @@ Increasing = Annotated[
     typer.Option(
         metavar="COLUMNS",
         help="Columns that may only raise the prediction: the number, or the probability of the "
-        "second class in alphabetical order; names with commas between them, repeatable.",
+        "second class in alphabetical order; names with commas between them, repeatable. None by "
+        "default.",
         rich_help_panel=MODEL,
     ),
 ]
@@ -152,7 +153,7 @@ Decreasing = Annotated[
     list[str] | None,
     typer.Option(
         metavar="COLUMNS",
-        help="Columns that may only lower the prediction.",
+        help="Columns that may only lower the prediction; none by default.",
         rich_help_panel=MODEL,
     ),
 ]

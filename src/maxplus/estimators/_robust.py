@@ -39,7 +39,7 @@ FACTORS = (1.0, 1.5, 2.0, 3.0)
 # Candidates whose other factors are tried.
 N_BEST = 2
 FOLDS = 5
-# TrainingData to choose on: at least this many, and at least this part.
+# Rows to choose on: at least this many, and at least this part.
 ENOUGH, PART = 3_000, 4
 # Images are chosen on with this number of rows, one fold, and shorter trainings.
 IMAGES, LENGTH_OF_IMAGES = 10_000, 0.6
