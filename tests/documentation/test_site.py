@@ -138,7 +138,7 @@ def test_fields_of_named_tuples_are_described_by_their_comments():
     part("record_fields").describe(
         None, "attribute", "maxplus.explain.units.Paths.runner_up", None, None, lines
     )
-    assert lines == ["The second best unit, −1 if there is none."]
+    assert lines == ["The second-best unit, −1 for a model with a single unit."]
     assert part("record_fields").comments(Paths)["score"] == ""
 
 

@@ -126,7 +126,7 @@ class Domain:
 
     @classmethod
     def of(cls, described: Any) -> Domain:
-        """Return the domain with the fields of another object, such as `TableEncoder.domain`."""
+        """Return the domain with the fields of another object, such as ``TableEncoder.domain``."""
         if isinstance(described, cls):
             return described
         known = {

@@ -52,7 +52,7 @@ class Rule(NamedTuple):
 
 @dataclass(frozen=True)
 class Rules(Tabular):
-    """Rules, sorted by the number of rows that they decide; printable, or as `to_frame`.
+    """Rules, sorted by the number of rows that they decide; ``to_frame`` gives a data frame.
 
     Attributes
     ----------
@@ -87,7 +87,7 @@ class Rules(Tabular):
         return "\n".join(lines)
 
     def to_records(self) -> np.recarray:
-        """Return one record for each rule; `to_frame` has the same columns.
+        """Return one record for each rule; ``to_frame`` has the same columns.
 
         Returns
         -------
