@@ -1,4 +1,4 @@
-"""Tables: files and data frames as columns, and their encoding as features and labels."""
+"""Reading of files and data frames, and their encoding as features and labels."""
 
 from maxplus.tables.categorical import Categorical
 from maxplus.tables.columns import Category, Column, Number, Ordinal, UnknownValues

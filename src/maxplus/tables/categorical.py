@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-# Spellings of a missing value, in lower case.
+# Strings that are read as missing values, in lower case.
 ALWAYS_MISSING = frozenset(
     ("", "na", "n/a", "n.a.", "<na>", "#n/a", "nan", "nat", "null", "<null>", "missing")
 ) | frozenset("?-.")
@@ -20,30 +20,30 @@ MISSING = ALWAYS_MISSING | {NONE}
 
 @dataclass(frozen=True, eq=False)
 class Categorical:
-    """N texts, K of them distinct, stored as N integers and K strings to save memory.
+    """Text column stored as N integer codes and K distinct strings, to save memory.
 
     Parameters
     ----------
     codes : int32 array of shape (N,)
         Indices into ``values``; −1 where a value is missing.
-    values : K distinct texts, stripped, none of them in ``ALWAYS_MISSING``
-    ordered : whether the order of ``values`` has a meaning
+    values : the K distinct strings, stripped; none of them is in ``ALWAYS_MISSING``
+    ordered : whether the order of ``values`` is meaningful
     """
 
     codes: NDArray
     values: tuple[str, ...]
     ordered: bool = False
 
-    # The type of `__array__`.
+    # The dtype of the array that `__array__` returns by default.
     dtype = np.dtype(object)
 
     @classmethod
     def of(cls, cells: Iterable[Any]) -> Categorical:
         """Convert cells of any type to text; None and NaN are missing values."""
-        place: dict[str, int] = {}
+        index: dict[str, int] = {}
         texts = (cell if type(cell) is str else cell_text(cell) for cell in cells)
-        codes = np.array([place.setdefault(text, len(place)) for text in texts], np.int32)
-        return cls.tidy(codes, list(place))
+        codes = np.array([index.setdefault(text, len(index)) for text in texts], np.int32)
+        return cls.tidy(codes, list(index))
 
     @classmethod
     def of_numbers(cls, cells: NDArray) -> Categorical:
@@ -53,36 +53,36 @@ class Categorical:
 
     @classmethod
     def tidy(cls, codes: NDArray, values: Sequence[str], ordered: bool = False) -> Categorical:
-        """Strip and merge values; spellings of missing values get the code −1. O(N + K)."""
-        place: dict[str, int] = {}
-        new = np.full(len(values) + 1, -1, np.int32)  # The last entry is for −1 itself.
+        """Strip and merge values; missing-value strings get the code −1. O(N + K)."""
+        index: dict[str, int] = {}
+        new_codes = np.full(len(values) + 1, -1, np.int32)  # The last entry is for −1 itself.
         for k, value in enumerate(values):
             text = value.strip()
             if text.lower() not in ALWAYS_MISSING:
-                new[k] = place.setdefault(text, len(place))
-        if not np.array_equal(new[:-1], np.arange(len(values))):
-            codes = new[codes]
-        return cls(codes.astype(np.int32, copy=False), tuple(place), ordered)
+                new_codes[k] = index.setdefault(text, len(index))
+        if not np.array_equal(new_codes[:-1], np.arange(len(values))):
+            codes = new_codes[codes]
+        return cls(codes.astype(np.int32, copy=False), tuple(index), ordered)
 
     @classmethod
     def joined(cls, parts: Sequence[Categorical]) -> Categorical:
         """Concatenate parts of one column."""
-        place: dict[str, int] = {}
+        index: dict[str, int] = {}
         codes = []
         for part in parts:
-            new = [place.setdefault(value, len(place)) for value in part.values]
-            codes.append(np.array([*new, -1], np.int32)[part.codes])
+            new_codes = [index.setdefault(value, len(index)) for value in part.values]
+            codes.append(np.array([*new_codes, -1], np.int32)[part.codes])
         ordered = all(part.ordered and part.values == parts[0].values for part in parts)
-        return cls(np.concatenate(codes), tuple(place), ordered)
+        return cls(np.concatenate(codes), tuple(index), ordered)
 
     def without_none(self) -> Categorical:
-        """Return the column of a feature, in which the text "none" is a missing value."""
+        """Return the column with the text "none" as a missing value, as in features."""
         values = ["" if value.lower() == NONE else value for value in self.values]
         return Categorical.tidy(self.codes, values, self.ordered) if "" in values else self
 
     @property
     def missing(self) -> NDArray:
-        """Mask of the rows without a value."""
+        """Mask of missing values."""
         return self.codes < 0
 
     @property
@@ -91,11 +91,11 @@ class Categorical:
         return np.bincount(self.codes[self.codes >= 0], minlength=len(self.values))
 
     def first(self, value: int) -> int:
-        """Return the first row with the value of the given index."""
+        """Return the index of the first row whose code is ``value``."""
         return int((self.codes == value).argmax())
 
     def tolist(self) -> list[str]:
-        """Return all texts, "" where a value is missing."""
+        """Return the column as a list of strings, with "" for missing values."""
         texts = (*self.values, "")
         return [texts[code] for code in self.codes.tolist()]
 
@@ -112,7 +112,7 @@ class Categorical:
         return iter(self.tolist())
 
     def strings(self) -> NDArray:
-        """Return all texts as an array of strings."""
+        """Return the column as an array of strings, with "" for missing values."""
         return np.array([*self.values, ""])[self.codes]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray:
@@ -120,7 +120,7 @@ class Categorical:
 
 
 def cell_text(cell: Any) -> str:
-    """Return the text of a cell: integers without a decimal point, "" for None."""
+    """Return a cell as text: integers without a decimal point, "" for None."""
     if cell is None:
         return ""
     if isinstance(cell, (float, np.floating)) and np.isfinite(cell) and cell == round(cell):
@@ -129,5 +129,5 @@ def cell_text(cell: Any) -> str:
 
 
 def quoted(text: str, most: int = 60) -> str:
-    """Return text in quotes, for messages; long text is truncated and ends in dots."""
+    """Return text in quotes, for messages; long text is truncated with an ellipsis."""
     return repr(text if len(text) <= most else text[: most - 1] + "…")

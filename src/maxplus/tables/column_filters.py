@@ -1,4 +1,4 @@
-"""Recognition of columns that carry no information about new rows: ids, dates, text, constants."""
+"""Detection of columns that do not help prediction: ids, dates, free text and constants."""
 
 from __future__ import annotations
 
@@ -22,42 +22,42 @@ ID_NAME = re.compile(
 CAMEL_ID = re.compile(r".*[a-z](ID|Id)", re.DOTALL)
 # Minimum number of consecutive integers that are recognised as row numbers.
 LEAST_IDS = 20
-# Minimum number of missing values for an indicator, since rarer ones would be overfitted; and, for
-# numbers, which can be imputed, the minimum share of rows.
+# An indicator requires at least LEAST_INDICATED missing values, to avoid overfitting; in a numeric
+# column also at least the share SHARE_INDICATED of the rows, since numbers can be imputed.
 LEAST_INDICATED, SHARE_INDICATED = 5, 0.05
-# A column with at most this many distinct values has all of them as categories; otherwise only the
-# frequent ones.
+# Limits of `is_wide`: columns with more distinct values keep only the frequent ones as categories.
 FEW_VALUES, MANY_VALUES = 10, 30
+# Minimum number and share of rows with a frequent value; maximum number of frequent values.
 LEAST_FREQUENT, SHARE_FREQUENT, MOST_FREQUENT = 5, 0.01, 20
-# Mean number of words per cell from which a column is free text.
+# A column whose cells have at least this many words on average is free text.
 TEXT_WORDS = 4
 NO_VALUES, SAME_VALUE = "no values", "the same value in all rows"
 
 
 def why_left_out(table: RawTable, name: str) -> str | None:
-    """Return the reason to leave out a column, as text; None to use it."""
+    """Return the reason for leaving out a column, or None if it should be used."""
     cells = table.feature(name)
     missing = is_missing(cells)
     if missing.all():
         return NO_VALUES
     if isinstance(cells, Categorical):
-        return _why_no_categories(name, cells, needs_indicator(missing, categories=True))
+        return _why_text_left_out(name, cells, needs_indicator(missing, categories=True))
     present = cells[~missing]
     if present.size > 1 and present.min() == present.max() and not needs_indicator(missing):
         return f"{SAME_VALUE} ({present[0]:g})"
-    return _why_no_numbers(name, present)
+    return _why_numbers_left_out(name, present)
 
 
 def doubtful_columns(table: RawTable, columns: Iterable[Column]) -> Iterator[tuple[str, str]]:
-    """Yield the names of used text columns that should be left out, with the reasons."""
+    """Yield the name of each used text column that should be left out, and the reason."""
     for column in columns:
         reason = None if isinstance(column, Number) else why_left_out(table, column.name)
         if reason is not None and not reason.startswith(SAME_VALUE):
             yield column.name, reason
 
 
-def _why_no_numbers(name: str, present: NDArray) -> str | None:
-    """Return the reason to leave out a column of ids, by its integers or its name; else None."""
+def _why_numbers_left_out(name: str, present: NDArray) -> str | None:
+    """Return the reason for leaving out a numeric column that contains ids, or None."""
     n = present.size
     if n < LEAST_IDS or not (present == np.round(present)).all():
         return None
@@ -72,7 +72,8 @@ def _why_no_numbers(name: str, present: NDArray) -> str | None:
     return None
 
 
-def _why_no_categories(name: str, cells: Categorical, has_indicator: bool) -> str | None:
+def _why_text_left_out(name: str, cells: Categorical, has_indicator: bool) -> str | None:
+    """Return the reason for leaving out a text column, or None if it should be used."""
     counts = cells.counts
     used = np.flatnonzero(counts)
     n, k = int(counts.sum()), used.size
@@ -82,13 +83,13 @@ def _why_no_categories(name: str, cells: Categorical, has_indicator: bool) -> st
         return f"{SAME_VALUE} ({quoted(cells.values[used[0]], 40)})"
     if has_units(name, cells):
         return None
-    some = [cells.values[i] for i in used[:1000]]
-    if all(map(is_date, some)):
+    sample = [cells.values[i] for i in used[:1000]]
+    if all(map(is_date, sample)):
         return "dates or times"
-    if cells.ordered or ordered(some) is not None:
+    if cells.ordered or ordered(sample) is not None:
         return None
-    if k > FEW_VALUES and np.mean([len(text.split()) for text in some]) >= TEXT_WORDS:
-        # Without an example: the text is kept in model files, which must not reveal training rows.
+    if k > FEW_VALUES and np.mean([len(text.split()) for text in sample]) >= TEXT_WORDS:
+        # The reason has no example: it is stored in model files, which must not reveal rows.
         return "free text"
     if k == n and k > 2:
         return f"{k:,} different values in {n:,} rows"
@@ -100,7 +101,7 @@ def _why_no_categories(name: str, cells: Categorical, has_indicator: bool) -> st
 
 
 def has_units(name: str, cells: Categorical) -> bool:
-    """Return whether the texts are numbers with units or thousands separators, and not ids."""
+    """Return whether the values are numbers with units or thousands separators, and not ids."""
     counts = cells.counts
     used = np.flatnonzero(counts)
     if used.size <= FEW_VALUES or is_id_name(name):
@@ -115,7 +116,7 @@ def has_units(name: str, cells: Categorical) -> bool:
 
 
 def needs_indicator(missing: NDArray, *, categories: bool = False) -> bool:
-    """Return whether a feature should indicate missing values."""
+    """Return whether missing values need an indicator feature."""
     least = LEAST_INDICATED if categories else max(LEAST_INDICATED, SHARE_INDICATED * len(missing))
     return bool(np.count_nonzero(missing) >= least)
 
@@ -126,7 +127,7 @@ def is_wide(k: int, n: int) -> bool:
 
 
 def frequent_values(cells: Categorical, least: int = LEAST_FREQUENT) -> list[str]:
-    """Return the most frequent values, at most 20, most frequent first."""
+    """Return at most ``MOST_FREQUENT`` values, in order of decreasing frequency."""
     counts = cells.counts
     if least > 1:
         least = max(least, math.ceil(SHARE_FREQUENT * counts.sum()))
@@ -135,6 +136,7 @@ def frequent_values(cells: Categorical, least: int = LEAST_FREQUENT) -> list[str
 
 
 def is_id_name(name: str) -> bool:
+    """Return whether a column name looks like the name of an id."""
     if len(name) > LONGEST_TEXT:
         return False
     return bool(ID_NAME.fullmatch(name) or CAMEL_ID.fullmatch(name))

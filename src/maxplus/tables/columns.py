@@ -1,4 +1,4 @@
-"""Column types and their encoding: numbers, categories and ordinals; counts of unknown values."""
+"""Numeric, categorical and ordinal columns, their encoding, and counts of unknown values."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OTHER = "other"
 class UnknownValues:
     """Counts of unknown categories and unexpected missing values, by column.
 
-    One object may accumulate the counts of many parts of a table.
+    Counts accumulate over the parts of a table.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ class UnknownValues:
     def count_unseen(
         self, table: RawTable, column: str, cells: Categorical, known: Container[str]
     ) -> None:
-        """Count the rows with unknown values."""
+        """Count the rows whose value is not in ``known``."""
         new = [k for k, value in enumerate(cells.values) if value not in known]
         if not new:
             return
@@ -74,15 +74,15 @@ class UnknownValues:
         """Issue one warning for all counts, if there are any."""
         parts = []
         if self.unseen:
-            listed = [
+            texts = [
                 f"{n:,} in {c!r} ({quoted(self._examples[c], 40)})" for c, n in self.unseen.items()
             ]
             parts.append(
-                f"values that training never saw, taken as none of the known ones: {_some(listed)}"
+                f"values that training never saw, taken as none of the known ones: {_listed(texts)}"
             )
         if self.missing:
-            listed = [f"{n:,} in {column!r}" for column, n in self.missing.items()]
-            parts.append(f"missing values where training had none, filled in: {_some(listed)}")
+            texts = [f"{n:,} in {column!r}" for column, n in self.missing.items()]
+            parts.append(f"missing values where training had none, filled in: {_listed(texts)}")
         if parts:
             warnings.warn(f"{name} has {'; and '.join(parts)}", stacklevel=stacklevel + 1)
 
@@ -94,7 +94,7 @@ class Column(ABC):
     Parameters
     ----------
     name : the column's name
-    fill : the value that replaces missing ones; None to refuse missing values
+    fill : the imputed value; None to raise an error for missing values
     indicator : whether a 0/1 feature indicates missing values
     had_missing : whether any value was missing in training
     """
@@ -114,11 +114,11 @@ class Column(ABC):
     @property
     @abstractmethod
     def is_text(self) -> bool:
-        """True if cells are read as text even where they look like numbers."""
+        """Whether cells are read as text even if they look like numbers."""
 
     @property
     @abstractmethod
-    def _own(self) -> list[str]:
+    def _value_features(self) -> list[str]:
         """Names of the features without the indicator."""
 
     @abstractmethod
@@ -128,10 +128,11 @@ class Column(ABC):
     @property
     def features(self) -> list[str]:
         """Names of the features."""
-        return [*self._own, f"{self.name} is missing"] if self.indicator else self._own
+        indicator = [f"{self.name} is missing"] if self.indicator else []
+        return [*self._value_features, *indicator]
 
     def encode(self, table: RawTable, out: NDArray, unknown: UnknownValues) -> NDArray:
-        """Write all features into ``out``, zeros of shape (N, F); return the missing-value mask."""
+        """Write features into ``out``, zeros of shape (N, F), and return the missing-value mask."""
         missing = self._encode(table, out, unknown)
         if missing.any():
             if self.fill is None:
@@ -154,7 +155,7 @@ class Column(ABC):
 
 @dataclass(frozen=True)
 class Number(Column):
-    """A column of numbers, encoded as one feature; with ``from_text``, of numbers within text."""
+    """A numeric column, encoded as one feature; ``from_text`` extracts numbers from text."""
 
     from_text: bool = False
 
@@ -166,7 +167,7 @@ class Number(Column):
         return self.from_text
 
     @property
-    def _own(self) -> list[str]:
+    def _value_features(self) -> list[str]:
         return [self.name]
 
     def _encode(self, table: RawTable, out: NDArray, unknown: UnknownValues) -> NDArray:
@@ -178,13 +179,13 @@ class Number(Column):
         return missing
 
     def numbers(self, table: RawTable) -> NDArray:
-        """Return numbers, NaN if missing; raise TableError for a cell that is not a number."""
+        """Return floats, NaN for missing values; raise TableError if a cell is not a number."""
         cells = table.feature(self.name)
         if isinstance(cells, Categorical):
             read = number_in if self.from_text else _plain_number
             numbers = np.array([*map(read, cells.values), np.nan])
             bad = np.flatnonzero(np.isnan(numbers[:-1]))
-            # The values of a larger table need not occur in this part of its rows.
+            # Some values of the whole table may not occur in this part of its rows.
             bad = bad[cells.counts[bad] > 0]
             if bad.size:
                 raise TableError(
@@ -204,7 +205,7 @@ class Number(Column):
 
 @dataclass(frozen=True)
 class Category(Column):
-    """A one-hot encoded column; with ``other``, one more feature for all remaining values.
+    """A one-hot encoded column; ``other`` adds a feature for all remaining values.
 
     A column without any value in training has no categories; its only feature is the indicator of
     missing values.
@@ -221,25 +222,26 @@ class Category(Column):
         return (*self.categories, OTHER) if self.other else self.categories
 
     @property
-    def _own(self) -> list[str]:
+    def _value_features(self) -> list[str]:
         return [f"{self.name} = {value}" for value in self.values]
 
     def _encode(self, table: RawTable, out: NDArray, unknown: UnknownValues) -> NDArray:
         cells = as_text(table.feature(self.name))
-        rest = len(self.categories) if self.other else -1
-        place = {value: k for k, value in enumerate(self.categories)}
+        other_index = len(self.categories) if self.other else -1
+        index = {value: k for k, value in enumerate(self.categories)}
         if not self.other:
-            unknown.count_unseen(table, self.name, cells, place)
-        filled = -1 if self.indicator or self.fill is None else place.get(self.fill, rest)
-        places = np.array([*(place.get(v, rest) for v in cells.values), filled])[cells.codes]
-        known = np.flatnonzero(places >= 0)
-        out[known, places[known]] = 1.0
+            unknown.count_unseen(table, self.name, cells, index)
+        fill_code = -1 if self.indicator or self.fill is None else index.get(self.fill, other_index)
+        new_codes = [*(index.get(v, other_index) for v in cells.values), fill_code]
+        indices = np.array(new_codes)[cells.codes]
+        known = np.flatnonzero(indices >= 0)
+        out[known, indices[known]] = 1.0
         return cells.missing
 
 
 @dataclass(frozen=True)
 class Ordinal(Column):
-    """A column of ordered categories, encoded as their position, from 0 for the lowest."""
+    """A column of ordered categories, encoded by position, starting at 0 for the lowest."""
 
     categories: tuple[str, ...] = ()
 
@@ -251,16 +253,18 @@ class Ordinal(Column):
         return self.categories
 
     @property
-    def _own(self) -> list[str]:
+    def _value_features(self) -> list[str]:
         return [self.name]
 
     def _encode(self, table: RawTable, out: NDArray, unknown: UnknownValues) -> NDArray:
         cells = as_text(table.feature(self.name))
-        place = {value: float(k) for k, value in enumerate(self.categories)}
-        unknown.count_unseen(table, self.name, cells, place)
+        index = {value: float(k) for k, value in enumerate(self.categories)}
+        unknown.count_unseen(table, self.name, cells, index)
         # An unknown category has no position and is encoded as a missing value.
-        filled = place.get(self.fill, np.nan)
-        positions = np.array([*(place.get(value, filled) for value in cells.values), filled])
+        fill_position = index.get(self.fill, np.nan)
+        positions = np.array(
+            [*(index.get(value, fill_position) for value in cells.values), fill_position]
+        )
         out[:, 0] = positions[cells.codes]
         return cells.missing
 
@@ -269,7 +273,7 @@ KINDS: dict[str, type[Column]] = {kind.kind: kind for kind in (Number, Category,
 
 
 def column_from_json(record: Any) -> Column:
-    """Return the column of a `Column.to_json` record; raise ValueError if it is not valid."""
+    """Restore a column from a `Column.to_json` record; raise ValueError if it is invalid."""
     kind = KINDS.get(record["kind"])
     names = [] if kind is None else [field.name for field in fields(kind)]
     if kind is None or set(record) != {"kind", *names}:
@@ -299,7 +303,7 @@ def column_from_json(record: Any) -> Column:
 def _can_fill(column: Column) -> bool:
     fill, known = column.fill, column.values
     if fill is None:
-        # An unknown category of an ordinal column is replaced by the fill value.
+        # Ordinal columns need a fill value because it also replaces unknown categories.
         return not (column.indicator or isinstance(column, Ordinal))
     if known is None:
         # JSON integers may exceed the range of floats.
@@ -315,9 +319,9 @@ def _plain_number(text: str) -> float:
 
 
 def listed_names(names: Sequence[str]) -> str:
-    """Return at most ten names for a message."""
-    return _some([repr(name) for name in names])
+    """Return the names, quoted and separated by commas, for a message; at most ten are listed."""
+    return _listed([repr(name) for name in names])
 
 
-def _some(listed: list[str]) -> str:
-    return ", ".join(listed[:10]) + (", …" if len(listed) > 10 else "")
+def _listed(texts: list[str]) -> str:
+    return ", ".join(texts[:10]) + (", …" if len(texts) > 10 else "")

@@ -1,4 +1,4 @@
-"""Readers of CSV and other delimited text, based on pyarrow.
+"""Readers for CSV and other delimited text, based on pyarrow.
 
 This module adds what pyarrow lacks: detection of the dialect, decimal commas, validation of the
 header, spellings of missing values, and error messages with line numbers.
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     import pyarrow
 
 DELIMITERS = ",;\t|"
-# pandas' name of a first column without a header, which usually is an index.
+# The name that pandas gives to an unnamed first column, which is usually an index.
 UNNAMED = "Unnamed: 0"
-# Maximum number of bytes before the end of the header.
+# Maximum size of the header in bytes.
 LONGEST_NAMES = 1 << 25
-# Number of rows from which decimal commas are detected.
+# Number of rows used to detect decimal commas.
 ROWS_LOOKED_AT = 1000
 _NUMBER = re.compile(r"\s*[-+]?(\d+([.,]\d*)?|[.,]\d+)([eE][-+]?\d+)?\s*")
 
@@ -41,8 +41,8 @@ class Dialect(NamedTuple):
     Attributes
     ----------
     names : names of the columns
-    delimiter : separator of columns
-    commas : the columns whose numbers have decimal commas
+    delimiter : column separator
+    commas : columns whose numbers are written with decimal commas
     blank_lines : number of blank lines before the header
     """
 
@@ -53,7 +53,7 @@ class Dialect(NamedTuple):
 
 
 def sniff(text: Utf8, name: str) -> Dialect:
-    """Detect the dialect from the beginning of a text, without consuming it.
+    """Detect the dialect from the beginning of a stream, without consuming it.
 
     Raises
     ------
@@ -85,7 +85,7 @@ def sniff(text: Utf8, name: str) -> Dialect:
     if "" in names:
         raise TableError(f"{name}: column {names.index('') + 1} has no name; give it one")
     check_different(name, names)
-    commas = frozenset() if delimiter == "," else _commas(names, reader)
+    commas = frozenset() if delimiter == "," else _decimal_comma_columns(names, reader)
     return Dialect(names, delimiter, commas, blank_lines)
 
 
@@ -110,14 +110,14 @@ def _check_names(name: str, names: list[str]) -> None:
 
 
 def _are_names(numbers: list[str]) -> bool:
-    """Return whether numbers can be column names: 0, 1, 2, … or years."""
+    """Return whether numbers are plausible column names, such as 0, 1, 2, … or years."""
     if not all(cell.isdecimal() for cell in numbers):
         return False
     steps = {int(b) - int(a) for a, b in pairwise(numbers)}
     return steps == {1} or (len(numbers) > 2 and len(steps) == 1 and steps != {0})
 
 
-def _commas(names: list[str], reader: Any) -> frozenset[str]:
+def _decimal_comma_columns(names: list[str], reader: Any) -> frozenset[str]:
     """Return the columns with decimal commas; all columns if no number has a decimal point."""
     columns: dict[int, list[str]] = {}
     try:
@@ -127,29 +127,29 @@ def _commas(names: list[str], reader: Any) -> frozenset[str]:
     except csv.Error:
         return frozenset()
     commas: set[str] = set()
-    points = False
+    has_points = False
     for k, cells in columns.items():
         numbers = [cell for cell in cells if _NUMBER.fullmatch(cell)]
         if 2 * len(numbers) > len([cell for cell in cells if cell]):
             n_commas = sum("," in cell for cell in numbers)
             n_points = sum("." in cell for cell in numbers)
-            points |= n_points > n_commas
+            has_points |= n_points > n_commas
             if n_commas > n_points:
                 commas.add(names[k])
-    return frozenset(names if commas and not points else commas)
+    return frozenset(names if commas and not has_points else commas)
 
 
 # -- reading ---------------------------------------------------------------------------------------
 
-# Spellings of missing values that pyarrow recognises; others are recognised in a slower pass.
+# Missing-value strings passed to pyarrow; other spellings are recognised in a slower pass.
 SPELLINGS = sorted(
     {s for word in ALWAYS_MISSING for s in (word, word.upper(), word.title())} | {"NaN"}
 )
 READABLE = (
     ".csv, .tsv and .txt (also packed: .csv.gz, .bz2, .zst, .lz4), .xlsx, .parquet, .npz and .npy"
 )
-# Size of a block of text, which limits the length of a row; it grows with the number of columns, in
-# multiples of BLOCK_COLUMNS, up to MOST_BLOCKS times.
+# The size of a block of text limits the length of a row. It grows by BLOCK_BYTES for every
+# BLOCK_COLUMNS columns, up to MOST_BLOCKS * BLOCK_BYTES.
 BLOCK_BYTES, BLOCK_COLUMNS, MOST_BLOCKS = 1 << 20, 64, 64
 # Maximum length of a cell; longer ones are usually due to an unclosed quote.
 LONGEST_CELL = 1 << 17
@@ -160,15 +160,16 @@ ReadAs = Mapping[str, bool | None]
 
 
 class OtherTypesError(ValueError):
-    """A column that was read as numbers contains text."""
+    """Raised if a column that was read as numbers contains text."""
 
 
 def typed_batches(
     source: Source, read_as: ReadAs, only: Sequence[str] | None = None
 ) -> Iterator[Batch]:
-    """Yield the columns of each block, converted by pyarrow; all columns, or those in ``only``.
+    """Yield the columns of each block, with types converted by pyarrow.
 
-    Types that ``read_as`` does not give are inferred from the first block.
+    All columns are read, or those in ``only``. Types that are not in ``read_as`` are inferred from
+    the first block.
 
     Raises
     ------
@@ -202,10 +203,12 @@ def text_batches(
     only: Sequence[str] | None = None,
     numbers: Container[str] = (),
 ) -> Iterator[Batch]:
-    """Yield the columns of each block, read as text and then converted; slower.
+    """Yield the columns of each block, read as text and then converted.
+
+    This is slower than `typed_batches`, but accepts columns with both numbers and text.
 
     Columns in ``texts`` are text. Another column becomes text at the first cell that is not a
-    number, and is added to ``texts``; if it is in ``numbers``, an error gives the line instead.
+    number, and is added to ``texts``; if it is in ``numbers``, TableError is raised.
     """
     import pyarrow
 
@@ -234,13 +237,13 @@ def text_batches(
 
 def _columns_to_read(dialect: Dialect, only: Sequence[str] | None) -> list[str]:
     """Return the columns to read; all columns if the file has none of the requested ones."""
-    asked = set(dialect.names if only is None else only)
+    requested = set(dialect.names if only is None else only)
     # The caller reports missing columns.
-    return [name for name in dialect.names if name in asked] or dialect.names
+    return [name for name in dialect.names if name in requested] or dialect.names
 
 
 def line_of(source: Source, row: int) -> str:
-    """Return the line number at which a row of data begins, from 1; reads the file up to there."""
+    """Return the line number, from 1, at which a data row starts; reads the file up to that row."""
     rows = ((line, cells) for line, cells in _lines(source) if cells)
     # + 1 for the header.
     found = next(islice(rows, row + 1, None), None)
@@ -248,7 +251,7 @@ def line_of(source: Source, row: int) -> str:
 
 
 def _lines(source: Source) -> Iterator[tuple[int, list[str]]]:
-    """Yield the first line number and the cells of each row, if the source can be read again."""
+    """Yield the first line number and the cells of each row of a source that can be read again."""
     if not source.again:
         return
     with source.text() as text, suppress(csv.Error):
@@ -266,12 +269,12 @@ def _read(
 ) -> Iterator[pyarrow.RecordBatch]:
     from pyarrow import csv as arrow_csv
 
-    def note(row: Any) -> str:
+    def record_row(row: Any) -> str:
         ragged.append(row)
         return "error"
 
     decimal = "," if dialect.commas & set(types) else "."
-    # Columns are named by their numbers, and the header, which may span several lines, is skipped
+    # Columns are named by their indices, and the header, which may span several lines, is skipped
     # as a row.
     ids = {name: str(k) for k, name in enumerate(dialect.names)}
     reader = arrow_csv.open_csv(
@@ -282,7 +285,7 @@ def _read(
             block_size=BLOCK_BYTES * min(1 + len(ids) // BLOCK_COLUMNS, MOST_BLOCKS),
         ),
         arrow_csv.ParseOptions(
-            delimiter=dialect.delimiter, newlines_in_values=True, invalid_row_handler=note
+            delimiter=dialect.delimiter, newlines_in_values=True, invalid_row_handler=record_row
         ),
         arrow_csv.ConvertOptions(
             column_types={ids[name]: kind for name, kind in types.items()},
@@ -311,7 +314,7 @@ def _floats(cells: pyarrow.Array) -> NDArray:
 def _numbers_or_text(
     file: str, name: str, cells: pyarrow.Array, texts: set[str], comma: bool
 ) -> Cells:
-    """Return one column of a batch."""
+    """Convert a column of a batch to numbers if possible, else to text."""
     if name not in texts:
         numbers = _numbers(cells, comma)
         if numbers is None:
@@ -324,12 +327,12 @@ def _numbers_or_text(
 
 def _first_text(cells: pyarrow.Array, comma: bool) -> int:
     """Return the first row whose cell is not a number."""
-    different = _trimmed(cells).dictionary_encode()
+    distinct = _trimmed(cells).dictionary_encode()
     bad = [
-        k for k in range(len(different.dictionary))
-        if _numbers(different.dictionary.slice(k, 1), comma) is None
+        k for k in range(len(distinct.dictionary))
+        if _numbers(distinct.dictionary.slice(k, 1), comma) is None
     ]  # fmt: skip
-    return int(np.isin(different.indices.fill_null(-1).to_numpy(), bad).argmax())
+    return int(np.isin(distinct.indices.fill_null(-1).to_numpy(), bad).argmax())
 
 
 def _trimmed(cells: pyarrow.Array) -> pyarrow.Array:
@@ -385,7 +388,7 @@ def _csv_errors(source: Source) -> Iterator[list[Any]]:
         raise TableError(f"{name} is not a readable CSV file: {error}") from None
     except pyarrow.ArrowInvalid as error:
         if ragged:
-            raise TableError(_ragged(source, ragged[0])) from None
+            raise TableError(_ragged_row_message(source, ragged[0])) from None
         if "conversion error" in str(error):
             raise OtherTypesError(str(error)) from None
         if "straddling" in str(error):
@@ -402,8 +405,11 @@ def _csv_errors(source: Source) -> Iterator[list[Any]]:
         ) from None
 
 
-def _ragged(source: Source, row: Any) -> str:
-    """Return a message with the line number, which pyarrow does not provide for streams."""
+def _ragged_row_message(source: Source, row: Any) -> str:
+    """Return the error message for a row with too many or too few values.
+
+    pyarrow does not provide line numbers for streams, so the file is read again.
+    """
     n = row.actual_columns
     first = next((line for line, cells in _lines(source) if len(cells) == n), None)
     line = "" if first is None else f" in line {first:,}"

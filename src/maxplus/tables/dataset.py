@@ -1,4 +1,4 @@
-"""Labelled tables: rows of a file or a built-in data set, their labels and encoded features."""
+"""Data sets: rows of a file or a built-in data set, their labels and encoded features."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Dataset:
-    """Rows of a table with their labels, if there are any, and their features, if encoded.
+    """Rows of a table, with optional labels and encoded features.
 
     Attributes
     ----------
-    table : the columns; in training without the target and the groups
+    table : the columns; in training, without the target and the groups
     target : the column to predict
     y : labels or numbers of shape (N,), or None
-    rows : numbers of the rows in the file, from 0, shape (N,)
+    rows : row numbers in the file, from 0, shape (N,)
     groups : the group of each row, shape (N,), or None
     decisions : a line for each decision about the target and rows; in training also about columns
     encoder : the fitted encoder, or None
     X : features of shape (N, P), or None
-    missing : which values were imputed, shape (N, columns of the encoder), or None
+    missing : mask of missing values, shape (N, columns of the encoder), or None
     all_rows : the columns of all rows, if rows without a label were left out
     """
 
@@ -74,15 +74,15 @@ class Dataset:
 
     @property
     def frame(self) -> RawTable:
-        """Table with encoder and features, for ``fit`` of an estimator."""
+        """The table with its encoder and features, as input to ``fit`` of an estimator."""
         return replace(self.table, encoder=self.encoder, encoded=self.X)
 
     def take(self, rows: NDArray) -> Dataset:
-        """Return some of the rows, which keep their numbers.
+        """Return a subset of the rows, with their original row numbers.
 
         Parameters
         ----------
-        rows : positions among these rows
+        rows : indices of the rows in this data set
 
         Returns
         -------
@@ -123,9 +123,9 @@ def load_training(
     """Read training data from a file, standard input or a built-in data set, without encoding it.
 
     Built-in names are iris, digits, wine, breast_cancer, mnist and fashion_mnist, and mnist:test
-    and fashion_mnist:test for the test images. A file with such a name is given with its folder:
-    ./iris. A dash is standard input. With several ranks, each reads a part of a Parquet, NPZ or NPY
-    file.
+    and fashion_mnist:test for the test images. To read a file with such a name, include its
+    folder: ./iris. A dash stands for standard input. With several ranks, each rank reads a part of
+    a Parquet, NPZ or NPY file.
 
     Parameters
     ----------
@@ -143,7 +143,7 @@ def load_training(
     (150, 4)
     """
     if is_images(data):
-        return _images(data)
+        return _load_images(data)
     return split_target(_read(data), target, task, groups)
 
 
@@ -156,7 +156,8 @@ def split_target(
     ----------
     table : RawTable
         With several ranks, this rank's part of the rows.
-    target : name of the target; by default a column named target, label, class or y, else the last
+    target : name of the target column
+        By default, a column named target, label, class or y, or else the last column.
     task : "classification", "regression", or "auto": regression for many distinct numbers
     groups : name of a column that is not a feature; rows with equal values are held out together
 
@@ -222,7 +223,7 @@ def _group_codes(table: RawTable, name: str) -> NDArray:
 def load_dataset(
     data: str, encoder: TableEncoder, *, labelled: bool = False, strict: bool = False
 ) -> Dataset:
-    """Read data and encode them for a fitted model.
+    """Read data and encode it with the encoder of a fitted model.
 
     Parameters
     ----------
@@ -243,7 +244,7 @@ def load_dataset(
     (178, 13)
     """
     if is_images(data):
-        return replace(_images(data), encoder=encoder)
+        return replace(_load_images(data), encoder=encoder)
     table, unknown = _read(data, encoder), UnknownValues(strict=strict)
     comm, target = current(), encoder.target_
     first_row = comm.before(table.n_rows)
@@ -270,15 +271,17 @@ def stream_dataset(
     """Read and encode data in parts, so that tables may be larger than memory.
 
     Only the columns of the model, its target and those in ``also`` are read. Unknown categories are
-    counted over all parts and reported in one warning at the end. With ``labelled``, rows without a
-    label are left out, and so are parts without any label.
+    counted over all parts and reported in one warning at the end. With ``labelled``, parts
+    without any label are left out.
 
     Parameters
     ----------
     data : as in `load_training`
     encoder : encoder of the model
     rows_at_once : int, default=65536
+        Maximum number of rows in each part.
     labelled : bool, default=False
+        Leave out rows without a label.
     strict : bool, default=False
         Raise an error for unknown categories.
     also : names of further columns to read
@@ -325,18 +328,18 @@ def stream_dataset(
 def _encoded(
     table: RawTable, encoder: TableEncoder, labelled: bool, unknown: UnknownValues, first_row: int
 ) -> Dataset:
-    """Encode the rows of a table by a fitted encoder, with labels if the table has them."""
+    """Encode a table with a fitted encoder; labels are included if the table has them."""
     target, rows = encoder.target_, np.arange(table.n_rows)
     lines: tuple[str, ...] = ()
     has_labels = target.name in table.columns
     if has_labels:
-        without = target.missing(table)
-        if labelled and without.any():
-            n, first = int(without.sum()), table.where(int(without.argmax()))
+        unlabelled = target.missing(table)
+        if labelled and unlabelled.any():
+            n, first = int(unlabelled.sum()), table.where(int(unlabelled.argmax()))
             lines = (target.line_of_unlabelled(n, first),)
-            rows = np.flatnonzero(~without)
+            rows = np.flatnonzero(~unlabelled)
             table = table.take(rows)
-        elif without.any():
+        elif unlabelled.any():
             has_labels = False
     y = target.labels(table) if has_labels else None
     X, missing = encoder.encode(table, unknown)
@@ -360,7 +363,7 @@ def is_images(data: str) -> bool:
 def _read(data: str, encoder: TableEncoder | None = None) -> RawTable:
     comm = current()
     if data in SMALL:
-        return _partition(_built_in(data))
+        return _partition(_load_built_in(data))
     _check_file(data)
     if not comm.is_alone:
         return read_partition(data, comm)
@@ -383,7 +386,7 @@ def _partition(table: RawTable) -> RawTable:
     return table.part(comm.rank * n // comm.size, (comm.rank + 1) * n // comm.size)
 
 
-def _built_in(name: str) -> RawTable:
+def _load_built_in(name: str) -> RawTable:
     data = getattr(datasets, f"load_{name}")()
     columns: dict[str, Cells] = dict(zip(data.feature_names, data.X.T, strict=True))
     texts = [str(text) for text in data.class_names]
@@ -394,8 +397,8 @@ def _built_in(name: str) -> RawTable:
     return RawTable(name, columns)
 
 
-def _images(data: str) -> Dataset:
-    """Load images in float32; columns would be float64 and take twice the memory."""
+def _load_images(data: str) -> Dataset:
+    """Load images as float32; float64 columns would take twice the memory."""
     name, _, part = data.partition(":")
     images = getattr(datasets, f"load_{name}")()
     is_test = part == "test"
@@ -410,13 +413,14 @@ def _images(data: str) -> Dataset:
 
 
 def prefetch(parts: Iterable[T]) -> Iterator[T]:
-    """Yield parts in order while a thread reads the next one, which is in memory as well.
+    """Yield parts in order while a background thread reads the next one.
 
-    Threads suffice, because reading files releases the GIL.
+    Two parts are in memory at the same time. A thread suffices, because reading files releases the
+    GIL.
     """
-    left, end = iter(parts), object()
+    iterator, end = iter(parts), object()
     with ThreadPoolExecutor(1) as reader:
-        coming = reader.submit(next, left, end)
-        while (part := coming.result()) is not end:
-            coming = reader.submit(next, left, end)
+        future = reader.submit(next, iterator, end)
+        while (part := future.result()) is not end:
+            future = reader.submit(next, iterator, end)
             yield part  # type: ignore[misc]

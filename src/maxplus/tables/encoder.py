@@ -1,4 +1,4 @@
-"""TableEncoder: a scikit-learn transformer that encodes tables as features."""
+"""A scikit-learn transformer that encodes tables as numeric features."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from maxplus.tables.schema import (
 )
 from maxplus.tables.table import RawTable, TableError, refuse_missing
 
-# Number of rows in a block, so that the features of a block stay in the cache.
+# Number of rows in a block, small enough for its features to stay in the CPU cache.
 ROWS_AT_ONCE = 1 << 15
 # Number of rows that are converted to float64 at a time, to save memory with images.
 ROWS_MEASURED = 4096
@@ -54,13 +54,13 @@ class Encoded(NamedTuple):
 class TableEncoder(TransformerMixin, BaseEstimator):
     """Encode the columns of a table as numeric features for any scikit-learn estimator.
 
-    A column of numbers is one feature. A categorical column is one-hot encoded; if it has many
+    A numeric column is one feature. A categorical column is one-hot encoded; if it has many
     values, the infrequent ones share one feature. Ordinal text ("low", "medium", "high"; "<5",
     "5-9"; ordered categoricals) is encoded by position, and text with units ("70 kg") by the number
-    in it. Missing values are imputed by the median or the most frequent value; if a column has
-    several, a 0/1 feature indicates them. An unknown category is encoded as none of the known ones,
-    and one warning counts such values. Estimators of this library fit an encoder of their own
-    (``encoder_``) when ``fit`` is called with a data frame.
+    in it. Missing values are imputed with the median or the most frequent value; if a column has
+    several, a 0/1 feature indicates them. An unknown category is encoded as zeros (one-hot) or as
+    the imputed value (ordinal), and a warning gives the number of such values. The estimators of
+    this library fit their own encoder (``encoder_``) when ``fit`` is called with a data frame.
 
     Parameters
     ----------
@@ -85,11 +85,11 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     ranges_ : `maxplus.tables.Ranges`
         Statistics of each feature in training, before standardisation.
     decisions_ : tuple of str
-        A line for each decision about a column that a parameter can override.
+        Log of the inferred properties of columns that can be overridden by parameters.
     n_features_in_ : int
         Number of columns seen during `fit`.
     feature_names_in_ : array of str
-        Their names, if all are strings.
+        Names of the columns seen during `fit`, if all are strings.
 
     Examples
     --------
@@ -130,7 +130,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         self.missing = missing
         self.standardize = standardize
 
-    # -- scikit-learn's interface ------------------------------------------------------------------
+    # -- scikit-learn API --------------------------------------------------------------------------
 
     def fit(self, X: Any, y: Any = None) -> TableEncoder:
         """Infer the type of each column.
@@ -176,7 +176,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         image_shape: tuple[int, int] | None = None,
         all_rows: RawTable | None = None,
     ) -> Encoded:
-        """Call `fit_table` and return the encoded table.
+        """Fit the encoder as `fit_table` does, and return the encoded table.
 
         Parameters
         ----------
@@ -212,7 +212,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         self.target_, self.image_shape_, self.data_ = target, image_shape, table.name
         with comm.raise_on_all_ranks():
             found = self._encode(table, UnknownValues())
-        self._measure(found.X)
+        self._set_ranges(found.X)
         return found
 
     @classmethod
@@ -223,10 +223,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         encoder.columns_, encoder.decisions_ = tuple(map(Number, names)), ()
         encoder.target_, encoder.image_shape_, encoder.data_ = Target("class"), shape, name
         encoder.n_features_in_ = len(names)
-        encoder._measure(X)
+        encoder._set_ranges(X)
         return encoder
 
-    def _measure(self, X: NDArray) -> None:
+    def _set_ranges(self, X: NDArray) -> None:
         names, name = self.feature_names, self.data_
         self.ranges_ = current().root_only(lambda rows: Ranges.of(rows, name, names), X)
 
@@ -235,7 +235,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : data frame, whose columns may come in any order, or array
+        X : data frame, whose columns may be in any order, or array
 
         Returns
         -------
@@ -292,13 +292,15 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         names = getattr(self, "feature_names_in_", [f"x{p}" for p in range(X.shape[1])])
         columns = {str(name): X[:, p] for p, name in enumerate(names)}
         if X.dtype.kind == "O":
-            columns = {name: _of_objects(cells) for name, cells in columns.items()}
+            columns = {name: _to_numbers(cells) for name, cells in columns.items()}
         return RawTable("the array", columns)
 
     # -- interface for estimators and commands -----------------------------------------------------
 
     def on(self, frame: Any) -> RawTable:
-        """Return a table that ``fit`` of an estimator encodes with a clone of this encoder.
+        """Combine a data frame with this encoder, as input to ``fit`` of an estimator.
+
+        ``fit`` encodes the table with a clone of this encoder.
 
         Parameters
         ----------
@@ -331,8 +333,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         ----------
         table : RawTable
         unknown : UnknownValues, optional
-            Counts of unknown categories and unexpected missing values, to which this table's are
-            added. By default they are not reported.
+            Counter to which the unknown categories and unexpected missing values of this table
+            are added. By default, they are not reported.
 
         Returns
         -------
@@ -342,7 +344,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return Encoded(self.standardized(X), missing)
 
     def standardized(self, X: NDArray) -> NDArray:
-        """Return standardised features, or X itself without ``standardize``.
+        """Return standardised features, or X itself if ``standardize`` is False.
 
         Parameters
         ----------
@@ -368,7 +370,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         X = np.zeros((table.n_rows, self.n_features))
         missing = np.zeros((table.n_rows, len(self.columns_)), bool, order="F")
         places = list(enumerate(zip(self.columns_, self.places, strict=True)))
-        # A column is written across rows: blocks of rows stay in the cache.
+        # Writes to a column of X are strided, so blocks of rows are used that stay in the cache.
         for start in range(0, table.n_rows, ROWS_AT_ONCE):
             rows = slice(start, start + ROWS_AT_ONCE)
             part = table.part(rows.start, rows.stop)
@@ -383,12 +385,12 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     @property
     def n_features(self) -> int:
-        """P, the number of features."""
+        """Number of features, P."""
         return sum(len(column.features) for column in self.columns_)
 
     @property
     def places(self) -> list[slice]:
-        """The features of each column."""
+        """The slice of features of each column."""
         ends = np.cumsum([len(column.features) for column in self.columns_]).tolist()
         return [slice(a, b) for a, b in zip([0, *ends[:-1]], ends, strict=True)]
 
@@ -399,7 +401,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return {**columns, self.target_.name: True if self.target_.is_text else None}
 
     def features_of(self, columns: Sequence[str]) -> list[int]:
-        """Return the indices of features.
+        """Return the indices of features, given the names of columns or features.
 
         Parameters
         ----------
@@ -424,7 +426,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return found
 
     def domain(self) -> FeatureValues:
-        """Return the values of features in training, as the domain of counterfactuals.
+        """Return the feature values seen in training, as the domain of counterfactuals.
 
         Returns
         -------
@@ -484,7 +486,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     @classmethod
     def from_json(cls, record: Any) -> TableEncoder:
-        """Return the encoder of a `to_json` record; raise ValueError if it is not valid."""
+        """Restore an encoder from a `to_json` record; raise ValueError if it is invalid."""
         _require(isinstance(record, dict), "", record)
         absent = [name for name in _FIELDS if name not in record]
         if absent:
@@ -501,11 +503,11 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         encoder.ranges_ = Ranges.from_json(record["ranges"], encoder.n_features)
         encoder.image_shape_ = _image_shape(record["image_shape"], encoder.n_features)
         _require(isinstance(record["data"], str), "data", record["data"])
-        _require(_is_texts(record["decisions"]), "decisions", record["decisions"])
+        _require(_is_list_of_str(record["decisions"]), "decisions", record["decisions"])
         encoder.data_, encoder.decisions_ = record["data"], tuple(record["decisions"])
         n, inputs = record["n_inputs"], record["inputs"]
         _require(type(n) is int and n >= len(encoder.columns_), "n_inputs", n)
-        _require(inputs is None or (_is_texts(inputs) and len(inputs) == n), "inputs", inputs)
+        _require(inputs is None or (_is_list_of_str(inputs) and len(inputs) == n), "inputs", inputs)
         encoder.n_features_in_ = n
         if inputs is not None:
             encoder.feature_names_in_ = np.array(inputs, object)
@@ -513,7 +515,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
 
 class Group(NamedTuple):
-    """The 0/1 features of a categorical column; with ``none``, all of them may be 0."""
+    """The one-hot features of a categorical column; with ``none``, all of them may be 0."""
 
     name: str
     features: tuple[int, ...]
@@ -528,8 +530,8 @@ class FeatureValues(NamedTuple):
     ----------
     unit : standard deviations in training, shape (P,)
     low, high : smallest and largest value in training, shape (P,)
-    whole : features that take integers only, shape (P,)
-    fixed : features that cannot be changed: indicators of missing values; shape (P,)
+    whole : mask of the features that take only integers, shape (P,)
+    fixed : mask of the features that must not change: missing-value indicators; shape (P,)
     names : names of the features
     values : the two values of each two-valued feature
     categories : categorical columns, whose features change together
@@ -571,15 +573,16 @@ class Ranges:
 
     @classmethod
     def of(cls, X: NDArray, name: str, feature_names: list[str]) -> Ranges:
-        """Measure training data of shape (N, P); O(N·P)."""
+        """Compute the statistics of training data of shape (N, P); O(N·P)."""
         low, high = X.min(axis=0), X.max(axis=0)
-        integer, two = np.ones(X.shape[1], bool), low < high
+        integer, two_valued = np.ones(X.shape[1], bool), low < high
         deviations = np.empty(X.shape[1])
         for columns, block in column_blocks(X):
             for k in range(0, len(X), ROWS_MEASURED):
                 part = block[k : k + ROWS_MEASURED]
                 integer[columns] &= (part == np.round(part)).all(axis=0)
-                two[columns] &= ((part == low[columns]) | (part == high[columns])).all(axis=0)
+                is_extreme = (part == low[columns]) | (part == high[columns])
+                two_valued[columns] &= is_extreme.all(axis=0)
             deviations[columns] = _deviations(block)
         if not np.isfinite(deviations).all():
             p = int(np.flatnonzero(~np.isfinite(deviations))[0])
@@ -590,7 +593,7 @@ class Ranges:
         # Rounding can make the deviation of equal numbers nonzero.
         deviations = np.where((low == high) | (deviations == 0.0), 1.0, deviations)
         mean = X.mean(axis=0, dtype=np.float64)
-        return cls(deviations, mean, low.astype(float), high.astype(float), integer, two)
+        return cls(deviations, mean, low.astype(float), high.astype(float), integer, two_valued)
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON data for a model file."""
@@ -598,7 +601,7 @@ class Ranges:
 
     @classmethod
     def from_json(cls, record: Any, n: int) -> Ranges:
-        """Return the ranges of a `to_json` record for n features; raise ValueError if not valid."""
+        """Restore the ranges of n features from a `to_json` record; raise ValueError if invalid."""
         names = {field.name for field in fields(cls)}
         _require(isinstance(record, dict) and set(record) == names, "ranges", record)
         numbers = {name: _numbers(record, name, n) for name in ("mean", "low", "high")}
@@ -621,7 +624,7 @@ def _deviations(X: NDArray) -> NDArray:
         return np.sqrt(sum(np.square(part).sum(axis=0) for part in parts) / len(X))
 
 
-def _of_objects(cells: NDArray) -> NDArray:
+def _to_numbers(cells: NDArray) -> NDArray:
     """Convert a column of an object array to numbers, if all of its cells are numbers."""
     try:
         return cells.astype(np.float64)
@@ -642,7 +645,7 @@ def _require(is_valid: bool, what: str, value: Any) -> None:
         raise ValueError(f"the encoder{what and chr(39) + 's ' + what} cannot be {value!r:.60}")
 
 
-def _is_texts(value: Any) -> bool:
+def _is_list_of_str(value: Any) -> bool:
     return isinstance(value, list) and all(type(text) is str for text in value)
 
 
@@ -651,9 +654,9 @@ def _parameters(record: Any) -> dict[str, Any]:
     names = {*lists, "drop", "missing", "standardize"}
     _require(isinstance(record, dict) and set(record) == names, "parameters", record)
     drop = record["drop"]
-    _require(drop is None or type(drop) is str or _is_texts(drop), "drop", drop)
+    _require(drop is None or type(drop) is str or _is_list_of_str(drop), "drop", drop)
     for name in lists:
-        _require(_is_texts(record[name]), name, record[name])
+        _require(_is_list_of_str(record[name]), name, record[name])
     _require(record["missing"] in (IMPUTE, REFUSE), "missing", record["missing"])
     _require(type(record["standardize"]) is bool, "standardize", record["standardize"])
     return record
@@ -674,8 +677,8 @@ def _numbers(record: dict[str, Any], name: str, n: int, *, positive: bool = Fals
         raise ValueError(f"the encoder's {name} must be {n} numbers, not {values!r:.60}")
     for value in values:
         # JSON integers may exceed the range of floats.
-        good = type(value) is float or (type(value) is int and abs(value) <= 2**53)
-        if not good or not math.isfinite(value) or (positive and value <= 0):
+        is_valid = type(value) is float or (type(value) is int and abs(value) <= 2**53)
+        if not is_valid or not math.isfinite(value) or (positive and value <= 0):
             what = "positive finite" if positive else "finite"
             raise ValueError(f"the encoder's {name} must be {what}, not {value!r:.60}")
     return np.array(values, np.float64)
@@ -691,8 +694,10 @@ def _flags(record: dict[str, Any], name: str, n: int) -> NDArray:
 def _image_shape(shape: Any, n: int) -> tuple[int, int] | None:
     if shape is None:
         return None
-    good = isinstance(shape, list) and len(shape) == 2 and all(type(side) is int for side in shape)
-    if not good or min(shape) < 1 or shape[0] * shape[1] != n:
+    is_valid = (
+        isinstance(shape, list) and len(shape) == 2 and all(type(side) is int for side in shape)
+    )
+    if not is_valid or min(shape) < 1 or shape[0] * shape[1] != n:
         raise ValueError(
             f"the encoder's image_shape must be two sides of {n} pixels, not {shape!r:.60}"
         )

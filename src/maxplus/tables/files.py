@@ -1,4 +1,4 @@
-"""Reading of files by their suffixes, whole or in batches, with checks of available memory."""
+"""Readers of whole files or batches, selected by file suffix, with memory checks."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ from maxplus.tables.text_source import COMPRESSED, STDIN, Source
 CSV = (".csv", ".tsv", ".txt")
 NUMPY = (".npz", ".npy")
 EXCEL = (".xlsx", ".xlsm")
-# Size in bytes up to which tables are read without a check of the available memory.
+# Tables up to this size in bytes are read without a check of the available memory.
 ALWAYS_READ = 1 << 27
-# While a table is read, its parts, its columns and its features are in memory together.
+# Number of copies in memory at the same time: batches, columns and features.
 COPIES = 3
-# Memory of a distinct value besides its characters: a string and a dictionary entry.
+# Overhead in bytes of a distinct value: a string object and a dictionary entry.
 BYTES_PER_VALUE = 128
 
 
 def read_table(path: str | Path, read_as: ReadAs | None = None) -> RawTable:
-    """Read a file by its suffix, or CSV text from standard input, which is "-".
+    """Read a file in the format given by its suffix, or CSV text from standard input ("-").
 
-    The suffixes are .csv, .tsv and .txt, optionally compressed; .xlsx; .parquet, or a folder of
-    such files; .npz with X and optionally y; .npy with a column for each feature and one for
+    Supported suffixes are .csv, .tsv and .txt, optionally compressed; .xlsx; .parquet, or a folder
+    of such files; .npz with X and optionally y; .npy with a column for each feature and one for
     labels. A column of a CSV file is numeric if every value is a number or missing, else text;
     ``read_as`` overrides this: True for text, False for numbers.
 
@@ -76,20 +76,20 @@ def read_table(path: str | Path, read_as: ReadAs | None = None) -> RawTable:
     >>> folder.cleanup()
     """
     try:
-        return _read_table(path, _ending(path), read_as)
+        return _read_table(path, _table_suffix(path), read_as)
     except MemoryError as error:
         raise TableError(
             f"{path} does not fit into memory ({error}); use fewer rows or columns"
         ) from None
 
 
-def _read_table(path: str | Path, ending: str, read_as: ReadAs | None) -> RawTable:
-    if ending in EXCEL:
+def _read_table(path: str | Path, suffix: str, read_as: ReadAs | None) -> RawTable:
+    if suffix in EXCEL:
         return read_excel(Path(path))
-    if ending not in CSV:
-        if ending in PARQUET:
+    if suffix not in CSV:
+        if suffix in PARQUET:
             check_memory(str(path), COPIES * parquet_bytes(Path(path)))
-        batches = collect(str(path), _other_batches(Path(path), ending))
+        batches = collect(str(path), _other_batches(Path(path), suffix))
         if not batches:
             raise NoRowsError(path)
         return RawTable(str(path), join(batches))
@@ -97,20 +97,20 @@ def _read_table(path: str | Path, ending: str, read_as: ReadAs | None) -> RawTab
     types = read_as or {}
     try:
         batches = collect(source.name, typed_batches(source, types))
-        late = []
+        mixed = []
     except OtherTypesError:
         texts, numbers = _by_type(types)
         batches = collect(source.name, text_batches(source, texts, None, numbers))
-        # Columns in which text follows numbers are read again, together.
-        late = [
+        # Columns in which text follows numbers are read again as text, in one pass.
+        mixed = [
             n for n in texts if any(not isinstance(part.get(n), Categorical) for part in batches)
         ]
-        late = [name for name in late if batches and name in batches[0]]
+        mixed = [name for name in mixed if batches and name in batches[0]]
     if not batches:
         raise NoRowsError(source.name)
     columns = join(batches)
-    if late:
-        columns |= join(collect(source.name, text_batches(source, set(late), late)))
+    if mixed:
+        columns |= join(collect(source.name, text_batches(source, set(mixed), mixed)))
     return _csv_table(source, columns)
 
 
@@ -147,9 +147,9 @@ def read_batches(
     3
     >>> folder.cleanup()
     """
-    ending = _ending(path)
+    suffix = _table_suffix(path)
     n_parts = 0
-    for part in _parts(path, ending, read_as, also):
+    for part in _parts(path, suffix, read_as, also):
         for name in also:
             require(part, name, "--keep-columns")
         yield part
@@ -159,29 +159,29 @@ def read_batches(
 
 
 def _parts(
-    path: str | Path, ending: str, read_as: ReadAs | None, also: Sequence[str]
+    path: str | Path, suffix: str, read_as: ReadAs | None, also: Sequence[str]
 ) -> Iterator[RawTable]:
-    if ending in EXCEL:
+    if suffix in EXCEL:
         yield read_excel(Path(path))
         return
-    source = Source.of(path, once=read_as is not None) if ending in CSV else Source(Path(path))
+    source = Source.of(path, once=read_as is not None) if suffix in CSV else Source(Path(path))
     if read_as is None:
-        types, only = _all_types(source) if ending in CSV else {}, None
+        types, only = _all_types(source) if suffix in CSV else {}, None
     else:
         # Columns that are copied to the output are read as text, to preserve their spelling.
         types = {**dict.fromkeys(also, True), **read_as}
         only = list(types)
     batches = (
         _csv_batches(source, types, only)
-        if ending in CSV
-        else _other_batches(Path(path), ending, only)
+        if suffix in CSV
+        else _other_batches(Path(path), suffix, only)
     )
     first_row = 0
     for columns in batches:
         part = (
             _csv_table(source, columns, first_row)
-            if ending in CSV
-            else RawTable(source.name, columns, partial(_later_row, first_row))
+            if suffix in CSV
+            else RawTable(source.name, columns, partial(_row_text_from, first_row))
         )
         yield part
         first_row += part.n_rows
@@ -189,19 +189,19 @@ def _parts(
 
 def _csv_batches(source: Source, types: ReadAs, only: Sequence[str] | None) -> Iterator[Batch]:
     """Yield batches converted by pyarrow; after its first failure, batches converted from text."""
-    n_given = 0
+    n_yielded = 0
     if source.again:
         try:
             for columns in typed_batches(source, types, only):
                 yield columns
-                n_given += _n_rows(columns)
+                n_yielded += _n_rows(columns)
             return
         except OtherTypesError:
             pass
     texts, numbers = _by_type(types)
     for columns in text_batches(source, texts, only, numbers):
-        skipped = min(n_given, _n_rows(columns))
-        n_given -= skipped
+        skipped = min(n_yielded, _n_rows(columns))
+        n_yielded -= skipped
         if skipped < _n_rows(columns):
             yield {name: cells[skipped:] for name, cells in columns.items()}
 
@@ -227,21 +227,21 @@ def _csv_table(source: Source, columns: Batch, first_row: int = 0) -> RawTable:
     )  # fmt: skip
 
 
-def _later_row(first_row: int, row: int) -> str:
+def _row_text_from(first_row: int, row: int) -> str:
     return row_text(first_row + row)
 
 
 def _other_batches(
-    path: Path, ending: str, only: Sequence[str] | None = None
+    path: Path, suffix: str, only: Sequence[str] | None = None
 ) -> Iterator[Batch]:  # fmt: skip
-    return parquet_batches(path, only) if ending in PARQUET else npz_batches(path)
+    return parquet_batches(path, only) if suffix in PARQUET else npz_batches(path)
 
 
 def _n_rows(columns: Batch) -> int:
     return len(next(iter(columns.values()), ()))
 
 
-def _ending(path: str | Path) -> str:
+def _table_suffix(path: str | Path) -> str:
     if str(path) == STDIN:
         return CSV[0]
     path = Path(path)
@@ -254,19 +254,22 @@ def _ending(path: str | Path) -> str:
             ) from None
     if path.is_dir():
         return PARQUET[0]
-    ending = path.suffix.lower()
-    if ending in COMPRESSED and path.with_suffix("").suffix.lower() in CSV:
+    suffix = path.suffix.lower()
+    if suffix in COMPRESSED and path.with_suffix("").suffix.lower() in CSV:
         return path.with_suffix("").suffix.lower()
-    if ending not in (*CSV, *PARQUET, *EXCEL, *NUMPY):
-        raise TableError(f"{path} ends in {ending!r}; data is read from {READABLE}")
-    return ending
+    if suffix not in (*CSV, *PARQUET, *EXCEL, *NUMPY):
+        raise TableError(f"{path} ends in {suffix!r}; data is read from {READABLE}")
+    return suffix
 
 
 # -- memory ----------------------------------------------------------------------------------------
 
 
 def check_memory(name: str, needed: int, taken: int = 0) -> None:
-    """Raise TableError if a table needs more bytes than are available, or ``taken`` by it."""
+    """Raise TableError if a table of ``needed`` bytes does not fit into the available memory.
+
+    The ``taken`` bytes that the table already occupies count as available.
+    """
     if needed < ALWAYS_READ:
         return
     from maxplus.training.memory import available_bytes, human_bytes
@@ -286,17 +289,17 @@ def collect(name: str, batches: Iterable[Mapping[str, Cells]]) -> list[Mapping[s
     n_bytes = checked = 0
     for batch in batches:
         found.append(batch)
-        n_bytes += sum(map(_size, batch.values()))
+        n_bytes += sum(map(_n_bytes, batch.values()))
         if n_bytes - checked > ALWAYS_READ // COPIES:
             check_memory(name, COPIES * n_bytes, n_bytes)
             checked = n_bytes
     return found
 
 
-def _size(cells: Cells) -> int:
+def _n_bytes(cells: Cells) -> int:
     if isinstance(cells, Categorical):
-        n_letters = sum(map(len, cells.values))
-        return int(cells.codes.nbytes) + n_letters + BYTES_PER_VALUE * len(cells.values)
+        n_characters = sum(map(len, cells.values))
+        return int(cells.codes.nbytes) + n_characters + BYTES_PER_VALUE * len(cells.values)
     return int(cells.nbytes)
 
 
@@ -304,7 +307,7 @@ def _size(cells: Cells) -> int:
 
 
 def read_excel(path: Path) -> RawTable:
-    """Read the first sheet; its first row that is not empty is the header."""
+    """Read the first sheet; the first non-empty row is the header."""
     try:
         import openpyxl
     except ImportError:

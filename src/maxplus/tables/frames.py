@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def is_frame(data: Any) -> bool:
-    """Return whether data are a data frame of any library, with named columns.
+    """Return whether ``data`` is a data frame of any library, with named columns.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ def is_frame(data: Any) -> bool:
 
 
 def table_of(frame: Any, name: str = "the data frame") -> RawTable:
-    """Convert a data frame to a table, equal to that of a file with the same content.
+    """Convert a data frame to the same table as a file with the same content.
 
     Parameters
     ----------
@@ -66,7 +66,9 @@ def table_of(frame: Any, name: str = "the data frame") -> RawTable:
 
     if hasattr(frame, "iloc"):
         # pandas: the index is not a column, and columns of objects may hold any type.
-        columns = {str(key): _of_pandas(frame.iloc[:, k]) for k, key in enumerate(frame.columns)}
+        columns = {
+            str(key): _cells_from_pandas(frame.iloc[:, k]) for k, key in enumerate(frame.columns)
+        }
         check_different(name, [str(key) for key in frame.columns])
         return RawTable(name, columns)
     try:
@@ -106,9 +108,9 @@ def is_plain(table: RawTable) -> bool:
 
 
 def cells_of(column: pyarrow.Array | pyarrow.ChunkedArray) -> Cells:
-    """Convert a column of pyarrow: numbers and booleans to numbers, everything else to text.
+    """Convert a pyarrow column: numbers and booleans to floats, everything else to text.
 
-    Dates are text in ISO format.
+    Dates become text in ISO format.
     """
     import pyarrow
     from pyarrow import types
@@ -117,13 +119,13 @@ def cells_of(column: pyarrow.Array | pyarrow.ChunkedArray) -> Cells:
     if types.is_decimal(kind):
         return column.cast(pyarrow.float64()).to_numpy(zero_copy_only=False)
     numbers = (types.is_boolean, types.is_integer, types.is_floating, types.is_null)
-    if any(is_kind(kind) for is_kind in numbers):
+    if any(is_type(kind) for is_type in numbers):
         floats = column.cast(pyarrow.float64(), safe=False)
         if isinstance(floats, pyarrow.ChunkedArray):
             return floats.to_numpy()
         return floats.to_numpy(zero_copy_only=False)
     if isinstance(column, pyarrow.ChunkedArray):
-        column = _one_chunk(column)
+        column = _combine_chunks(column)
     if not types.is_dictionary(kind):
         if types.is_nested(kind) or types.is_binary(kind) or types.is_large_binary(kind):
             return Categorical.of(column.to_pylist())
@@ -133,7 +135,7 @@ def cells_of(column: pyarrow.Array | pyarrow.ChunkedArray) -> Cells:
     return Categorical.tidy(codes, values, bool(column.type.ordered))
 
 
-def _one_chunk(column: pyarrow.ChunkedArray) -> pyarrow.Array:
+def _combine_chunks(column: pyarrow.ChunkedArray) -> pyarrow.Array:
     import pyarrow
 
     if pyarrow.types.is_dictionary(column.type):
@@ -142,7 +144,7 @@ def _one_chunk(column: pyarrow.ChunkedArray) -> pyarrow.Array:
     return chunk.chunk(0) if isinstance(chunk, pyarrow.ChunkedArray) else chunk
 
 
-def _of_pandas(column: Any) -> Cells:
+def _cells_from_pandas(column: Any) -> Cells:
     import pyarrow
 
     try:

@@ -1,4 +1,4 @@
-"""Readers of NPZ files (arrays X and optionally y, feature_names) and NPY files (one array X)."""
+"""Readers for NPZ files (arrays X and optionally y, feature_names) and NPY files (one array X)."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from maxplus.tables.categorical import Categorical
 from maxplus.tables.table import Cells, NoRowsError, TableError
 
-# Compressed arrays of zeros expand to a thousand times their size: beyond ALWAYS bytes, an archive
-# is decompressed only up to TIMES its own size.
+# Limits against zip bombs: an archive may expand to ALWAYS bytes or to TIMES its own size,
+# whichever is larger.
 ALWAYS, TIMES = 100_000_000, 100
 # Number of rows of a memory-mapped array in each batch.
 ROWS_AT_ONCE = 1 << 16
@@ -27,14 +27,14 @@ HEADERS = {
 
 
 def npz_batches(path: Path) -> Iterator[dict[str, Cells]]:
-    """Yield the rows of an NPZ file as one batch, those of a memory-mapped NPY file in several."""
+    """Yield an NPZ file as one batch, or a memory-mapped NPY file in batches of rows."""
     if path.suffix.lower() == ".npy":
-        X = _single(path)
+        X = _load_npy(path)
         for lo in range(0, len(X), ROWS_AT_ONCE):
             yield columns_of(path, {"X": X[lo : lo + ROWS_AT_ONCE]})
         return
     arrays = read_arrays(path)
-    # The width of an array without rows is not confirmed by any data and may be huge.
+    # The header of an array without rows may declare a huge number of columns.
     has_rows = arrays.get("X", np.ones(1)).shape[:1] != (0,)
     columns = columns_of(path, arrays) if has_rows else {}
     if columns:
@@ -85,14 +85,14 @@ def columns_of(path: Path, arrays: Mapping[str, NDArray]) -> dict[str, Cells]:
 def read_arrays(path: Path) -> dict[str, NDArray]:
     """Return the arrays by name; raise TableError for an invalid or a suspiciously large file."""
     if path.suffix.lower() == ".npy":
-        return {"X": _single(path)}
+        return {"X": _load_npy(path)}
     with open(path, "rb") as file:
         try:
             with zipfile.ZipFile(file) as archive:
                 members = [m for m in archive.infolist() if m.filename.endswith(".npy")]
                 _check_size(path, os.fstat(file.fileno()).st_size, members)
                 return {
-                    member.filename.removesuffix(".npy"): _array(path, archive, member)
+                    member.filename.removesuffix(".npy"): _read_array(path, archive, member)
                     for member in members
                 }
         except TableError:
@@ -105,7 +105,7 @@ def read_arrays(path: Path) -> dict[str, NDArray]:
             ) from None
 
 
-def _single(path: Path) -> NDArray:
+def _load_npy(path: Path) -> NDArray:
     """Return the memory-mapped array of an NPY file."""
     try:
         X = np.load(path, mmap_mode="r", allow_pickle=False)
@@ -125,18 +125,18 @@ def _single(path: Path) -> NDArray:
 
 
 def _check_size(path: Path, size: int, members: list[zipfile.ZipInfo]) -> None:
-    unpacked = sum(member.file_size for member in members)
-    if unpacked > max(ALWAYS, TIMES * size):
+    n_bytes = sum(member.file_size for member in members)
+    if n_bytes > max(ALWAYS, TIMES * size):
         raise TableError(
-            f"{path} has {size:,} bytes, but unpacks to {unpacked:,}, more than {TIMES} times as "
+            f"{path} has {size:,} bytes, but unpacks to {n_bytes:,}, more than {TIMES} times as "
             "many; if that is right, write it unpacked with np.savez"
         )
 
 
-def _array(path: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray:
-    """Read an array of at most the size that the archive declares; any error if it is damaged."""
+def _read_array(path: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray:
+    """Read an array; raise an error of any type if its size is not that given by the archive."""
     with archive.open(member) as stream:
-        shape, columns_first, dtype = HEADERS[np.lib.format.read_magic(stream)](stream)
+        shape, is_fortran, dtype = HEADERS[np.lib.format.read_magic(stream)](stream)
         if dtype.hasobject:
             raise TableError(
                 f"{path}: the array {member.filename.removesuffix('.npy')!r} holds Python objects, "
@@ -146,4 +146,4 @@ def _array(path: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDA
         if n_bytes != member.file_size - stream.tell():
             raise ValueError("its shape does not fit its bytes")
         flat = np.frombuffer(stream.read(n_bytes), dtype, count=math.prod(shape))
-        return flat.reshape(shape, order="F" if columns_first else "C")
+        return flat.reshape(shape, order="F" if is_fortran else "C")

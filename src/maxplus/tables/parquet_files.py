@@ -1,4 +1,4 @@
-"""Reader of Parquet files, single or in a folder, in batches of rows."""
+"""Reader for a Parquet file, or a folder of them, in batches of rows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def parquet_batches(
 ) -> Iterator[dict[str, Cells]]:
     """Yield batches of rows, file by file; all columns, or those in ``only``.
 
-    ``part`` is (rank, size): the rows [rank·N / size, (rank + 1)·N / size) of the N rows in all.
+    ``part`` is (rank, size) and selects the rows [rank·N / size, (rank + 1)·N / size) of all N.
     A rank without rows gets one empty batch.
     """
     files, (rank, size), names, first = files_of(path), part, None, 0
@@ -30,15 +30,15 @@ def parquet_batches(
     begin, end = (rank * n // size, (rank + 1) * n // size) if size > 1 else (0, np.inf)
     is_empty = True
     for file in files:
-        with _opened(file) as content:
-            own = content.schema_arrow.names
-            check_different(str(file), own)
-            names = names or own
-            if set(own) != set(names):
+        with _open_parquet(file) as content:
+            file_columns = content.schema_arrow.names
+            check_different(str(file), file_columns)
+            names = names or file_columns
+            if set(file_columns) != set(names):
                 raise TableError(
                     f"{file} has other columns than {files[0]}; all must have the same"
                 )
-            wanted = None if only is None else [name for name in own if name in set(only)]
+            wanted = None if only is None else [name for name in file_columns if name in set(only)]
             for group in range(content.num_row_groups):
                 n_rows = content.metadata.row_group(group).num_rows
                 if first < end and first + n_rows > begin:
@@ -52,13 +52,13 @@ def parquet_batches(
                 else:
                     first += n_rows
     if is_empty and size > 1:
-        with _opened(files[0]) as content:
+        with _open_parquet(files[0]) as content:
             table = content.schema_arrow.empty_table()
             yield dict(zip(table.column_names, map(cells_of, table.columns), strict=True))
 
 
 def parquet_bytes(path: Path) -> int:
-    """Return the memory of all columns, 8 bytes for each value, from the files' metadata."""
+    """Estimate the memory of all columns from the metadata, at 8 bytes per value."""
     total = 0
     for file in files_of(path):
         try:
@@ -71,7 +71,7 @@ def parquet_bytes(path: Path) -> int:
 
 
 def files_of(path: Path) -> list[Path]:
-    """Return the path of a file, or the files of a folder sorted by name."""
+    """Return the file itself, or the Parquet files of a folder, sorted by name."""
     if not path.is_dir():
         return [path]
     found = sorted(file for file in path.iterdir() if file.suffix.lower() in ENDINGS)
@@ -84,8 +84,8 @@ def files_of(path: Path) -> list[Path]:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[Any]:
-    """Open a Parquet file by Python, whose errors give the file and the reason."""
+def _open_parquet(path: Path) -> Iterator[Any]:
+    """Open a Parquet file with Python's ``open``, whose errors give the file and the reason."""
     import pyarrow
     from pyarrow import parquet
 
@@ -101,7 +101,7 @@ def _opened(path: Path) -> Iterator[Any]:
 
 
 def _metadata(path: Path) -> Any:
-    with _opened(path) as content:
+    with _open_parquet(path) as content:
         return content.metadata
 
 

@@ -1,8 +1,8 @@
 """Tables distributed over ranks: each rank reads a part of the rows, and all infer the same schema.
 
 Parts have about equal numbers of rows, in the order of the file or of the sorted files of a folder.
-Rank 0 infers the column types and gathers one whole column at a time, so that the result is that of
-a single process.
+Rank 0 infers the column types and gathers one whole column at a time, so that the result is the
+same as in a single process.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def require_partitionable(data: str) -> None:
 
 
 def read_partition(data: str, comm: Communicator) -> RawTable:
-    """Read a rank's part of the rows of a Parquet file, a folder of them, an NPZ or NPY file."""
+    """Read this rank's rows of a Parquet file, a folder of Parquet files, or an NPZ or NPY file."""
     require_partitionable(data)
     path = Path(data)
     with comm.raise_on_all_ranks():
@@ -53,7 +53,7 @@ def read_partition(data: str, comm: Communicator) -> RawTable:
 
 @dataclass(frozen=True)
 class WholeTable(RawTable):
-    """The rows of all ranks, for rank 0; a column is gathered when it is accessed."""
+    """The rows of all ranks, for use on rank 0; columns are gathered on access."""
 
     n_all: int = 0
 
@@ -67,13 +67,13 @@ class WholeTable(RawTable):
 
 
 class TableShare:
-    """The columns of one rank, and the requests by which rank 0 gathers them."""
+    """One rank's part of a table, whose columns rank 0 gathers by broadcasting requests."""
 
     def __init__(self, own: RawTable) -> None:
         self.own = own
 
     def whole(self, comm: Communicator) -> WholeTable:
-        """Return the rows of all ranks, for rank 0."""
+        """Return the table of all ranks' rows, for use on rank 0."""
         n = comm.total(self.own.n_rows)
         if not n:
             raise NoRowsError(self.own.name)
@@ -85,15 +85,15 @@ class TableShare:
         cells = self.own.columns[question[1]]
         if not isinstance(cells, Categorical):
             return comm.gather(cells)
-        place: dict[str, int] = {}
+        index: dict[str, int] = {}
         parts = comm.allgather(cells.values)
         for values in parts:
             for value in values:
-                place.setdefault(value, len(place))
-        new = np.array([*(place[value] for value in cells.values), -1], np.int32)
-        codes = comm.gather(new[cells.codes])
+                index.setdefault(value, len(index))
+        new_codes = np.array([*(index[value] for value in cells.values), -1], np.int32)
+        codes = comm.gather(new_codes[cells.codes])
         ordered = cells.ordered and all(values == parts[0] for values in parts)
-        return Categorical(codes, tuple(place), ordered)
+        return Categorical(codes, tuple(index), ordered)
 
 
 class _Columns(Mapping[str, Cells]):
@@ -107,9 +107,9 @@ class _Columns(Mapping[str, Cells]):
         if name not in self._share.own.columns:
             raise KeyError(name)
         if self._last is None or self._last[0] != name:
-            question = "column", name
-            self._comm.bcast(question)
-            cells = self._share.answer(self._comm, question)
+            request = "column", name
+            self._comm.bcast(request)
+            cells = self._share.answer(self._comm, request)
             self._last = name, cells
         return self._last[1]
 

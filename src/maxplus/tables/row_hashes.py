@@ -1,4 +1,4 @@
-"""Hashes of rows, to count rows that are equal to training rows."""
+"""Row hashes, for counting rows that are equal to training rows."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ BITS = 63
 
 
 def row_hashes(X: NDArray) -> NDArray:
-    """Return a hash from 0 to 2^63 − 1 of each row, equal for equal rows; int64, shape (N,).
+    """Return a hash of each row, from 0 to 2^63 − 1; equal rows have equal hashes.
 
     Hashes do not depend on the float type. Two different rows collide with probability 2^−63.
-    Hashes are not anonymous: where possible rows are few enough to be enumerated, the rows can be
-    recovered by hashing all of them. O(N·P).
+    Hashes do not anonymise: if the possible rows are few enough to enumerate, rows can be recovered
+    by hashing all of them. O(N·P).
 
     Parameters
     ----------
@@ -34,11 +34,11 @@ def row_hashes(X: NDArray) -> NDArray:
     >>> bool(a == c), bool(a == b)
     (True, False)
     """
-    found = np.empty(len(X), np.int64)
+    hashes = np.empty(len(X), np.int64)
     for lo in range(0, len(X), ROWS_AT_ONCE):
         # + 0.0 turns −0 into 0.
         rows = np.ascontiguousarray(X[lo : lo + ROWS_AT_ONCE], np.float64) + 0.0
         for n, row in enumerate(rows, lo):
             digest = blake2b(row.tobytes(), digest_size=8).digest()
-            found[n] = int.from_bytes(digest, "little") >> (64 - BITS)
-    return found
+            hashes[n] = int.from_bytes(digest, "little") >> (64 - BITS)
+    return hashes

@@ -41,21 +41,21 @@ from maxplus.tables.text_patterns import number_in, ordered
 
 TASKS = AUTO, CLASSIFICATION, REGRESSION = ("auto", "classification", "regression")
 IMPUTE, REFUSE = "impute", "error"
-# Names of target columns; without one of them, the target is the last column.
+# Usual names of the target; if no column has one of them, the target is the last column.
 TARGET_NAMES = ("target", "label", "class", "y")
-# Share of numeric cells from which the remaining text is an error.
+# If at least this share of a column is numeric, the remaining text is an error.
 SHARE_NUMBERS = 0.95
-# An integer target is a regression if it has more than MANY_CLASSES distinct values, or more than
-# FEW_CLASSES with fewer than ROWS_PER_CLASS rows each.
+# An integer target implies regression if it has more than MANY_CLASSES distinct values, or more
+# than FEW_CLASSES with fewer than ROWS_PER_CLASS rows each.
 MANY_CLASSES, FEW_CLASSES, ROWS_PER_CLASS = 20, 10, 10
-# The largest integer up to which float64 represents all integers.
+# Integers up to this one are represented exactly in float64.
 LARGEST_LABEL = 2**53
 
 
 class Target(NamedTuple):
     """The column to predict: its name, "classification" or "regression", and its type.
 
-    With ``is_text``, labels are text even where they look like numbers.
+    With ``is_text``, labels are text even if they look like numbers.
     """
 
     name: str
@@ -63,7 +63,7 @@ class Target(NamedTuple):
     is_text: bool = False
 
     def cells(self, table: RawTable) -> Cells:
-        """Return the cells of the target; the text "none" is a class, but not a number."""
+        """Return the cells of the target; in classification, the text "none" is a class."""
         require(table, self.name, "--target")
         return table.feature(self.name) if self.task == REGRESSION else table.columns[self.name]
 
@@ -74,7 +74,7 @@ class Target(NamedTuple):
         return is_missing(self.cells(table))
 
     def labels(self, table: RawTable) -> NDArray:
-        """Return y of shape (N,): floats for a regression, else integers or strings."""
+        """Return y of shape (N,): floats for regression, else integers or strings."""
         cells = self.cells(table)
         refuse_missing(table, {self.name: cells})
         if self.task == REGRESSION:
@@ -98,7 +98,7 @@ class Target(NamedTuple):
         )
 
     def line_of_unlabelled(self, n: int, first: str) -> str:
-        """Return the line about n rows that have no label and are left out."""
+        """Return the log line about n unlabelled rows that are left out."""
         return (
             f"left out {n:,} row{'s' * (n > 1)} without a value of the target {self.name!r}, the "
             f"first in {first}"
@@ -106,7 +106,7 @@ class Target(NamedTuple):
 
 
 class Overrides(NamedTuple):
-    """Columns whose type is given instead of inferred: the parameters of a `TableEncoder`."""
+    """Choices of the user that override inference: the parameters of a `TableEncoder`."""
 
     categorical: Sequence[str] = ()
     numeric: Sequence[str] = ()
@@ -133,7 +133,7 @@ class Overrides(NamedTuple):
         return cls(categorical, numeric, names, keep, parameters["missing"], AUTO in drop)
 
     def check(self, table: RawTable, target: str | None) -> None:
-        """Raise TableError if a column does not exist or is in two lists."""
+        """Raise TableError if a column does not exist or is in conflicting lists."""
         if self.missing not in (IMPUTE, REFUSE):
             raise TableError(
                 f"{table.name}: --missing must be one of impute, error; got {self.missing!r:.60}"
@@ -164,7 +164,7 @@ class Overrides(NamedTuple):
 
 
 class Schema(NamedTuple):
-    """The columns that are used, and a line for each decision that can be overridden."""
+    """The columns that are used, and a log line for each decision that can be overridden."""
 
     columns: tuple[Column, ...]
     decisions: tuple[str, ...]
@@ -176,7 +176,7 @@ def infer_schema(table: RawTable, overrides: Overrides, target: str | None = Non
     Parameters
     ----------
     table : columns without the target
-    overrides : columns whose type is given
+    overrides : choices of the user that override inference
     target : name of the target, for messages
 
     Raises
@@ -185,9 +185,9 @@ def infer_schema(table: RawTable, overrides: Overrides, target: str | None = Non
         For unknown names, text among numbers, or if no feature is left.
     """
     overrides.check(table, target)
-    besides = "" if target is None else f" besides the target {target!r}"
+    besides_target = "" if target is None else f" besides the target {target!r}"
     if not table.columns:
-        raise TableError(f"{table.name} has no column{besides}")
+        raise TableError(f"{table.name} has no column{besides_target}")
     names = [name for name in table.columns if name not in overrides.drop]
     if overrides.missing == REFUSE:
         refuse_missing(table, {name: table.feature(name) for name in names})
@@ -220,7 +220,7 @@ def infer_schema(table: RawTable, overrides: Overrides, target: str | None = Non
         )
     if not columns:
         raise TableError(
-            f"{table.name} has no column left to learn from{besides}: "
+            f"{table.name} has no column left to learn from{besides_target}: "
             + ("; ".join(lines[-3:]) or "all are in --drop")
         )
     return Schema(tuple(columns), tuple(lines))
@@ -282,33 +282,35 @@ def _number(table: RawTable, name: str, lines: list[str]) -> Number:
 
 
 def _categories(
-    name: str, cells: Categorical, all_of_them: bool, lines: list[str]
+    name: str, cells: Categorical, keep_all: bool, lines: list[str]
 ) -> Category | Ordinal:
-    """Return an ordinal column if values have an order, else a one-hot encoded one."""
+    """Return an ordinal column if the values are ordered, else a one-hot encoded one."""
     counts = cells.counts
     used = np.flatnonzero(counts)
     known = [cells.values[k] for k in used]
     # Ties are broken alphabetically.
-    common = cells.values[min(used, key=lambda k: (-counts[k], cells.values[k]))]
-    if all_of_them:
-        return Category(name, common, categories=tuple(sorted(known)))
+    most_frequent = cells.values[min(used, key=lambda k: (-counts[k], cells.values[k]))]
+    if keep_all:
+        return Category(name, most_frequent, categories=tuple(sorted(known)))
     order = tuple(known) if cells.ordered and len(known) > 1 else ordered(known)
-    overruled = f"(--categorical {in_shell(name)} for a feature each)"
+    override_hint = f"(--categorical {in_shell(name)} for a feature each)"
     if order is not None:
         listed = " < ".join(order[:4]) + (" < …" if len(order) > 4 else "")
-        lines.append(f"{name!r} is in order: {listed} become 0, 1, … {overruled}")
+        lines.append(f"{name!r} is in order: {listed} become 0, 1, … {override_hint}")
         return Ordinal(name, _median(order, cells), categories=order)
     if not is_wide(len(known), int(counts.sum())):
-        return Category(name, common, categories=tuple(sorted(known)))
+        return Category(name, most_frequent, categories=tuple(sorted(known)))
     # A column that the user keeps may have no frequent value.
     frequent = frequent_values(cells) or frequent_values(cells, least=1)
     chosen = tuple(sorted(set(frequent) - {OTHER}))
     which = "most frequent is" if len(chosen) == 1 else f"{len(chosen)} most frequent are"
     lines.append(
         f"{name!r}: of {len(known):,} different values the {which} told apart, all others are "
-        f"{OTHER!r} {overruled}"
+        f"{OTHER!r} {override_hint}"
     )
-    return Category(name, common if common in chosen else OTHER, categories=chosen, other=True)
+    return Category(
+        name, most_frequent if most_frequent in chosen else OTHER, categories=chosen, other=True
+    )
 
 
 def _median(order: tuple[str, ...], cells: Categorical) -> str:
@@ -319,9 +321,9 @@ def _median(order: tuple[str, ...], cells: Categorical) -> str:
 
 
 def _check_numbers(table: RawTable, name: str, cells: Categorical) -> None:
-    """Raise TableError for a few texts among many numbers, which would become categories."""
+    """Raise TableError for a few text cells in a column that otherwise contains numbers."""
     counts = cells.counts
-    # In a column with decimal commas, points and commas change roles.
+    # In a column with decimal commas, points and commas are swapped.
     marks = str.maketrans(",.", ".,") if name in table.commas else {}
     numbers = np.array([_is_number(text.translate(marks)) for text in cells.values])
     n = int(counts.sum())
@@ -337,13 +339,13 @@ def _check_numbers(table: RawTable, name: str, cells: Categorical) -> None:
         )
 
 
-# -- the target ------------------------------------------------------------------------------------
+# -- target ----------------------------------------------------------------------------------------
 
 
 def infer_target(
     table: RawTable, name: str | None = None, task: str = AUTO
 ) -> tuple[Target, tuple[str, ...]]:
-    """Infer the target of a table that contains it; return a line for each decision, too.
+    """Infer the target column and the task; return them with a log line for each decision.
 
     Parameters
     ----------
@@ -367,7 +369,7 @@ def infer_target(
 
 
 def label_name(y: Any, table: RawTable) -> str:
-    """Return a name for labels outside the table: that of their series, else a common name."""
+    """Return a name for labels that are not in the table: ``y.name`` if usable, else a default."""
     name = getattr(y, "name", None)
     # A column of the table with the same name is a feature, not the target.
     if isinstance(name, str) and name and name not in table.columns:
@@ -405,7 +407,7 @@ def _infer_task(table: RawTable, name: str, task: str, lines: list[str]) -> str:
 
 
 def _similar_classes(cells: Cells, name: str) -> list[str]:
-    """Return a line for each pair of classes that differ only by upper and lower case."""
+    """Return a log line for the first two classes that differ only in case, if there are any."""
     seen: dict[str, str] = {}
     for value in cells.values if isinstance(cells, Categorical) else ():
         other = seen.setdefault(value.casefold(), value)
@@ -418,7 +420,7 @@ def _similar_classes(cells: Cells, name: str) -> list[str]:
 
 
 def in_shell(name: str) -> str:
-    """Quote a name for a command line."""
+    """Quote a name for a command line, if necessary."""
     return f'"{name}"' if re.search(r"[^\w.-]", name) else name
 
 

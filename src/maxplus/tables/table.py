@@ -20,7 +20,7 @@ Cells = NDArray | Categorical
 
 
 class TableError(ValueError):
-    """Invalid data; the message is one line with the file, the column and the remedy."""
+    """Error for invalid data; its one-line message gives the file, the column and the remedy."""
 
     def __init__(self, message: str) -> None:
         # Messages of other libraries may span several lines.
@@ -28,7 +28,7 @@ class TableError(ValueError):
 
 
 class NoRowsError(TableError):
-    """A file or a sheet without data rows."""
+    """Error for a file or a sheet without data rows."""
 
     def __init__(self, name: object, place: str = "") -> None:
         super().__init__(
@@ -37,19 +37,19 @@ class NoRowsError(TableError):
 
 
 def row_text(row: int) -> str:
-    """Return the name of a row for which no line number is known; rows count from 1."""
+    """Return the location of a row in messages if there are no line numbers; rows count from 1."""
     return f"row {row + 1:,}"
 
 
 @dataclass(frozen=True)
 class RawTable:
-    """Columns by name, before encoding.
+    """Named columns before encoding.
 
     Parameters
     ----------
     name : the file's name, for messages
     columns : float64 with NaN for missing values, or `Categorical`; other arrays are converted
-    where : function that returns the name of a row in messages, for example "line 17"
+    where : function that returns the location of a row in messages, for example "line 17"
     notes : assumptions that were made while reading, as text
     commas : the columns whose numbers were written with decimal commas
     encoder : a `TableEncoder` for these columns, fitted or not, that ``fit`` of an estimator uses
@@ -89,11 +89,11 @@ class RawTable:
         return cells.without_none() if isinstance(cells, Categorical) else cells
 
     def part(self, start: int, stop: int) -> RawTable:
-        """Return consecutive rows, which keep their names."""
+        """Return the rows from ``start`` to ``stop``; ``where`` gives their original locations."""
         return self._rows(slice(start, stop), lambda row: self.where(row + start))
 
     def take(self, rows: NDArray) -> RawTable:
-        """Return some of the rows, which keep their names."""
+        """Return the given rows; ``where`` gives their original locations."""
         return self._rows(rows, lambda row: self.where(int(rows[row])))
 
     def _rows(self, rows: Any, where: Callable[[int], str]) -> RawTable:
@@ -109,21 +109,21 @@ class RawTable:
 
 def join(batches: Sequence[Mapping[str, Cells]]) -> dict[str, Cells]:
     """Concatenate parts of the same columns."""
-    return {name: _joined([part[name] for part in batches]) for name in batches[0]}
+    return {name: _concatenate([part[name] for part in batches]) for name in batches[0]}
 
 
 def check_different(name: str, names: Sequence[str]) -> None:
     """Raise TableError if two columns have the same name."""
-    twice = sorted(name for name, n in Counter(names).items() if n > 1)
-    if twice:
+    duplicates = sorted(name for name, n in Counter(names).items() if n > 1)
+    if duplicates:
         raise TableError(
-            f"{name} has several columns named {', '.join(map(repr, twice))}; "
+            f"{name} has several columns named {', '.join(map(repr, duplicates))}; "
             "rename them, so that each has a name of its own"
         )
 
 
 def require(table: RawTable, name: str, option: str, *others: str) -> None:
-    """Raise TableError if a column does not exist; ``others`` are further columns of the file."""
+    """Raise TableError if a column does not exist; ``others`` are also listed."""
     if name not in table.columns:
         names = [*table.columns, *others]
         raise TableError(
@@ -138,7 +138,7 @@ def is_missing(cells: Cells) -> NDArray:
 
 
 def refuse_missing(table: RawTable, columns: Mapping[str, Cells]) -> None:
-    """Raise TableError if values are missing, with their number and the first row."""
+    """Raise TableError if values are missing, with the count and first row of each column."""
     listed = []
     for name, cells in columns.items():
         missing = is_missing(cells)
@@ -152,7 +152,7 @@ def refuse_missing(table: RawTable, columns: Mapping[str, Cells]) -> None:
         )
 
 
-def _joined(parts: list[Cells]) -> Cells:
+def _concatenate(parts: list[Cells]) -> Cells:
     if any(isinstance(part, Categorical) for part in parts):
         return Categorical.joined(
             [p if isinstance(p, Categorical) else Categorical.of_numbers(p) for p in parts]

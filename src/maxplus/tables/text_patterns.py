@@ -7,9 +7,9 @@ import re
 from collections.abc import Sequence
 from itertools import pairwise
 
-# Ordinal scales, low to high; the texts of one step are synonyms, of which a column has only one.
+# Ordinal scales from low to high. A slash separates synonyms, of which a column may use only one.
 SCALES = [
-    [step.split("/") for step in scale.split(", ")]
+    [level.split("/") for level in scale.split(", ")]
     for scale in (
         "very low, low, medium/moderate/middle/mid/normal/average, high, very high",
         "tiny, xs/extra small, s/small, m/medium/mid, l/large/big, xl/extra large, xxl/huge",
@@ -43,31 +43,31 @@ _DATE = re.compile(
 )
 
 
-# Longer texts are not matched, which bounds the time of regular expressions that backtrack.
+# Longer strings are not matched, which bounds the run time of backtracking regular expressions.
 LONGEST_TEXT = 100
 
 
-def _cleaned(text: str) -> str:
+def _normalized(text: str) -> str:
     """Return text in lower case with single spaces; "" if it is too long."""
     text = " ".join(text.lower().split())
     return text if len(text) <= LONGEST_TEXT else ""
 
 
 def is_date(text: str) -> bool:
-    """Return whether a text is a date or a time in a common format."""
-    return _DATE.fullmatch(_cleaned(text)) is not None
+    """Return whether text is a date or a time in a common format."""
+    return _DATE.fullmatch(_normalized(text)) is not None
 
 
 def ordered(texts: Sequence[str]) -> tuple[str, ...] | None:
-    """Sort texts from low to high; None unless they are of one scale or disjoint ranges."""
+    """Sort strings from low to high; return None if they are not one scale or disjoint ranges."""
     if len(texts) < 2:
         return None
     return _by_scale(texts) or _by_range(texts)
 
 
 def with_unit(texts: Sequence[str]) -> tuple[list[float], str] | None:
-    """Return the numbers in texts such as "70 kg" or "1,250" and their unit; None if it varies."""
-    found = [match for text in texts if (match := _EXACTLY.fullmatch(_cleaned(text)))]
+    """Return the numbers in "70 kg" or "1,250" and their unit; None if there is no common unit."""
+    found = [match for text in texts if (match := _EXACTLY.fullmatch(_normalized(text)))]
     units = {match[2].strip() for match in found}
     if len(found) < len(texts) or len(units) != 1:
         return None
@@ -75,11 +75,11 @@ def with_unit(texts: Sequence[str]) -> tuple[list[float], str] | None:
 
 
 def number_in(text: str) -> float:
-    """Return the number in a text: the middle of a range, or the bound of an open range.
+    """Return the number in a string: the midpoint of a range, or the bound of an open range.
 
-    Otherwise the only number, as in "grade 2" or "12 mg"; NaN if the text has no number or several.
+    Otherwise, return the only number, as in "grade 2" or "12 mg"; NaN if there is none, or several.
     """
-    text = _cleaned(text)
+    text = _normalized(text)
     found = _bounds(text)
     if found is None:
         digits = re.findall(_NUMBER, text)
@@ -95,15 +95,15 @@ def _by_scale(texts: Sequence[str]) -> tuple[str, ...] | None:
     if len(texts) < 3 and all(len(text) <= 2 for text in texts):
         return None
     for scale in SCALES:
-        place = {name: k for k, step in enumerate(scale) for name in step}
-        places = [place.get(text.lower(), -1) for text in texts]
-        if min(places) >= 0 and len(set(places)) == len(places):
-            return tuple(text for _, text in sorted(zip(places, texts, strict=True)))
+        position = {name: k for k, level in enumerate(scale) for name in level}
+        positions = [position.get(text.lower(), -1) for text in texts]
+        if min(positions) >= 0 and len(set(positions)) == len(positions):
+            return tuple(text for _, text in sorted(zip(positions, texts, strict=True)))
     return None
 
 
 def _by_range(texts: Sequence[str]) -> tuple[str, ...] | None:
-    found = [(_bounds(_cleaned(text)), text) for text in texts]
+    found = [(_bounds(_normalized(text)), text) for text in texts]
     ranges = sorted((bounds, text) for bounds, text in found if bounds is not None)
     if len(ranges) < len(texts) or all(low == high for (low, high), _ in ranges):
         return None

@@ -1,4 +1,4 @@
-"""Sources of text: a file, possibly compressed, or standard input, converted to UTF-8."""
+"""Text sources: files, optionally compressed, and standard input, converted to UTF-8."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from typing import Any, BinaryIO
 from maxplus.tables.table import TableError
 
 STDIN = "-"
-# Suffixes of compressed files, after that of a CSV file.
+# Suffixes of compressed files, which follow that of a CSV file.
 COMPRESSED = (".gz", ".bz2", ".zst", ".lz4")
 BYTES_AT_ONCE = 1 << 20
 
 
 @dataclass
 class Source:
-    """A file, or standard input, which can be read only once unless its bytes are kept."""
+    """A file or standard input; the latter can be read only once unless its bytes are kept."""
 
     path: Path | None
     kept: bytes | None = None
     # Set if some bytes were not UTF-8 and were decoded as Latin-1.
     latin: bool = field(default=False, init=False)
-    # The columns whose numbers have decimal commas, once the dialect is known.
+    # Columns whose numbers are written with decimal commas; set when the dialect is detected.
     commas: frozenset[str] = field(default=frozenset(), init=False)
 
     @classmethod
@@ -50,12 +50,15 @@ class Source:
 
     @property
     def again(self) -> bool:
-        """True if the source can be read more than once."""
+        """Whether the source can be read more than once."""
         return self.path is not None or self.kept is not None
 
     @contextmanager
     def text(self) -> Iterator[Utf8]:
-        """Open the text. Files are opened by Python, whose errors give the file and the reason."""
+        """Open the text as UTF-8.
+
+        Files are opened with Python's ``open``, whose errors give the file and the reason.
+        """
         import pyarrow
 
         if self.path is None:
@@ -74,14 +77,14 @@ class Source:
 class Utf8(io.RawIOBase):
     """A stream of UTF-8; bytes that are not UTF-8 are decoded as cp1252 or Latin-1.
 
-    ASCII text is not converted.
+    ASCII text is passed through unchanged.
     """
 
     def __init__(self, stream: BinaryIO | Any, source: Source) -> None:
         self._stream, self._source = stream, source
-        self._ready = b""
+        self._buffer = b""
         self._decoder = codecs.getincrementaldecoder("utf-8")()
-        self._began = False
+        self._has_started = False
 
     def readable(self) -> bool:
         """Return True."""
@@ -89,15 +92,15 @@ class Utf8(io.RawIOBase):
 
     def unread(self, chunk: bytes) -> None:
         """Push bytes back, to be read again."""
-        self._ready = chunk + self._ready
+        self._buffer = chunk + self._buffer
 
     def read(self, size: int = -1) -> bytes:
         """Return at most ``size`` bytes, or all remaining ones if negative; b"" at the end."""
         if size < 0:
             return b"".join(iter(lambda: self.read(BYTES_AT_ONCE), b""))
-        if not self._ready:
-            self._ready = self._next(max(size, 1))
-        chunk, self._ready = self._ready[:size], self._ready[size:]
+        if not self._buffer:
+            self._buffer = self._next(max(size, 1))
+        chunk, self._buffer = self._buffer[:size], self._buffer[size:]
         return chunk
 
     def readinto(self, buffer: Any) -> int:
@@ -107,11 +110,11 @@ class Utf8(io.RawIOBase):
         return len(chunk)
 
     def _next(self, size: int) -> bytes:
-        """Return more bytes; b"" only at the end."""
+        """Return the next converted bytes; b"" only at the end."""
         while True:
             chunk = self._stream.read(size)
-            if not self._began:
-                self._began = True
+            if not self._has_started:
+                self._has_started = True
                 if chunk[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
                     raise TableError(f"{self._source.name} is UTF-16 text; save it as UTF-8")
             if b"\0" in chunk:
@@ -132,7 +135,7 @@ class Utf8(io.RawIOBase):
             return self._decoder.decode(pending + chunk, not chunk)
 
 
-def _as_latin(error: UnicodeError) -> tuple[str, int]:
+def _decode_latin(error: UnicodeError) -> tuple[str, int]:
     assert isinstance(error, UnicodeDecodeError)
     bad = error.object[error.start : error.end]
     try:
@@ -141,4 +144,4 @@ def _as_latin(error: UnicodeError) -> tuple[str, int]:
         return bad.decode("latin-1"), error.end
 
 
-codecs.register_error("maxplus-latin", _as_latin)
+codecs.register_error("maxplus-latin", _decode_latin)
