@@ -1,4 +1,4 @@
-"""Joint training of a sum of terms, with its structure chosen by cross-validation."""
+"""Joint training of a sum of terms whose structure is chosen by cross-validation."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ STRUCTURES = (
     Structure(units=3, has_shapes=False, boxes=8, box_units=3, size=6.0),
     Structure(units=3, pairs_per_feature=1.0, boxes=8, box_units=16, size=6.0),
 )
-# Rows for the choice: at least ENOUGH, and at least one in PART.
+# The search uses at least ENOUGH rows, and at least one in PART.
 ENOUGH, PART = 3_000, 4
 # Number of standard errors from the best structure within which the simplest one is chosen.
 WITHIN = 0.25
-# Share of all contributions below which a term is left out.
+# Fraction of all contributions below which a term is removed.
 WEAK = 0.002
-# Length of the training before pairs are selected, as a share of the final training.
+# Length of the training run before pairs are selected, as a fraction of the final one.
 PAIRS_LENGTH = 0.25
 MOST_PAIRS = 40
 
@@ -57,9 +57,9 @@ R = TypeVar("R")
 
 
 class Effort(NamedTuple):
-    """Number of structures that are evaluated on all folds, and lengths of trainings.
+    """Number of structures that are evaluated on all folds, and lengths of training runs.
 
-    Lengths, in the first fold and in the others, are shares of the final training's.
+    Lengths, on the first fold and on the others, are fractions of that of the final training run.
     """
 
     survivors: int
@@ -67,10 +67,10 @@ class Effort(NamedTuple):
     others: float
 
 
-# Number of rows from which fewer and shorter trainings suffice for the choice.
+# Number of rows from which fewer and shorter training runs suffice for the search.
 MANY_ROWS = 4_000
 FEW, MANY = Effort(4, 0.5, 0.5), Effort(3, 0.25, 0.5)
-# Minimum number of steps with many rows.
+# Minimum number of steps from MANY_ROWS on.
 MANY_STEPS = 1_000
 
 # A user-defined score of a model on held-out rows; higher is better.
@@ -99,7 +99,7 @@ class Choice(NamedTuple):
 class Joint(Outcome):
     """A trained sum of terms, the choice of its structure, and the mean soft loss of each epoch.
 
-    ``choice`` is None for a training that was interrupted during the choice.
+    ``choice`` is None if training was interrupted during the search.
     """
 
     choice: Choice | None
@@ -120,13 +120,13 @@ class Joint(Outcome):
 class JointTraining:
     """Choose a structure by held-out log loss, and train all its terms jointly on all rows.
 
-    The outcome does not depend on ``n_jobs``. With several ranks, rank 0 trains on the rows of all,
-    since the training is short. For the same reason it has no state for checkpoints.
+    Results do not depend on ``n_jobs``. With several ranks, rank 0 trains on the rows of all ranks,
+    because training is short. For the same reason, checkpoints are not supported.
 
     Parameters
     ----------
     structures : candidates, the simplest first
-    n_jobs : number of parallel trainings during the choice
+    n_jobs : number of parallel training runs during the search
     judge : user-defined score by which structures are compared, optional
     annealing : settings of the joint training
     max_features : maximum number of features in all terms, optional
@@ -145,20 +145,20 @@ class JointTraining:
     has_state: ClassVar[bool] = False
 
     def check(self, state: TrainingState, problem: TrainingProblem, kind: type[Model]) -> Model:
-        """Refuse every state."""
+        """Raise StateError: this stage cannot be resumed."""
         raise StateError("the training of a sum of terms has no state to go on from")
 
     def run(
         self, model: AdditiveLMM, problem: TrainingProblem, monitor: TrainingMonitor,
         state: TrainingState | None = None,
     ) -> Joint:  # fmt: skip
-        """Train; ``model`` is returned if the training is interrupted during the choice."""
+        """Search and train; return the initial ``model`` if interrupted during the search."""
         return on_first_rank(problem, lambda rows, seed: self._train(model, rows, seed, monitor))
 
     def choose(
         self, model: AdditiveLMM, rows: TrainingData, seed: int, monitor: TrainingMonitor
     ) -> tuple[Choice | None, Status]:
-        """Return the choice, or None and the status of the interrupted training."""
+        """Return the choice and a status; the choice is None if the search was interrupted."""
         monitor.begin("choice", is_last=False)
         search = _StructureSearch(self, rows, model.n_classes, seed, monitor, model)
         status = search.run()
@@ -196,7 +196,7 @@ class JointTraining:
         self, structure: Structure, prepared: Prepared, n_classes: int, length: float,
         seed: Sequence[int], report: Callable[..., bool] | None = None,
     ) -> AdditiveLMM:  # fmt: skip
-        """Return a structure's sum after a training of a share of the usual length."""
+        """Train a sum with the given structure for a fraction of the usual number of epochs."""
         rng, U = np.random.default_rng(seed), prepared.U
         pairs = prepared.pairs[: structure.n_pairs(len(prepared.features))]
         start = initial_terms(structure, U, prepared.y, n_classes, pairs, rng, prepared.features)
@@ -228,7 +228,7 @@ def on_first_rank(problem: TrainingProblem, train: Callable[[TrainingData, int],
 
 
 class Prepared(NamedTuple):
-    """Mapped rows, the selected features, and the pairs that explain the residuals best."""
+    """Transformed rows, the selected features, and the pairs that best explain the residuals."""
 
     feature_map: FeatureMap
     U: NDArray
@@ -241,7 +241,7 @@ class Prepared(NamedTuple):
 def prepare(
     rows: TrainingData, n_classes: int, rng: np.random.Generator, max_features: int | None = None
 ) -> Prepared:
-    """Map the features, and select features and pairs after a short training of shape functions.
+    """Transform features, and select features and pairs by briefly training shape functions.
 
     Features are ranked by the contributions of their shape functions, pairs by the residuals.
     """
@@ -263,7 +263,7 @@ def prepare(
 def untrained(
     rows: TrainingData, n_classes: int, rng: np.random.Generator, signs: NDArray | None = None
 ) -> AdditiveLMM:
-    """Return shape functions before any training; O(N·P)."""
+    """Return an untrained model with shape functions only; O(N·P)."""
     feature_map = FeatureMap.fit(rows.X)
     model = initial_terms(Structure(), feature_map(rows.X), rows.y, n_classes, [], rng).model
     if signs is not None:
@@ -272,15 +272,15 @@ def untrained(
 
 
 def monotonic_of(signs: NDArray | None, feature_map: FeatureMap) -> Monotonic | None:
-    """Return the constraints of features behind a map, None if there are none."""
+    """Return the monotonicity constraints on transformed features; None if there are none."""
     return None if signs is None else Monotonic.of(signs, feature_map)
 
 
 def without_weak_terms(model: AdditiveLMM, X: NDArray) -> AdditiveLMM:
     """Return the model without terms that hardly discriminate classes; O(N·Σ_t m_t·H_t).
 
-    A term is weak if the mean range of its centred scores over the classes is below a
-    five-hundredth of that of all terms. Its mean scores are added to the intercept.
+    A term is weak if the mean range of its centred scores over the classes is below 0.2 % of the
+    sum over all terms. Its mean scores are added to the intercept.
     """
     some = _some(X)
     spread = _strengths(model, some)
@@ -293,7 +293,7 @@ def without_weak_terms(model: AdditiveLMM, X: NDArray) -> AdditiveLMM:
 
 
 def _some(X: NDArray) -> NDArray:
-    """Return evenly spaced rows, enough for means."""
+    """Return an evenly spaced subsample of the rows, large enough to estimate means."""
     return X[:: max(1, -(-len(X) // ENOUGH))]
 
 
@@ -304,10 +304,10 @@ def _strengths(model: AdditiveLMM, X: NDArray) -> NDArray:
 
 
 class _StructureSearch:
-    """Comparison of structures: all of them on the first fold, the best few on the others.
+    """Search over structures: all of them on the first fold, the best ones on the others.
 
-    Trainings are shorter than the final one; of many rows, a part is used. Log losses are computed
-    with the best temperature for each structure.
+    Training runs are shorter than the final one, and large data are subsampled. Log losses are
+    computed with the best temperature for each structure.
     """
 
     def __init__(
@@ -328,7 +328,7 @@ class _StructureSearch:
         self.done, self.total = 0, K + (FOLDS - 1) * min(self.effort.survivors, K)
 
     def run(self) -> Status | None:
-        """Evaluate structures; return the status if the training is interrupted, else None."""
+        """Evaluate the structures; return the status if training was interrupted, else None."""
         for fold in range(FOLDS):
             if (self.fold_of == fold).any():
                 status = self._try(fold)
@@ -383,7 +383,7 @@ class _StructureSearch:
         return -float(self.scores[c, known].mean()), float(self.losses[c, known].mean())
 
     def choice(self) -> Choice:
-        """Return the best by the user-defined score, or the simplest among the best by loss."""
+        """Choose the structure with the best score, or the simplest one of about the best loss."""
         known = np.isfinite(self.Z[self.survivors]).all(axis=(0, 2))
         held = self.rows.part(known)
         judged = None if self.training.judge is None else self.scores
@@ -400,7 +400,7 @@ class _StructureSearch:
 
 
 def simplest_of_the_best(losses: dict[int, NDArray], weight: NDArray | None) -> int:
-    """Return the first key whose losses are as good as the best up to noise."""
+    """Return the first key whose mean loss equals the lowest up to noise."""
     n = len(next(iter(losses.values())))
     share = np.full(n, 1.0 / n) if weight is None else weight / weight.sum()
     best = min(losses, key=lambda c: float(share @ losses[c]))

@@ -1,4 +1,4 @@
-"""The base classes of all estimators: fit, prediction, status and files."""
+"""Base classes of all estimators: fitting, prediction, status and saving."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ from maxplus.training import (
 from maxplus.training.result import StateError, TrainingState, prefixed
 from maxplus.training.stages import Iterations, Polish, Stage, TrainingResult, WarmUp
 
-# Fitted attributes with an entry for single training rows, which files keep only when asked to.
+# Fitted attributes with one entry per training row, saved only with ``remember_rows=True``.
 PER_ROW = ("training_losses_", "training_labels_", "training_rows_", "suspects_", "residuals_")
-# The units in which stages count, for messages.
+# What the iterations of each stage are called in messages.
 COUNTED = {
     WarmUp.name: "epochs of the warm-up",
     Polish.name: "rounds of the polish",
@@ -59,14 +59,14 @@ COUNTED = {
 }
 # Prefix of the columns of an earlier history in a checkpoint.
 EARLIER = "earlier.history."
-# Two means of the same rows differ by rounding alone.
+# Relative tolerance for means of the same rows, which differ only by rounding.
 TOLERANCE = 1e-5
 
 Self = TypeVar("Self", bound=BaseEstimator)
 
 
 class StatusMixin:
-    """``status_message_`` for estimators whose ``status_`` is a `maxplus.training.Status`."""
+    """Mixin with ``status_message_``, the text of a ``status_`` (`maxplus.training.Status`)."""
 
     status_: str
 
@@ -77,24 +77,24 @@ class StatusMixin:
 
 
 class SaveMixin:
-    """``save`` for estimators that `maxplus.load` reads back."""
+    """Mixin with ``save``, for estimators that `maxplus.load` can read."""
 
     def save(self, path: str | os.PathLike[str], *, remember_rows: bool = False) -> None:
         """Write the fitted estimator to one file; `maxplus.load` reads it back.
 
-        The file holds arrays and JSON only: loading executes nothing. It is
-        written whole or not at all.
+        The file contains only arrays and JSON, so loading it executes no code. It is written
+        atomically.
 
         Parameters
         ----------
         path : str or path
-            A file that exists is replaced, whole, at the end.
+            An existing file is replaced atomically.
         remember_rows : bool, default=False
-            Keep what is known of single training rows as well: labels, losses, ``suspects_``,
-            ``residuals_``, ``training_rows_``. This reveals them: labels and losses can be read in
-            the order of the training rows, and with ``training_rows_`` guesses of rows can be
-            tested against the file. By default nothing per training row is written, see
-            SECURITY.md.
+            Also save the fitted attributes about individual training rows: labels, losses,
+            ``suspects_``, ``residuals_``, ``training_rows_``. This discloses training data: labels
+            and losses can be read in the order of the training rows, and ``training_rows_`` allows
+            testing whether a given row was in the training data. By default no data about
+            individual rows are written; see SECURITY.md.
         """
         from maxplus.io import save
 
@@ -103,7 +103,7 @@ class SaveMixin:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            """Explain why a model from a file lacks attributes about its training rows."""
+            """Raise an informative error for attributes about training rows that were not saved."""
             own = vars(self)
             in_memory = {"training_losses_", "residuals_", "interpolates_"} & {*own}
             if name in PER_ROW and "training_summary_" in own and not in_memory:
@@ -115,13 +115,13 @@ class SaveMixin:
 
 
 class WeightsMixin:
-    """The weights as fitted attributes, where ``model_`` is an LMM; sums have them in each term."""
+    """Mixin with the weights as fitted attributes, for estimators whose ``model_`` is an LMM."""
 
     model_: Any
 
     @property
     def W0_(self) -> NDArray:
-        """The two slopes of each feature, + then −; shape (2P,)."""
+        """Slopes of each feature, positive then negative; shape (2P,)."""
         return self.model_.W0
 
     @property
@@ -141,11 +141,11 @@ class WeightsMixin:
 
 
 class OtherDataError(StateError):
-    """A training cannot be resumed with other data than it began with."""
+    """Raised if training is resumed with other data than it was started with."""
 
 
 class Origin(NamedTuple):
-    """The estimator and the data of a training, for callbacks that write checkpoints."""
+    """Estimator and training data, for callbacks that write checkpoints."""
 
     estimator: Any
     data: TrainingData
@@ -153,7 +153,7 @@ class Origin(NamedTuple):
 
 @dataclass(frozen=True)
 class FitState:
-    """State of a fit besides the model, before its stages; stored as arrays in checkpoints.
+    """State of a fit, in addition to the model; stored as arrays in checkpoints.
 
     Attributes
     ----------
@@ -162,7 +162,7 @@ class FitState:
     scaling : scaling of the features, for a single network
     temperature : factor for all weights, estimated on held-out rows
     prototypes : index of the training sample at which each unit was initialised
-    activation_counts : number of scores that each unit decided in earlier calls
+    activation_counts : for each unit, number of scores that it determined in earlier calls
     history : history of earlier calls
     results : arrays of stages that were finished before a checkpoint, by name
     rng : the generator of an earlier call that this one continues, if any
@@ -260,30 +260,30 @@ class FitState:
 
 
 def replace_fitted(estimator: Any, fitted: Mapping[str, Any]) -> None:
-    """Replace all fitted attributes in one assignment.
+    """Replace all fitted attributes in a single assignment.
 
-    After an interruption, all attributes are old or all are new.
+    If interrupted, the estimator has either all of the old attributes or all of the new ones.
     """
     kept = {n: v for n, v in vars(estimator).items() if not n.endswith("_") and n != "_rng"}
     estimator.__dict__ = {**kept, **fitted}
 
 
 def warn_of_shortfall(message: str) -> None:
-    """Warn that a fit did not reach its goal, as scikit-learn's estimators do."""
+    """Issue a ConvergenceWarning."""
     warn_user(message, ConvergenceWarning)
 
 
 class BaseMaxPlusClassifier(
     StatusMixin, SaveMixin, ClassifierMixin, BaseEstimator, metaclass=ABCMeta
 ):
-    """A model trained in stages, with scikit-learn's interface.
+    """Base class of classifiers that are trained in stages.
 
-    Subclasses declare their hyper-parameters, create the initial model, and list the stages.
+    Subclasses declare their hyper-parameters, create the initial model, and define the stages.
     """
 
     # The valid values of hyper-parameters.
     _parameters: ClassVar[Parameters]
-    # Parameters that have an effect only beside others.
+    # Parameters that have an effect only in combination with others.
     _effects: ClassVar[tuple[Effect, ...]] = ()
     _model_class: ClassVar[type[Model]]
     # Names of the weights that multiply an input.
@@ -306,7 +306,7 @@ class BaseMaxPlusClassifier(
     def _initialize(
         self, data: TrainingData, rng: np.random.Generator, monitor: TrainingMonitor
     ) -> tuple[Network, FitState]:
-        """Return the initial model and the state of the fit; report long work to the monitor."""
+        """Return the initial model and fit state; report progress of long work to the monitor."""
 
     @abstractmethod
     def _stages(self, data: TrainingData, state: FitState) -> Sequence[Stage]:
@@ -319,21 +319,21 @@ class BaseMaxPlusClassifier(
         return TrainingProblem(data.X, data.y, weight=data.weight, rng=rng)
 
     def fit(self: Self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
-        """Train on samples X with labels y.
+        """Fit the classifier to samples X with labels y.
 
-        A fit that is refused, fails or is interrupted leaves the estimator as it was. To keep the
+        If fitting fails or is interrupted, the estimator is left unchanged. To keep the
         best model so far on Ctrl-C, pass a `maxplus.training.KeepBestOnInterrupt` as a callback.
 
         Parameters
         ----------
         X : array of shape (n_samples, n_features), or a data frame
-            Columns of words, dates or missing values become features by a
-            `maxplus.tables.TableEncoder`, which is kept as ``encoder_``; other methods then
-            take such data frames as well as arrays of these features. No column is left out.
+            Columns with text, dates or missing values are encoded by a
+            `maxplus.tables.TableEncoder`, which is stored as ``encoder_``; other methods then
+            accept such data frames as well as arrays of encoded features. No column is dropped.
         y : labels of shape (n_samples,), at least two different ones
         sample_weight : array of shape (n_samples,), optional
-            A weight of 0 leaves a sample out. Other weights do not change a
-            maximum or which samples are the k worst; in a mean they are weights.
+            Samples with weight 0 are ignored. Other weights affect objectives that are means, but
+            not the maximum loss or the choice of the k largest losses.
 
         Returns
         -------
@@ -356,10 +356,10 @@ class BaseMaxPlusClassifier(
         saved: TrainingState | None = None,
         digest: str | None = None,
     ) -> Self:
-        """Validate the data, initialise, run the stages, and set all fitted attributes or none.
+        """Validate the data, initialise, run the stages, and set the fitted attributes at the end.
 
         Training continues from the ``previous`` model, if there is one, or from a ``saved`` state
-        of a training on data with this ``digest``.
+        of a training run on data with this ``digest``.
         """
         comm = current()
         with comm.raise_on_all_ranks():
@@ -415,7 +415,7 @@ class BaseMaxPlusClassifier(
     def _restore(
         self, data: TrainingData, saved: TrainingState, rng: np.random.Generator
     ) -> tuple[Network, FitState]:
-        """Return model and state of a checkpoint; StateError if they are not valid."""
+        """Return model and state from a checkpoint; raise StateError if they are invalid."""
         state = FitState.from_checkpoint(saved, self._required_state(), data.X.shape[1])
         problem = self._problem(data, state, rng)
         for stage in self._stages(data, state):
@@ -450,7 +450,7 @@ class BaseMaxPlusClassifier(
         }
 
     def _memory(self, rng: np.random.Generator, continues: bool) -> dict[str, Any]:
-        """Return private attributes that a later call needs to continue."""
+        """Return the private attributes that a later call needs to continue training."""
         return {"_rng": rng}
 
     def _warn_of_no_effect(self) -> None:
@@ -458,14 +458,14 @@ class BaseMaxPlusClassifier(
         warn_of_no_effect(self, self._effects)
 
     def _warn_of_ending(self, trained: TrainingResult) -> None:
-        """Warn where training did not end as it should have; all attributes are set."""
+        """Warn if training was interrupted or did not converge; all attributes are already set."""
         if trained.status is Status.INTERRUPTED:
             warn_user(self._interruption(trained))
         elif trained.status.falls_short:
             warn_of_shortfall(self._shortfall(trained.status))
 
     def _shortfall(self, status: Status) -> str:
-        """Return a message about a goal that was not reached, with a remedy."""
+        """Return the text of a convergence warning, with a remedy."""
         return f"training ended early: {status.message}"
 
     def _interruption(self, trained: TrainingResult) -> str:
@@ -484,10 +484,10 @@ class BaseMaxPlusClassifier(
         check_parameters(self, self._parameters)
 
     def decision_function(self, X: Any) -> NDArray:
-        """Return the scores z of shape (n_samples, n_classes); with two classes z₁ − z₀.
+        """Return the scores z of all classes, or z₁ − z₀ for two classes.
 
-        For two classes scikit-learn's convention is one number per sample, positive for
-        ``classes_[1]``; ``model_.scores`` returns both.
+        As in scikit-learn, there is one number per sample for two classes, positive for
+        ``classes_[1]``; ``model_.scores`` returns both scores.
 
         Parameters
         ----------
@@ -502,7 +502,7 @@ class BaseMaxPlusClassifier(
         return Z[:, 1] - Z[:, 0] if Z.shape[1] == 2 else Z
 
     def predict(self, X: Any) -> NDArray:
-        """Return the label with the highest score; the first one of equal scores.
+        """Predict the label with the highest score; ties go to the first class.
 
         Parameters
         ----------
@@ -516,7 +516,7 @@ class BaseMaxPlusClassifier(
         return self._predict_in_batches(X, lambda Z: self.classes_[Z.argmax(axis=1)])
 
     def predict_proba(self, X: Any) -> NDArray:
-        """Return softmax(z): probabilities of shape (n_samples, n_classes).
+        """Return the class probabilities softmax(z).
 
         Parameters
         ----------
@@ -530,7 +530,7 @@ class BaseMaxPlusClassifier(
         return self._predict_in_batches(X, lambda Z: softmax_by_class(Z).T)
 
     def predict_log_proba(self, X: Any) -> NDArray:
-        """Return the logarithm of the probabilities, finite where they underflow.
+        """Return the logarithms of the class probabilities, finite even if those underflow.
 
         Parameters
         ----------
@@ -545,9 +545,9 @@ class BaseMaxPlusClassifier(
 
     @property
     def perfect_fit_(self) -> bool:
-        """True if max_loss_ < log 2, which proves that all training samples are classified right.
+        """Whether max_loss_ < log 2, so that all training samples are classified correctly.
 
-        This is the paper's proposition 2.2. It is not a statement about new samples.
+        See Proposition 2.2 of the paper. It does not apply to new samples.
         """
         return bool(self.max_loss_ < LOG2)
 
@@ -561,7 +561,7 @@ class BaseMaxPlusClassifier(
 
 
 class BaseMaxPlusRegressor(SaveMixin, RegressorMixin, BaseEstimator, metaclass=ABCMeta):
-    """A regressor with one step of training; subclasses do that step."""
+    """Base class of regressors; subclasses implement the training."""
 
     _parameters: ClassVar[Parameters]
     n_jobs: int | None
@@ -569,18 +569,20 @@ class BaseMaxPlusRegressor(SaveMixin, RegressorMixin, BaseEstimator, metaclass=A
 
     @abstractmethod
     def _fitted_attributes(self, data: TrainingData) -> dict[str, Any]:
-        """Train, and return the fitted attributes beside those of the columns."""
+        """Train, and return the fitted attributes other than those about the columns."""
 
     @abstractmethod
     def _warn_of_ending(self) -> None:
-        """Warn where training did not end as it should have; all attributes are set."""
+        """Warn if training was interrupted or did not converge; all attributes are already set."""
 
     def _check_parameters(self) -> None:
         """Raise ParameterError for invalid hyper-parameters."""
         check_parameters(self, self._parameters)
 
     def fit(self: Self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
-        """Fit samples X with targets y; a fit that is refused leaves the estimator as it was.
+        """Fit the regressor to samples X with targets y.
+
+        If fitting fails, the estimator is left unchanged.
 
         Parameters
         ----------
@@ -588,8 +590,8 @@ class BaseMaxPlusRegressor(SaveMixin, RegressorMixin, BaseEstimator, metaclass=A
         y : array of shape (n_samples,)
             Targets.
         sample_weight : array of shape (n_samples,), optional
-            Weights, >= 0. A weight of 0 leaves a sample out; others are weights in means: of the
-            loss, or of targets at the same point.
+            Weights, >= 0. Samples with weight 0 are ignored; other weights apply to the mean loss,
+            or to the mean of targets at the same point.
 
         Returns
         -------
@@ -610,7 +612,7 @@ class BaseMaxPlusRegressor(SaveMixin, RegressorMixin, BaseEstimator, metaclass=A
 
 
 def _shared_params(estimator: Any) -> dict[str, Any]:
-    """Return the parameters that ranks must have in common; objects by their representation."""
+    """Return the parameters that must be equal on all ranks; objects as their ``repr``."""
     own = estimator.get_params(deep=False)
     plain = (int, float, str, type(None))
     return {
@@ -622,10 +624,11 @@ def _shared_params(estimator: Any) -> dict[str, Any]:
 
 
 def training_summary(estimator: Any) -> Mapping[str, Any]:
-    """Return counts and means of the rows that an estimator was trained on.
+    """Return summary statistics of the training rows of an estimator.
 
-    For a classifier ``n_rows``, ``class_counts``, ``n_below_log2`` and ``mean_loss``, of all rows
-    with a positive weight; for a regressor ``n_rows``, ``mean`` and ``deviation`` of the targets.
+    For a classifier, these are ``n_rows``, ``class_counts``, ``n_below_log2`` and ``mean_loss`` of
+    all rows with a positive weight; for a regressor, ``n_rows``, and the ``mean`` and standard
+    ``deviation`` of the targets.
     """
     kept = vars(estimator).get("training_summary_")
     if kept is not None:
@@ -644,7 +647,7 @@ def training_summary(estimator: Any) -> Mapping[str, Any]:
 
 
 def targets_summary(y: NDArray) -> dict[str, Any]:
-    """Return the summary of a regression's training targets."""
+    """Return summary statistics of the training targets of a regressor."""
     # Squares of large targets would overflow.
     size = float(np.abs(y).max(initial=0.0)) or 1.0
     small = y / size
@@ -660,13 +663,13 @@ def is_training_table(estimator: Any, values: NDArray) -> bool:
 
     Parameters
     ----------
-    estimator : fitted
-    values : the rows' losses of a classifier, the targets of a regressor, shape (N,)
+    estimator : fitted estimator
+    values : losses of the rows for a classifier, targets for a regressor, shape (N,)
 
     Notes
     -----
-    Single rows are not compared, only their number and their mean (and deviation), which are
-    unlikely to be equal by chance.
+    Only the number of rows and the mean (and standard deviation) of the values are compared, which
+    are unlikely to be equal by chance.
     """
     summary = training_summary(estimator)
     if not len(values) or summary.get("n_rows") != len(values):

@@ -1,4 +1,4 @@
-"""Cross-validation of short trainings, to choose the temperature and to validate a polish."""
+"""Cross-validation with short training runs, for the temperature and to validate a polish."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from maxplus.training.monitor import run_parallel
 from maxplus.training.result import TrainingOverflowError
 from maxplus.training.stages import Polish
 
-# Bounds of a temperature.
+# Bounds of the temperature.
 LEAST, MOST = 0.02, 50.0
-# Halvings of an interval of logarithms: far below the error of a temperature.
+# Bisection steps on the log scale; the remaining error is negligible.
 HALVINGS = 40
 FOLDS = 3
-# From MANY_ROWS on, short trainings are shorter, as a share of the real one.
+# Length of short training runs as a fraction of the full one; LENGTH_OF_MANY from MANY_ROWS on.
 MANY_ROWS, LENGTH, LENGTH_OF_MANY = 4_000, 0.25, 0.2
-# Rows that are used: at least ENOUGH, and at least one in PART.
+# At least ENOUGH rows are used, and at least one in PART.
 ENOUGH, PART = 2_000, 8
-# Minimum number of rows of each class in a part of the rows.
+# Minimum number of rows of each class in a subsample.
 LEAST_OF_A_CLASS = 6
 
 T = TypeVar("T")
-# Trains a model on some rows, for a share of the usual length; the monitor may interrupt it.
+# Trains a model on some rows for a fraction of the usual length; the monitor may interrupt it.
 Train = Callable[[TrainingData, float, np.random.Generator, TrainingMonitor], LMM]
-# The polish for a number of rows after a training of a share of the usual length.
+# Returns the polish for a number of rows and a fraction of the usual length of training.
 PolishOf = Callable[[int, float], Polish]
 
 
@@ -51,7 +51,7 @@ def temperature(Z: NDArray, y: NDArray, weight: NDArray | None = None) -> float:
     """Return the t that minimises the mean loss of softmax(t·z) over n held-out rows.
 
     Labels are smoothed by a share of 1 / (n + 2) (the rule of succession), so that t is finite even
-    if all n rows are classified correctly. O(N·C) for each of some twenty values.
+    if all n rows are classified correctly. O(N·C) for each of about twenty evaluations.
     """
     Z = np.asarray(Z, np.float64)
     Z = Z - Z.max(axis=1, keepdims=True)
@@ -68,11 +68,11 @@ def temperature(Z: NDArray, y: NDArray, weight: NDArray | None = None) -> float:
 
 
 def keep_level(wanted: float, Z: NDArray, y: NDArray, level: float) -> float:
-    """Return the temperature nearest to ``wanted`` that leaves every loss below a level.
+    """Return the temperature nearest to ``wanted`` that keeps every loss below a level.
 
-    They are below it at 1. log Σ exp(t·(z_d − z_y)) is convex in t, and so is its maximum over the
-    rows of all ranks: it is below the level in an interval around 1, whose end is found by
-    bisection.
+    All losses must be below it for temperature 1. The loss log Σ exp(t·(z_d − z_y)) is convex in t,
+    and so is its maximum over the rows of all ranks: it is below the level in an interval around 1,
+    whose end is found by bisection.
     """
     Z = np.asarray(Z, np.float64)
 
@@ -91,7 +91,7 @@ def keep_level(wanted: float, Z: NDArray, y: NDArray, level: float) -> float:
 
 
 class Folds(NamedTuple):
-    """Rows, the fold of each (`deal_folds`), and the length of short trainings."""
+    """Rows, the fold of each row (`deal_folds`), and the length of short training runs."""
 
     rows: TrainingData
     fold_of: NDArray
@@ -99,7 +99,7 @@ class Folds(NamedTuple):
 
     @classmethod
     def of(cls, rows: TrainingData, rng: np.random.Generator) -> Folds:
-        """Deal all rows, or a stratified part of many, to folds; over ranks, those of all."""
+        """Assign the rows of all ranks, or a stratified subsample of them, to folds."""
         comm = current()
         if comm.is_alone:
             return cls._deal(rows, rng)
@@ -114,7 +114,7 @@ class Folds(NamedTuple):
 
     @property
     def numbers(self) -> list[int]:
-        """The folds that hold any row."""
+        """Indices of the non-empty folds."""
         return [fold for fold in range(FOLDS) if (self.fold_of == fold).any()]
 
     def run(
@@ -122,7 +122,7 @@ class Folds(NamedTuple):
     ) -> Generator[tuple[NDArray, T]]:
         """Yield the held-out rows of each fold and the result of ``job`` on all other rows.
 
-        Jobs run in as many threads as Numba has, and may end in any order.
+        Jobs run in as many threads as Numba uses, and may finish in any order.
         """
         numbers = self.numbers
         jobs = [partial(job, self.rows.part(self.fold_of != fold), fold) for fold in numbers]
@@ -135,18 +135,18 @@ class Folds(NamedTuple):
 def held_out_temperature(
     rows: TrainingData, n_classes: int, train: Train, seed: int, monitor: TrainingMonitor
 ) -> float:
-    """Return the best temperature for held-out rows, by a short training for each fold.
+    """Return the best temperature for held-out rows, from one short training run per fold.
 
-    It does not depend on the number of threads. It is 1 if no row can be held out, or if the
-    training is interrupted before all folds are done.
+    Results do not depend on the number of threads. The temperature is 1 if no row can be held out,
+    or if training is interrupted before all folds are done.
 
     Parameters
     ----------
-    rows : all training rows; of many, a stratified part is used
+    rows : all training rows; large data are subsampled, stratified by class
     n_classes : int
-    train : trains a model
+    train : function that trains a model
     seed : seed of all random numbers
-    monitor : gets a report after each training
+    monitor : monitor to which each training run is reported
     """
     folds = Folds.of(rows, np.random.default_rng(seed))
     rows, n_folds = folds.rows, len(folds.numbers)
@@ -171,9 +171,9 @@ def held_out_temperature(
 
 
 class _Polished(NamedTuple):
-    """Held-out rows, their scores before and after a polish of the other rows.
+    """Held-out rows, and their scores before and after a polish on the other rows.
 
-    ``above`` counts those other rows that were above the level before it, and after.
+    ``above`` holds the numbers of those other rows above the level before and after the polish.
     """
 
     held: NDArray
@@ -189,21 +189,21 @@ def validate_polish(
     problem: TrainingProblem,
     monitor: TrainingMonitor,
 ) -> bool:
-    """Return whether a polish costs no accuracy and no log loss beyond noise on held-out rows.
+    """Return whether a polish degrades neither accuracy nor log loss on held-out rows beyond noise.
 
-    Three short trainings, each on two thirds of the rows (or of a part of many rows), are polished.
-    Scores of the held-out rows before and after, both with the best temperature for the former,
-    are compared row by row; a mean difference within its standard error is noise. A polish that
-    lowers less than half of the losses above its level below it is rejected, too. The outcome does
-    not depend on the number of threads. It costs less than a training.
+    Three networks are trained briefly, each on two thirds of the rows (or of a subsample of large
+    data), and polished. Held-out scores before and after the polish, both with the best temperature
+    for the former, are compared row by row; a mean difference within its standard error is noise. A
+    polish is also rejected if more than half of the losses above its level stay there. Results do
+    not depend on the number of threads. The cost is below that of a full training run.
 
     Parameters
     ----------
-    train : trains a network like a given one on some rows
-    polish_of : returns the polish for a number of rows and a length of training
+    train : function that trains a network like a given one on some rows
+    polish_of : function that returns the polish for a number of rows and a length of training
     model : the network to polish
     problem : all rows; a seed is drawn from its generator
-    monitor : may interrupt it
+    monitor : monitor that may interrupt the validation
     """
     assert problem.rng is not None
     seed = int(problem.rng.integers(2**31))
@@ -237,7 +237,7 @@ def validate_polish(
 
 
 def _is_harmless(rows: TrainingData, known: Sequence[_Polished]) -> bool:
-    """Return whether a polish is harmless, by all held-out rows."""
+    """Return whether a polish is harmless, judged by the held-out rows of all folds."""
     n_before, n_after = np.sum([fold.above for fold in known], axis=0)
     if 2 * n_after > n_before:
         return False
@@ -260,7 +260,7 @@ def _beyond_noise(more: NDArray, weight: NDArray) -> bool:
 
 
 def stratified_part(y: NDArray, n: int, rng: np.random.Generator) -> NDArray:
-    """Return about n row numbers, stratified, with at least six rows of each class if possible."""
+    """Return about n row indices, stratified, with at least six rows of each class if possible."""
     if len(y) <= n:
         return np.arange(len(y))
     parts = []
@@ -271,9 +271,9 @@ def stratified_part(y: NDArray, n: int, rng: np.random.Generator) -> NDArray:
 
 
 def deal_folds(y: NDArray, n_folds: int, rng: np.random.Generator) -> NDArray:
-    """Return the fold of each row, each class spread evenly; −1 for the only row of a class.
+    """Return the fold of each row, stratified by class; −1 for the only row of a class.
 
-    Such a row is never held out: there is always a row of every class to train on.
+    Such a row is never held out, so that every class occurs in the training rows of each fold.
     """
     fold, dealt = np.full(len(y), -1), 0
     for d in np.unique(y):

@@ -42,16 +42,16 @@ class ExplainMixin:
     encoder_: Any
 
     def _validated(self, X: Any) -> NDArray:
-        """Return X, validated, in the type of the fitted model."""
+        """Return the validated rows of X in the dtype of the fitted model."""
         check_is_fitted(self, "model_")
         return validated_rows(self, X, self.model_)
 
     def certified_radius(self, X: Any, scale: ArrayLike | None = None) -> NDArray:
-        """Return the distance, in the L∞ norm, within which the prediction of a row cannot change.
+        """Return the L∞ radius around each row within which its prediction cannot change.
 
         No x' with |x'_p − x_p| ≤ radius·scale_p for all features p is classified
         differently. The radius is at least (z₁ − z₂) / (2·max_p |W0|·scale_p), up to
-        rounding, and more where slopes differ or units are capped; see
+        rounding, and larger if slopes differ or units are capped; see
         `maxplus.certify.box_bounds` for the proof, and `maxplus.certify.certified_radius` for sums
         of terms.
 
@@ -93,21 +93,21 @@ class ExplainMixin:
     def certified_accuracy(
         self, X: Any, y: Any, eps: Any = None, scale: ArrayLike | None = None
     ) -> float | NDArray:
-        """Return the certified accuracy: the share of rows that are provably correct within eps.
+        """Return the certified accuracy: the fraction of rows provably correct within eps.
 
         Parameters
         ----------
         X : array of shape (n_samples, n_features)
         y : true labels of shape (n_samples,)
         eps : number >= 0, or a sequence of them, optional
-            Features may move by up to eps·scale_p each. None, for a classifier that was trained
-            with ``robust_eps``: by as much as that allowed, ``robust_reach_``.
+            Each feature may change by up to eps·scale_p. None uses ``robust_reach_``, the changes
+            for which a classifier with ``robust_eps`` was trained.
         scale : array of shape (n_features,), optional
             As in `certified_radius`.
 
         Returns
         -------
-        float, or for a sequence an array with one share for each eps
+        float, or array with one value for each eps
         """
         X = self._validated(X)
         y = np.asarray(y)
@@ -129,7 +129,7 @@ class ExplainMixin:
         with threads(self.n_jobs):
             Z = self.model_.scores(X)
             right = self.classes_[Z.argmax(axis=1)] == y
-            # Only correct rows need a certificate, and each eps a separate test.
+            # Only correctly classified rows need a certificate; each eps is tested separately.
             kept = [
                 certified_at(self.model_, X, r, scale, scores=Z, where=right).sum()
                 for r in radii.ravel()
@@ -150,7 +150,7 @@ class ExplainMixin:
         missing: ArrayLike | None = None,
         row_numbers: Sequence[int] | None = None,
     ) -> Explanation:
-        """Explain predictions: the reasons for each of them, and the smallest change that flips it.
+        """Explain each prediction by feature contributions and the smallest change that flips it.
 
         For a sum of terms, the margin of the predicted class over the second is an exact sum of
         contributions of columns and groups of columns, relative to their means over the training
@@ -167,7 +167,7 @@ class ExplainMixin:
             features may take any value, and distances are in units of ``scale_``.
         fixed : names of columns, or indices of features, that cannot change
         low, high : number or array of shape (n_features,), optional
-            Other limits than the domain's; 0 and 1 for pixels, for example.
+            Limits that override those of the domain, for example 0 and 1 for pixels.
         class_names : sequence of str, optional
             Names of ``classes_``, in the same order.
         feature_names : sequence of str, optional
@@ -181,7 +181,7 @@ class ExplainMixin:
         Returns
         -------
         Explanation
-            ``print`` it, or take its ``to_frame()`` or ``to_records()``.
+            Use ``print``, ``to_frame()`` or ``to_records()`` to display or export it.
 
         Examples
         --------
@@ -224,16 +224,16 @@ class ExplainMixin:
         class_names: Sequence[str] | None = None,
         seconds: float = 60.0,
     ) -> Change:
-        """Return the smallest change of some columns of one row that flips its prediction.
+        """Return the smallest change of a few columns of one row that flips its prediction.
 
-        Exact, by a mixed-integer linear program: see `maxplus.explain.smallest_change`. `explain`
-        finds changes of single columns, which is fast.
+        The solution is exact, found by mixed-integer linear programming; see
+        `maxplus.explain.smallest_change`. `explain` is faster, but changes single columns only.
 
         Parameters
         ----------
         x : array of shape (1, n_features) or (n_features,), one row
         n_columns : int, default=2
-            The largest number of columns that change.
+            Maximum number of columns that change.
         domain, fixed, low, high, class_names
             As in `explain`.
         seconds : float, default=60.0
@@ -243,7 +243,7 @@ class ExplainMixin:
         Returns
         -------
         Change
-            ``print`` it.
+            Use ``print`` to display it.
         """
         row = self._validated(np.asarray(x)[None] if np.ndim(x) == 1 else x)
         if len(row) != 1:
@@ -259,7 +259,7 @@ class ExplainMixin:
     def _domain(
         self, domain: Domain | None = None, feature_names: Sequence[str] | None = None
     ) -> Domain:
-        """Return the given domain, or that of the encoder, or a free one; perhaps renamed."""
+        """Return the given domain, that of the encoder, or an unbounded one, with feature names."""
         P = self.model_.n_features
         encoder: Any = getattr(self, "encoder_", None)
         if domain is None and hasattr(encoder, "domain"):
@@ -284,7 +284,7 @@ class ExplainMixin:
         Parameters
         ----------
         level : float, default=0.0
-            The smallest value of a unit inside its box.
+            Minimum value of a unit inside its box.
 
         Returns
         -------
@@ -324,27 +324,28 @@ class ExplainMixin:
         class_names: Sequence[str] | None = None,
         feature_names: Sequence[str] | None = None,
     ) -> Rules:
-        """Return the model's boxes as rules: "age ≥ 54 and bmi ≥ 31 → disease, 31 of 34 rows".
+        """Return the boxes of the model as rules, with their support and precision on X and y.
 
-        A rule is the largest box of a unit in which the unit's class wins. Its conditions depend
-        only on the model; X and y are used for the counts: 34 rows meet the printed conditions, and
-        31 of them are of the class (`maxplus.explain.strongest_rules`). Rules whose precision is
-        not above the share of the class among all rows are hidden (``n_hidden``).
+        An example is "age ≥ 54 and bmi ≥ 31 → disease, 31 of 34 rows". A rule is the largest box of
+        a unit in which the class of the unit has the highest score. Its conditions depend only on
+        the model; X and y are used for the counts: 34 rows satisfy the printed conditions, and 31
+        of them belong to the class (`maxplus.explain.strongest_rules`). Rules whose precision does
+        not exceed the frequency of the class among all rows are hidden (``n_hidden``).
 
         Parameters
         ----------
         X : array of shape (n_samples, n_features)
         y : true labels of shape (n_samples,)
         n : int, default=10
-            The largest number of rules.
+            Maximum number of rules.
         domain, class_names, feature_names
-            As in `explain`; words are the domain's.
+            As in `explain`; names of categories are those of the domain.
 
         Returns
         -------
         Rules
-            ``print`` them, or take their ``to_frame()``: one row for each, with the columns rule,
-            prediction, support, precision and lift.
+            Use ``print`` to display them, or ``to_frame()`` for a data frame with one row per rule
+            and the columns rule, prediction, support, precision and lift.
         """
         X = self._validated(X)
         check_value("n", n, whole(1))
@@ -354,16 +355,16 @@ class ExplainMixin:
             return strongest_rules(self.model_, X, codes, domain, names, n)
 
     def certificate_scale(self, *, categories: bool = False) -> NDArray:
-        """Return the usual ``scale`` of certificates: the change of each feature for a radius of 1.
+        """Return the default ``scale`` of certificates: the change of each feature for radius 1.
 
-        Numbers change by their standard deviation in training: that of ``encoder_`` if there is
-        one, else ``scale_``. Categories and two-valued columns, whose fractions have no meaning,
-        are held fixed (0); with ``categories`` their 0/1 features change as well.
+        For numeric columns it is the standard deviation in training: that of ``encoder_`` if there
+        is one, else ``scale_``. Categories and binary columns, whose fractions have no meaning, are
+        held fixed (0), unless ``categories`` is True.
 
         Parameters
         ----------
         categories : bool, default=False
-            Let the 0/1 features of categories change, too.
+            Whether the 0/1 features of categories may change as well.
 
         Returns
         -------
@@ -401,7 +402,7 @@ class ExplainMixin:
         return records(columns)
 
     def _class_names(self, given: Sequence[str] | None) -> list[str]:
-        """Return names of the classes: their labels, or those that are given."""
+        """Return the given names of the classes, or their labels as strings."""
         names = [str(c) for c in self.classes_] if given is None else list(given)
         if len(names) != len(self.classes_):
             raise ValueError(

@@ -1,6 +1,6 @@
 """Encoding of data frames in `fit` and prediction.
 
-`maxplus.tables` is imported when a data frame is passed, not before.
+`maxplus.tables` is imported lazily, when a data frame is passed.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ COLUMNS = ("n_features_in_", "feature_names_in_")
 def prepared(
     estimator: Any, X: Any, y: Any, task: str, *, goes_on: bool = False
 ) -> tuple[Any, dict[str, Any]]:
-    """Return X as numbers, and the fitted attributes about its columns.
+    """Return X as numeric features, and the fitted attributes about its columns.
 
     Arrays and data frames of numbers without missing values are returned unchanged, with no
-    attributes, unless they come with an encoder (`maxplus.tables.TableEncoder.on`). Every column
-    becomes a feature, but for those that the encoder drops. A fitted encoder is used as it is;
-    a training that goes on from an earlier one (``goes_on``) keeps its encoder.
+    attributes, unless they come with an encoder (`maxplus.tables.TableEncoder.on`). All columns
+    are encoded, except those that the encoder drops. A fitted encoder is not refitted; if training
+    continues from an earlier call (``goes_on``), its encoder is kept.
 
     Parameters
     ----------
@@ -78,12 +78,12 @@ def encoders_differ(comm: Communicator, columns: Mapping[str, Any]) -> bool:
 
 
 def number_features(columns: Mapping[str, Any], names: Iterable[Any]) -> dict[Any, int]:
-    """Return the features of columns of numbers; ValueError for other names.
+    """Return the feature index of each numeric column; raise ValueError for other names.
 
     Parameters
     ----------
     columns : fitted attributes about the columns
-    names : of columns
+    names : column names
     """
     encoder = columns.get(ENCODER)
     if encoder is None:
@@ -115,9 +115,10 @@ def number_features(columns: Mapping[str, Any], names: Iterable[Any]) -> dict[An
 
 
 def of_features(estimator: Any) -> Any:
-    """Return the estimator with the encoded features as its columns, for scikit-learn's checks.
+    """Return a copy of the estimator with encoded features as columns, for scikit-learn's checks.
 
-    ``n_features_in_`` and ``feature_names_in_`` are about the frame that was given to ``fit``.
+    On the estimator itself, ``n_features_in_`` and ``feature_names_in_`` describe the data frame
+    that was passed to ``fit``.
     """
     if getattr(estimator, ENCODER, None) is None:
         return estimator
@@ -128,7 +129,7 @@ def of_features(estimator: Any) -> Any:
 
 
 def as_numbers(estimator: Any, X: Any) -> Any:
-    """Return X for a fitted estimator: a data frame is encoded as in training."""
+    """Return X as numeric features; a data frame is encoded by the fitted encoder."""
     encoder = getattr(estimator, ENCODER, None)
     if encoder is None or not _has_columns(X):
         return X
@@ -141,7 +142,7 @@ def as_numbers(estimator: Any, X: Any) -> Any:
 
 
 def missing_in(estimator: Any, X: Any) -> Any:
-    """Return the mask of missing values of a data frame, by columns; None for other input."""
+    """Return the mask of missing values of each column of a data frame; None for other input."""
     encoder = getattr(estimator, ENCODER, None)
     if encoder is None or not _has_columns(X):
         return None

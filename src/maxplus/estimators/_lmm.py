@@ -1,4 +1,4 @@
-"""Linear-Min-Max classifiers: initial boxes, fitted attributes, folding, pruning, pipelines."""
+"""Base class of Linear-Min-Max classifiers: initialisation, folding of scalers, and pruning."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ from maxplus.models.initialization import box_lmm, box_lmm_bytes, class_distance
 from maxplus.training import memory
 from maxplus.training.stages import TrainingResult
 
-# The automatic slope is this over the distance between classes. Steeper than the paper's k: soft
-# minima need units that end within a typical distance.
+# The automatic slope is CLASS_SLOPE / (distance between classes). It is steeper than the paper's k,
+# because soft minima need units whose extent is within a typical distance.
 CLASS_SLOPE = 15.0
 # Bounds of the automatic number of units per class, which grows with the number of samples.
 LEAST_UNITS, MOST_UNITS = 10, 50
-# Units per class that there may be for any data.
+# Units per class that are allowed even if there are fewer distinct samples.
 FEW_UNITS = 3
 # Rows that are compared at once.
 ROWS_AT_ONCE = 4096
-# k-means is run with a warning suppressed, which affects all threads.
+# k-means runs with a warning suppressed, which affects all threads and therefore needs a lock.
 ONE_AT_A_TIME = Lock()
-# Arrays of stages, and the fitted attributes that they become.
+# Names of stage results, and of the corresponding fitted attributes.
 COURSES = {
     "warmup_losses": "loss_curve_",
     "validation_scores": "validation_scores_",
@@ -60,16 +60,16 @@ Self = TypeVar("Self", bound="BaseLMMClassifier")
 
 
 class Capacity(NamedTuple):
-    """Hidden units and slope of a single network; None is chosen from the data."""
+    """Number of hidden units and slope of a single network; None to choose from the data."""
 
     n_hidden: int | None = None
     slope: float | None = None
 
     def hidden_for(self, X: NDArray, n_classes: int) -> int:
-        """Return the hidden units for samples X: √(N / C) per class within 10 and 50, if not given.
+        """Return the number of hidden units; by default √(N / C) per class, between 10 and 50.
 
-        There are no more than different samples: units at the same point add up in a soft maximum,
-        but not in the hard one.
+        It does not exceed the number of distinct samples, because units at the same point add up in
+        a soft maximum, but not in the hard one.
         """
         if self.n_hidden is not None:
             return self.n_hidden
@@ -90,15 +90,16 @@ def initial_boxes(
     rows: TrainingData, n_classes: int, capacity: Capacity, init_margin: float | None,
     rng: np.random.Generator,
 ) -> InitialBoxes:  # fmt: skip
-    """Return a single network before its training.
+    """Return an untrained single network, initialised with boxes.
 
     Parameters
     ----------
     rows : scaled features, classes and weights
     n_classes : C
     capacity : units and slope
-    init_margin : how far below its own class a unit starts for others; slope times distance if None
-    rng : of the initial clusters
+    init_margin : initial difference between a unit's outputs for its own class and for others;
+        slope times distance if None
+    rng : generator for the initial clusters
     """
     X, y = rows.X, rows.y
     distance = class_distance(X, y, rng)
@@ -118,7 +119,7 @@ def initial_boxes(
 
 
 def check_reach(X: NDArray, slope: float) -> None:
-    """Raise ValueError for features that times the slope leave the range of their float type."""
+    """Raise ValueError if slope times features may overflow their float type."""
     largest = max(float(X.max()), -float(X.min()))
     reach = max(1.0, slope) * max(1.0, largest)
     if not reach < 1e-4 * np.finfo(X.dtype).max:
@@ -140,11 +141,11 @@ def _count_different(X: NDArray, enough: int) -> int:
 
 
 def _class_offsets(y: NDArray, weight: NDArray, n_classes: int) -> NDArray:
-    """Return how far below the others each class begins: log of its weight's share, at most 0.
+    """Return the initial score offset of each class: the log of its relative weight, at most 0.
 
-    Initial boxes treat all classes as equally likely. A class that weighs less than another, per
-    sample and in sum, is less likely by that much; steps on samples of little weight would hardly
-    reach it.
+    Initial boxes treat all classes as equally likely. A class with a smaller weight than another,
+    per sample and in total, is less likely by that factor, which steps on samples of small weight
+    would be too small to learn.
     """
     count, total = np.bincount(y, minlength=n_classes), np.bincount(y, weight, n_classes)
     seen = count > 0
@@ -154,7 +155,7 @@ def _class_offsets(y: NDArray, weight: NDArray, n_classes: int) -> NDArray:
 
 
 class Pruned(NamedTuple):
-    """Numbers of units: dropped, those of them that can win nowhere, and those left."""
+    """Numbers of units that were dropped, were provably inactive everywhere, and remain."""
 
     dropped: int
     provable: int
@@ -162,7 +163,7 @@ class Pruned(NamedTuple):
 
 
 class BaseLMMClassifier(ExplainMixin, WeightsMixin, BaseMaxPlusClassifier):
-    """A classifier whose ``model_`` is an LMM, or a sum of them."""
+    """Base class of classifiers whose ``model_`` is an LMM or a sum of LMMs."""
 
     model_: LMM | AdditiveLMM
     slope_: float
@@ -190,7 +191,7 @@ class BaseLMMClassifier(ExplainMixin, WeightsMixin, BaseMaxPlusClassifier):
         means, importances = comm.root_only(measure, data.X)
         counts = comm.sum(model.wins(data.X))
         if state.activation_counts is not None:
-            # Units that samples of earlier calls needed should be kept.
+            # `prune` should keep units that are active on samples of earlier calls.
             counts = counts + state.activation_counts
         optional: dict[str, Any] = {"term_means_": means, "prototypes_": state.prototypes}
         if not is_sum:
@@ -213,9 +214,9 @@ class BaseLMMClassifier(ExplainMixin, WeightsMixin, BaseMaxPlusClassifier):
         X: Any = None,
         sample_weight: ArrayLike | None = None,
     ) -> Self:
-        """Fold a scaling into a classifier that was trained on (x − centre) / spread.
+        """Fold a scaling into the weights of a classifier trained on (x − centre) / spread.
 
-        The weights and all other fitted attributes are then those for x; ``scale_``, the unit of
+        The weights and all other fitted attributes then apply to x; ``scale_``, the unit of
         ``slope_``, is multiplied by spread. O(P·H), and O(N·P·H) with X.
 
         Parameters
@@ -257,7 +258,7 @@ class BaseLMMClassifier(ExplainMixin, WeightsMixin, BaseMaxPlusClassifier):
     def _losses_of(
         self, model: LMM | AdditiveLMM, X: Any, sample_weight: ArrayLike | None
     ) -> dict[str, Any]:
-        """Return the fitted attributes about training losses, for other weights."""
+        """Return the fitted attributes about training losses, for a model with other weights."""
         labels = self.training_labels_
         # One of several ranks may have no rows.
         X = validated_rows(self, X, model) if len(labels) else np.asarray(X)
@@ -267,7 +268,7 @@ class BaseLMMClassifier(ExplainMixin, WeightsMixin, BaseMaxPlusClassifier):
                 f"{len(X)} rows"
             )
         weight = check_sample_weight(sample_weight, len(labels))
-        # Samples that were left out keep their NaN.
+        # The loss of samples with weight 0 stays NaN.
         index = np.flatnonzero(~np.isnan(self.training_losses_))
         losses = np.full(len(labels), np.nan)
         with threads(self.n_jobs):
@@ -282,17 +283,18 @@ class BaseLMMClassifier(ExplainMixin, WeightsMixin, BaseMaxPlusClassifier):
         }
 
     def prune(self, *, only_provable: bool = False) -> Pruned:
-        """Drop hidden units that never decide a score.
+        """Drop hidden units that never determine a score.
 
-        Units that decide no class's score on any training sample are dropped: the scores of all
-        samples of the last training stay as they are, to the last bit. With ``only_provable``, only
-        units that can win nowhere are (``maxplus.models.additive.useless_units``), which
-        changes no prediction at all, but for ties and rounding.
+        By default, units that determine no class score on any training sample are dropped; the
+        scores of all training samples of the last fit stay bit-identical. With ``only_provable``,
+        only units that are provably inactive for all inputs are dropped
+        (``maxplus.models.additive.useless_units``), which changes no prediction, except for ties
+        and rounding.
 
         Parameters
         ----------
         only_provable : bool, default=False
-            If True, drop only units that can win nowhere.
+            If True, drop only units that are provably inactive for all inputs.
 
         Returns
         -------
@@ -328,19 +330,19 @@ class BaseLMMClassifier(ExplainMixin, WeightsMixin, BaseMaxPlusClassifier):
 
 
 class Affine(NamedTuple):
-    """A step as a map of each feature: (x − centre) / spread."""
+    """A pipeline step as an affine map of each feature: (x − centre) / spread."""
 
     centre: NDArray | float
     spread: NDArray | float
 
 
 def from_pipeline(pipeline: Any) -> Any:
-    """Return the classifier of a fitted pipeline as one that takes the pipeline's raw features.
+    """Return a copy of a pipeline's classifier that takes the raw features of the pipeline.
 
     The steps before the classifier must be affine in each feature, such as a StandardScaler; they
     are folded into the weights of a copy (`LMMClassifier.fold`), whose predictions are those of the
     pipeline, up to rounding. Its methods (``explain``, ``certified_accuracy``, ``rules``, ``save``,
-    …) then take what the pipeline takes, with the names and units that features have there.
+    …) then take the input of the pipeline, with its feature names and units.
 
     Parameters
     ----------
@@ -350,7 +352,8 @@ def from_pipeline(pipeline: Any) -> Any:
 
     Returns
     -------
-    the classifier; the pipeline stays as it is
+    classifier
+        The fitted classifier; the pipeline is not changed.
 
     Examples
     --------
@@ -385,7 +388,7 @@ def from_pipeline(pipeline: Any) -> Any:
     for centre, spread in reversed(maps):
         classifier.fold(centre, spread)
     if maps:
-        # A step may have named what it gives; what it takes may have no names.
+        # A step may have named its output, while its input may have no names.
         classifier.__dict__.pop("feature_names_in_", None)
         if hasattr(pipeline, "feature_names_in_"):
             classifier.feature_names_in_ = pipeline.feature_names_in_
@@ -393,7 +396,7 @@ def from_pipeline(pipeline: Any) -> Any:
 
 
 def _affine_of(name: str, step: Any) -> Affine:
-    """Return the step as an affine map of each feature; ValueError if it is not affine."""
+    """Return a step as an affine map of each feature; raise ValueError if it is not affine."""
     if isinstance(step, StandardScaler):
         return Affine(
             step.mean_ if step.with_mean else 0.0, step.scale_ if step.with_std else 1.0
@@ -406,7 +409,7 @@ def _affine_of(name: str, step: Any) -> Affine:
     if isinstance(step, MaxAbsScaler):
         return Affine(0.0, step.scale_)
     if isinstance(step, MinMaxScaler) and not step.clip:
-        # x·scale + min, where the names are scikit-learn's.
+        # In scikit-learn's names, the map is x·scale_ + min_.
         return Affine(-step.min_ / step.scale_, 1.0 / step.scale_)
     if isinstance(step, FunctionTransformer) and step.func is None:
         return Affine(0.0, 1.0)

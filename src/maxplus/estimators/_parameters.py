@@ -1,11 +1,12 @@
 """Validation of hyper-parameters, warnings, and the number of threads.
 
-An estimator has ``_parameters``, a mapping from each name to the kinds of values that are valid.
-`check_parameters` compares; the message names the parameter, all valid values, and the given one.
+The attribute ``_parameters`` of an estimator maps each name to the kinds of values that are valid.
+`check_parameters` validates them; the error message contains the parameter, all valid values, and
+the given value.
 
-A parameter without an effect is a warning, not an error: grid searches produce such combinations,
-where an error would become a NaN among the scores, and equal scores without a warning would look
-like a result.
+A parameter without an effect causes a warning, not an error: grid searches produce such
+combinations, for which an error would turn into a NaN score, and identical scores without a warning
+would be misleading.
 """
 
 from __future__ import annotations
@@ -39,11 +40,11 @@ def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
 
 
 class NoEffectWarning(UserWarning):
-    """A parameter was set that has no effect beside the others."""
+    """Warning about a parameter that has no effect in combination with the others."""
 
 
 class Effect(NamedTuple):
-    """Parameters, a test of whether they have an effect, and its text: "step is 'polyak'"."""
+    """Parameters and the condition under which they have an effect, as a function and as text."""
 
     names: tuple[str, ...]
     counts: Callable[[Any], bool]
@@ -51,7 +52,7 @@ class Effect(NamedTuple):
 
 
 def warn_of_no_effect(estimator: Any, effects: Iterable[Effect]) -> None:
-    """Issue a `NoEffectWarning` for each parameter that was set without an effect."""
+    """Issue a `NoEffectWarning` for each parameter that was set but has no effect."""
     for effect in effects:
         if effect.counts(estimator):
             continue
@@ -62,7 +63,7 @@ def warn_of_no_effect(estimator: Any, effects: Iterable[Effect]) -> None:
 
 
 def warn_no_effect(what: str, why: str) -> None:
-    """Issue the warning, in one line."""
+    """Issue a one-line `NoEffectWarning`."""
     warn_user(f"{what:.80} has no effect {why}", NoEffectWarning)
 
 
@@ -70,16 +71,16 @@ def is_set(estimator: Any, name: str) -> bool:
     """Return whether a parameter differs from its default."""
     default = inspect.signature(type(estimator)).parameters[name].default
     value = getattr(estimator, name)
-    # Arrays do not compare as one; none is a default.
+    # Comparison of arrays is elementwise; no default is an array.
     return hasattr(value, "__array__") or not (value is default or value == default)
 
 
 class ParameterError(ValueError, TypeError):
-    """A hyper-parameter with an invalid value."""
+    """Error about a hyper-parameter with an invalid value."""
 
 
 class Kind(NamedTuple):
-    """Valid values, as text and as a test."""
+    """A set of valid values, as text and as a predicate."""
 
     words: str
     admits: Callable[[Any], bool]
@@ -108,7 +109,7 @@ def real(
         try:
             number = float(v)
         except OverflowError:
-            return False  # A whole number beyond all floats.
+            return False  # An integer beyond the range of floats.
         return math.isfinite(number) and number > above and minimum <= number <= maximum
 
     return Kind(" ".join(["a finite number", " and ".join(bounds)]).strip(), admits)
@@ -167,13 +168,13 @@ MONOTONIC = Kind(
     "an array of 1, 0 and -1, one for each column, or a dict of column names and these numbers",
     lambda v: _are_signs(v.values() if isinstance(v, Mapping) else v),
 )
-# scikit-learn checks it itself, where it is used.
+# Validated by scikit-learn where it is used.
 ANYTHING = Kind("anything", lambda v: True)
 
 Parameters = Mapping[str, tuple[Kind, ...]]
 # Parameters of all estimators.
 COMMON: Parameters = {"n_jobs": (THREADS,), "random_state": (ANYTHING,)}
-# Parameters of estimators with iterations.
+# Parameters of iteratively trained estimators.
 TRAINED: Parameters = {**COMMON, "verbose": (VERBOSE,), "callbacks": (CALLBACKS,)}
 
 
@@ -184,7 +185,7 @@ def check_parameters(estimator: Any, table: Parameters) -> None:
 
 
 def check_value(name: str, value: Any, *kinds: Kind) -> Any:
-    """Return ``value``; `ParameterError` if none of the kinds admits it."""
+    """Return ``value``; raise `ParameterError` if none of the kinds admits it."""
     if any(kind.admits(value) for kind in kinds):
         return value
     words = [kind.words for kind in kinds]
@@ -205,7 +206,7 @@ def needs_state(callback: Callable) -> bool:
 
 
 def refuse_checkpoints(callbacks: Any, whose: str) -> None:
-    """Raise ValueError for a checkpoint, where a training has no state to store."""
+    """Raise ValueError for a checkpoint callback if the training has no state to store."""
     for callback in as_callbacks(callbacks):
         if needs_state(callback):
             raise ValueError(
@@ -250,13 +251,13 @@ def _is_scorer(v: Any) -> bool:
 
 @contextmanager
 def threads(n_jobs: int | None) -> Iterator[None]:
-    """Run kernels on ``n_jobs`` threads; −1 is all that Numba has, −2 all but one.
+    """Run kernels on ``n_jobs`` threads; −1 uses all threads of Numba, −2 all but one.
 
-    None leaves Numba's own setting, which is all unless the user changed it; ranks that share a
-    machine's cores divide them.
+    None keeps Numba's setting, which is all threads unless the user changed it; ranks on the same
+    machine divide its cores.
 
-    Kernels give the same results with any number of threads; matrix products, which only a
-    warm-up has, may differ in their last digits.
+    Kernels give identical results with any number of threads; matrix products, which are used only
+    in a warm-up, may differ by rounding.
     """
     available = numba.config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
     if n_jobs is None:
@@ -277,7 +278,7 @@ def threads(n_jobs: int | None) -> Iterator[None]:
 
 
 def progress_bar(estimator: Any) -> ProgressBar:
-    """Return a progress bar with the estimator's name; rich is imported here, not before."""
+    """Return a progress bar with the estimator's name; rich is imported lazily."""
     from maxplus.training.progress import ProgressBar
 
     return ProgressBar(type(estimator).__name__)

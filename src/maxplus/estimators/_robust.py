@@ -1,4 +1,4 @@
-"""Certified training of sums of terms: structure, clipping and training box by cross-validation."""
+"""Certified training of sums of terms, with hyper-parameters chosen by cross-validation."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ from maxplus.training.smooth.interval import (
 from maxplus.training.smooth.structures import Structure, initial_terms
 from maxplus.training.stages.base import Outcome
 
-# Boxes are trained for a reach of these multiples of the one to be certified.
+# Sizes of boxes in training, as multiples of the reach to be certified.
 FACTORS = (1.0, 1.5, 2.0, 3.0)
-# Candidates whose other factors are tried.
+# Number of candidates for which other factors are evaluated.
 N_BEST = 2
 FOLDS = 5
-# Rows to choose on: at least this many, and at least this part.
+# The search uses at least ENOUGH rows, and at least one in PART.
 ENOUGH, PART = 3_000, 4
-# Images are chosen on with this number of rows, one fold, and shorter trainings.
+# For images, the search uses this number of rows, one fold, and shorter training runs.
 IMAGES, LENGTH_OF_IMAGES = 10_000, 0.6
 UNITS_OF_IMAGES = 5
-# Without numbers of the user's own.
+# No user-defined number of epochs or batch size.
 OWN_ANNEALING = Annealing()
 
 
@@ -58,18 +58,18 @@ class Windows(NamedTuple):
     size: float = 5.0
 
     def __str__(self) -> str:
-        """Return the structure in words."""
+        """Return a description of the structure."""
         return f"windows of {self.side} × {self.side} pixels, {self.units} units per class"
 
 
 class Candidate(NamedTuple):
-    """Which terms there are, how features are clipped, and how large boxes are in training.
+    """Candidate of the search: structure, clipping of features, and size of training boxes.
 
     Attributes
     ----------
     structure : Structure or Windows
     clip : levels of `FeatureMap.clip`
-    factor : the reach of boxes in training, as a multiple of the one to be certified
+    factor : size of boxes in training, as a multiple of the reach to be certified
     """
 
     structure: Structure | Windows
@@ -77,11 +77,11 @@ class Candidate(NamedTuple):
     factor: float = 1.0
 
     def __str__(self) -> str:
-        """Return the candidate in words."""
+        """Return a description of the candidate."""
         return f"{self.structure}; clip {self.clip}; trained at {self.factor:g} times robust_eps"
 
 
-# Of sums for tables, from small to large.
+# Structures for tables, in order of capacity.
 STRUCTURES = (
     Structure(units=2, size=2.0),
     Structure(has_shapes=False, boxes=1, box_units=2, size=2.0),
@@ -89,7 +89,7 @@ STRUCTURES = (
     Structure(units=2, boxes=4, size=2.0),
     Structure(has_shapes=False, boxes=8, box_units=3, size=2.0),
 )
-# Of pixels between 0 and 1, from one threshold to grey levels.
+# Clips for pixels between 0 and 1, from a single threshold to grey levels.
 PIXEL_CLIPS = ((0.4, 0.6), ((0.1, 0.4), (0.5, 0.8)), (0.1, 0.9))
 
 
@@ -101,7 +101,7 @@ def asks_for_certificates(robust_eps: Any) -> bool:
 
 
 def reach_of(robust_eps: Any, scale: NDArray, columns: Mapping[str, Any]) -> NDArray:
-    """Return how far each feature may move, in its own unit, (P,).
+    """Return the largest change of each feature in its own unit, shape (P,).
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ def reach_of(robust_eps: Any, scale: NDArray, columns: Mapping[str, Any]) -> NDA
             reach[p] = robust_eps[name]
         return reach
     if ENCODER in columns:
-        # As in `certificate_scale`: categories and two-valued columns are held.
+        # As in `certificate_scale`, categories and binary columns are held fixed.
         unit = Domain.of(columns[ENCODER].domain()).certificate_scale()
         scale = np.where(unit > 0, 1.0, 0.0) if (scale == 1.0).all() else unit
     eps = np.asarray(robust_eps, np.float64)
@@ -135,9 +135,9 @@ def candidates_for(
     Parameters
     ----------
     X : array of shape (N, P)
-    structures : those of tables
-    clip : levels of `FeatureMap.clip`, or None for the usual ones
-    factor : of the first trainings
+    structures : structures for tables
+    clip : levels of `FeatureMap.clip`, or None for the default
+    factor : factor of all candidates
     """
     side = math.isqrt(X.shape[1])
     if not (side * side == X.shape[1] and share_a_unit(X)):
@@ -152,16 +152,16 @@ def candidates_for(
 
 
 class RobustChoice(NamedTuple):
-    """Accuracies of candidates on held-out rows, and the one that was chosen.
+    """Accuracies of candidates on held-out rows, and the chosen candidate.
 
     Attributes
     ----------
-    candidates : in the order in which they were tried
+    candidates : in the order in which they were evaluated
     certified : array of shape (candidates, folds), certified accuracies
     clean : array of the same shape, accuracies
     constant : array of shape (folds,), accuracies of the class that is most frequent in training
-    chosen : number of a candidate; −1 is the constant
-    temperature : what suits the scores of the chosen one best
+    chosen : index of the chosen candidate; −1 is the constant
+    temperature : best temperature for the scores of the chosen candidate
     """
 
     candidates: list[Candidate]
@@ -173,7 +173,7 @@ class RobustChoice(NamedTuple):
 
     @property
     def as_search(self) -> dict[str, Any]:
-        """The fitted attribute ``search_``; nothing if there was no choice."""
+        """The fitted attribute ``search_``; empty if there was no search."""
         if not self.certified.size:
             return {}
         words = [*map(str, self.candidates), "a constant"]
@@ -189,9 +189,9 @@ class RobustChoice(NamedTuple):
 
 @dataclass(frozen=True)
 class Robust(Outcome):
-    """A sum trained for certificates, how it was chosen, and the mean loss of each epoch.
+    """A sum trained for certificates, the choice of its candidate, and the mean loss of each epoch.
 
-    ``choice`` is None for a training that was ended while it was choosing.
+    ``choice`` is None if training was interrupted during the search.
     """
 
     choice: RobustChoice | None
@@ -212,18 +212,18 @@ class Robust(Outcome):
 class RobustTraining:
     """Choose a candidate by cross-validated certified accuracy, and train it on all rows.
 
-    All structures and clips are compared at a factor of 1 first, then the other factors of the two
-    best. A constant prediction, which is certified everywhere, is the yardstick: a candidate that
-    is not better on held-out rows is not taken. The outcome does not depend on ``n_jobs``.
+    All structures and clips are compared with a factor of 1 first, then the two best ones with the
+    other factors. The baseline is a constant prediction, which is certified everywhere: it is
+    chosen if no candidate is better on held-out rows. Results do not depend on ``n_jobs``.
 
     Parameters
     ----------
-    reach : array of shape (P,), how far each raw feature may move
-    candidates : those to choose from at a factor of 1, the simplest first
-    factors : others to try
-    n_jobs : trainings at a time while choosing
-    augment : returns the rows to train on instead, optional
-    annealing : the user's own numbers of epochs and samples in a batch
+    reach : array of shape (P,), largest change of each raw feature
+    candidates : candidates of the first comparison, the simplest first
+    factors : other factors to evaluate
+    n_jobs : number of parallel training runs during the search
+    augment : function that returns augmented rows for a batch, optional
+    annealing : user-defined number of epochs and batch size
     """
 
     reach: NDArray
@@ -237,20 +237,20 @@ class RobustTraining:
     has_state: ClassVar[bool] = False
 
     def check(self, state: TrainingState, problem: TrainingProblem, kind: type[Model]) -> Model:
-        """Refuse every state."""
+        """Raise StateError: this stage cannot be resumed."""
         raise StateError("the certified training of a sum of terms has no state to go on from")
 
     def run(
         self, model: AdditiveLMM, problem: TrainingProblem, monitor: TrainingMonitor,
         state: TrainingState | None = None,
     ) -> Robust:  # fmt: skip
-        """Train; ``model`` is what remains where the training is ended while choosing."""
+        """Search and train; return the initial ``model`` if interrupted during the search."""
         return on_first_rank(problem, lambda rows, seed: self._train(model, rows, seed, monitor))
 
     def choose(
         self, model: AdditiveLMM, rows: TrainingData, seed: int, monitor: TrainingMonitor
     ) -> tuple[RobustChoice | None, Status]:
-        """Return the choice, or None and why the training ends."""
+        """Return the choice and a status; the choice is None if the search was interrupted."""
         if len(self.candidates) == 1 and not self.factors:
             nothing = np.empty((1, 0))
             only = RobustChoice(list(self.candidates), nothing, nothing, nothing[0], 0, 1.0)
@@ -286,7 +286,7 @@ class RobustTraining:
         return Robust(trained, status, choice, np.array(losses))
 
     def annealing_of(self, candidate: Candidate, length: float = 1.0) -> Annealing:
-        """Return the settings for a candidate, for a share of the usual length."""
+        """Return the annealing schedule of a candidate for a fraction of the usual length."""
         is_image = isinstance(candidate.structure, Windows)
         usual = IMAGE_ANNEALING if is_image else TABLE_ANNEALING
         own = {name: getattr(self.annealing, name) for name in ("n_epochs", "batch_size")}
@@ -296,7 +296,7 @@ class RobustTraining:
         self, candidate: Candidate, rows: TrainingData, n_classes: int, length: float,
         seed: Sequence[int], report: Callable[..., bool] | None = None, is_parallel: bool = False,
     ) -> AdditiveLMM:  # fmt: skip
-        """Return a candidate's sum after a training of a share of the usual length."""
+        """Train the sum of a candidate for a fraction of the usual length."""
         rng = np.random.default_rng(seed)
         feature_map = FeatureMap.clip(rows.X, candidate.clip)
         structure = candidate.structure
@@ -318,7 +318,7 @@ class RobustTraining:
 
 
 def constant_model(rows: TrainingData, n_classes: int) -> AdditiveLMM:
-    """Return a sum whose scores are the logarithms of the classes' shares, whatever the input."""
+    """Return a constant model whose scores are the log frequencies of the classes."""
     share = np.bincount(rows.y, rows.weight, n_classes) + 0.5
     nothing = LMM(np.zeros(2), np.zeros((2, 1)), np.zeros((1, n_classes)))
     return AdditiveLMM(
@@ -328,21 +328,21 @@ def constant_model(rows: TrainingData, n_classes: int) -> AdditiveLMM:
 
 
 class HeldOut(NamedTuple):
-    """Scores of held-out rows, (n, C), and whether each is certified to be right, (n,)."""
+    """Scores of held-out rows, (n, C), and whether each is certified to be correct, (n,)."""
 
     Z: NDArray
     certified: NDArray
 
     @classmethod
     def of(cls, model: AdditiveLMM, rows: TrainingData, reach: NDArray) -> HeldOut:
-        """Return what a model does on rows within |x' − x| ≤ reach."""
+        """Evaluate a model on rows, with certificates for |x' − x| ≤ reach."""
         Z = model.scores(rows.X)
         right = Z.argmax(axis=1) == rows.y
         return cls(Z, certified_at(model, rows.X, 1.0, reach, scores=Z, where=right))
 
 
 class _Search:
-    """Candidates on folds: all at a factor of 1, then the other factors of the best."""
+    """Search over candidates: all with a factor of 1, then the best ones with other factors."""
 
     def __init__(
         self, training: RobustTraining, rows: TrainingData, n_classes: int, seed: int,
@@ -363,7 +363,7 @@ class _Search:
         self.total = len(self.folds) * (len(self.candidates) + n_best * len(training.factors))
 
     def run(self) -> Status | None:
-        """Try candidates out; return why the training ends here, or None if it goes on."""
+        """Evaluate the candidates; return the status if training was interrupted, else None."""
         status = self._try(range(len(self.candidates)))
         if status is not None:
             return status

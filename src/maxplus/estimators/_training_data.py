@@ -1,4 +1,4 @@
-"""Training data: validation, scaling of features, and predictions of many rows in batches."""
+"""Validation of training data, scaling of features, and prediction in batches."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from maxplus.models.lmm import TermSum
 
 FLOATS = (np.float64, np.float32)
 DIGEST_BITS = 128
-# Features and scores of a batch of rows: 8 MB in float64, and enough rows for all threads.
+# Number of features and scores in a batch: 8 MB in float64, with enough rows for all threads.
 VALUES_AT_ONCE = 1 << 20
-# Quantiles between which values are ordinary; outliers are beyond REACH times their distance.
+# Outliers are outside these quantiles by more than REACH times the distance between them.
 ORDINARY, REACH = (0.05, 0.95), 1.5
 # Relative standard deviation below which a feature is constant up to rounding.
 ROUNDING = 1e-12
@@ -59,7 +59,7 @@ class TrainingData:
     y : classes 0..C−1 of shape (N,), or numbers
     weight : array of shape (N,), or None
     classes : labels of the classes in ascending order, of all ranks
-    index : positions of the rows in the input; rows of weight 0 are left out
+    index : positions of the rows in the input; rows of weight 0 are excluded
     labels : labels of all rows of the input
     columns : fitted attributes about the columns: n_features_in_ and, if there are any, their
         names; ``encoder_``, if X was a data frame that had to be encoded
@@ -87,7 +87,8 @@ class TrainingData:
         """Validate the arguments of a classifier's `fit`; the estimator is not changed.
 
         With a ``model`` from which the training continues, columns, classes and float type are
-        those of the estimator. Ranks agree on columns, types and classes; rows stay where they are.
+        those of the estimator. Columns, types and classes must agree between ranks; rows stay on
+        their rank.
         """
         comm = current()
         with comm.raise_on_all_ranks():
@@ -134,12 +135,12 @@ class TrainingData:
         return cls(np.ascontiguousarray(X), y, weight, columns=columns)
 
     def part(self, rows: NDArray) -> TrainingData:
-        """Return some of the rows, without their positions in the input."""
+        """Return a subset of the rows, without their positions in the input."""
         weight = None if self.weight is None else self.weight[rows]
         return TrainingData(self.X[rows], self.y[rows], weight, self.classes)
 
     def monotonic_signs(self, monotonic_cst: Any) -> NDArray | None:
-        """Return the signs of the features of X from those of the columns, or None.
+        """Return the monotonicity signs of the features of X, from those of the columns, or None.
 
         Parameters
         ----------
@@ -184,7 +185,7 @@ class TrainingData:
     def with_class_weight(self, class_weight: Mapping[Any, float] | str | None) -> TrainingData:
         """Return the same rows with weights multiplied by those of their classes.
 
-        "balanced" gives all classes the same sum of weights, and keeps the sum of all.
+        "balanced" gives all classes the same total weight, and preserves the sum of all weights.
         """
         if class_weight is None:
             return self
@@ -220,7 +221,7 @@ class TrainingData:
         comm = current()
         n, first = comm.total(len(self.y)), comm.before(len(self.y))
         head = f"{self.X.dtype.str}{(n, self.X.shape[1])}{self.weight is not None}"
-        # A sum over rows, each hashed with its number, does not depend on the ranks.
+        # A sum of row hashes, which include the row number, does not depend on the partition.
         own = _sum_of_hashes(self.X, self.y, self.weight, first)
         total = sum(comm.allgather(own)) % (1 << DIGEST_BITS)
         return hashlib.sha256(f"{head} {total}".encode()).hexdigest()
@@ -256,7 +257,7 @@ def _validated(
 ) -> tuple[NDArray, NDArray, dict[str, Any]]:
     """Return X and y as arrays, and the fitted attributes about the columns."""
     X, encoded = prepared(estimator, X, y, task, goes_on=continues)
-    # scikit-learn sets the attributes of the columns on the estimator that it is given.
+    # `validate_data` sets attributes about the columns on its argument, hence the copy.
     probe = copy(of_features(estimator) if continues else estimator)
     X, y = validate_data(probe, X, y, dtype=FLOATS, reset=not continues, **options)
     return X, y, encoded or {n: v for n, v in vars(probe).items() if n in COLUMNS}
@@ -288,7 +289,7 @@ def _sum_of_hashes(X: NDArray, y: NDArray, weight: NDArray | None, first: int) -
 def _agree(
     comm: Communicator, own: TrainingData, is_weighted: bool, classes: ArrayLike | None
 ) -> None:
-    """Raise DifferentRanksError, or ValueError, unless ranks can be fitted together."""
+    """Raise DifferentRanksError or ValueError if the data of the ranks are not compatible."""
     if encoders_differ(comm, own.columns):
         raise mark_collective(
             ValueError(
@@ -310,7 +311,7 @@ def _agree(
 
 
 def _labels(comm: Communicator, y: NDArray) -> NDArray:
-    """Return all different labels of all ranks, in order."""
+    """Return the sorted distinct labels of all ranks."""
     own = np.unique(y)
     if comm.is_alone:
         return own
@@ -345,7 +346,7 @@ def check_magnitude(X: NDArray) -> None:
 def check_sample_weight(
     sample_weight: ArrayLike | None, n_samples: int, *, some: bool = True
 ) -> NDArray | None:
-    """Return None, or one finite number >= 0 per sample, with ``some`` not all of them 0."""
+    """Validate sample weights: finite, >= 0 and, with ``some``, not all 0; None is allowed."""
     if sample_weight is None:
         return None
     try:
@@ -368,14 +369,17 @@ def check_sample_weight(
 def validated_rows(
     estimator: Any, X: Any, model: Network, slopes: Sequence[str] = ("W0",)
 ) -> NDArray:
-    """Return the rows of a call of a fitted estimator, validated and in the model's type."""
+    """Validate the rows of X for a fitted estimator, and return them in the model's dtype."""
     return _within_range(_checked_rows(estimator, X), model, slopes)
 
 
 def _checked_rows(estimator: Any, X: Any, *, finite: bool = True) -> NDArray:
-    """Return rows as numbers, not copied if they were; `_within_range` can check for finiteness."""
+    """Return validated numeric rows, without a copy if X is numeric.
+
+    With ``finite=False``, `_within_range` checks that all values are finite.
+    """
     X = as_numbers(estimator, X)
-    # Integers are finite, and as floats they would be another copy of all rows.
+    # Integers are finite, and converting them to floats would copy all rows.
     is_integer = getattr(getattr(X, "dtype", None), "kind", "") in ("b", "i", "u")
     dtype = None if is_integer else FLOATS
     return validate_data(
@@ -386,13 +390,13 @@ def _checked_rows(estimator: Any, X: Any, *, finite: bool = True) -> NDArray:
 def _within_range(
     X: NDArray, model: Network, slopes: Sequence[str], estimator: Any = None
 ) -> NDArray:
-    """Return X in the model's type, clipped to where no score overflows.
+    """Return X in the model's dtype, clipped to the range in which no score overflows.
 
-    ``slopes`` names the weights that multiply an input. With an ``estimator``, numbers that are
-    not finite are scikit-learn's error.
+    ``slopes`` names the weights that multiply an input. With an ``estimator``, raise scikit-learn's
+    ValueError for values that are not finite.
     """
     limit = _largest_input(model, slopes)
-    # Two passes and no array of absolute values.
+    # Two passes avoid a temporary array of absolute values.
     high, low = float(X.max(initial=0.0)), float(X.min(initial=0.0))
     if not (high <= limit and -low <= limit):
         if estimator is not None:
@@ -416,8 +420,8 @@ def predict_in_batches(
 ) -> NDArray:  # fmt: skip
     """Return ``output(scores)`` for all rows of X; O(N·P·H).
 
-    Memory beyond the result does not grow with the number of rows: neither all scores nor all
-    rows in the model's type exist at once.
+    Memory in addition to the result does not grow with the number of rows: scores and conversions
+    to the model's dtype are computed in batches.
 
     Parameters
     ----------
@@ -460,8 +464,8 @@ class Scaling(NamedTuple):
         """Return mean and standard deviation of each feature, after clipping outliers; O(N·P).
 
         Outliers are beyond the 5 % and 95 % quantiles by more than 1.5 times their distance. A
-        feature whose quantiles coincide (a rare category) has none; a constant one has the
-        spread 1. Features that share one unit (`share_a_unit`) keep it.
+        feature whose quantiles coincide (a rare category) has none; a constant feature has spread
+        1. Features that look like pixels (`share_a_unit`) are not scaled.
         """
         N, P = X.shape
         if share_a_unit(X):
@@ -480,7 +484,7 @@ class Scaling(NamedTuple):
 
     @property
     def is_none(self) -> bool:
-        """True for the identity."""
+        """Whether the scaling is the identity."""
         return not self.centre.any() and bool((self.spread == 1.0).all())
 
     def __call__(self, X: NDArray) -> NDArray:
@@ -492,16 +496,16 @@ class Scaling(NamedTuple):
         return _in_parts(X, lambda rows: (rows - self.centre) / self.spread, X.shape[1])
 
     def inverse(self, Z: NDArray) -> NDArray:
-        """Return the features, up to rounding, in Z's type."""
+        """Return the unscaled features, up to rounding, in the dtype of Z."""
         return Z if self.is_none else (Z * self.spread + self.centre).astype(Z.dtype)
 
     def folded(self, model: LMM) -> LMM:
-        """Return the model that takes x where this one takes z."""
+        """Return a model of z as the equivalent model of x."""
         return model if self.is_none else model.folded(self.centre, self.spread)
 
 
 def _in_parts(X: NDArray, see: Callable[[NDArray], NDArray], width: int) -> NDArray:
-    """Return ``see`` of some rows at a time in float64, the results in X's type."""
+    """Apply ``see`` in float64 to batches of rows; return the results in the dtype of X."""
     seen = np.empty((len(X), width), X.dtype)
     step = max(1, AT_ONCE // max(X.shape[1], 1))
     for lo in range(0, len(X), step):

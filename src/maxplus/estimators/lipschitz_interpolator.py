@@ -1,4 +1,4 @@
-"""Lipschitz interpolation: the network of the paper's approximation theorem."""
+"""Lipschitz interpolation, as in the paper's approximation theorem."""
 
 from __future__ import annotations
 
@@ -18,23 +18,24 @@ from maxplus.training import memory
 
 
 class LipschitzInterpolator(WeightsMixin, BaseMaxPlusRegressor):
-    """The network of the paper's approximation theorem: a pyramid at each chosen training point.
+    """Lipschitz interpolation by a max-min network, for targets without noise.
 
-    h(x) = max_j (y_j − K·‖x − x_j‖∞). If f is K-Lipschitz and y_j = f(x_j), then h ≤ f, h = f at
-    the chosen points, and f − h ≤ 2Kδ where no x is farther than δ from one of them. `envelopes`
-    returns h and the smallest such bound from above. `LMMRegressor` is for noisy data.
+    This is the network of the paper's approximation theorem, a maximum of pyramids at training
+    points: h(x) = max_j (y_j − K·‖x − x_j‖∞). If f is K-Lipschitz and y_j = f(x_j), then h ≤ f,
+    h = f at the chosen points, and f − h ≤ 2Kδ if every x is within δ of one of them. `envelopes`
+    returns h and the corresponding upper bound. For noisy data, see `LMMRegressor`.
 
     Parameters
     ----------
     n_hidden : int or "auto", default="auto"
-        The number of pyramids, at random training points; "auto" is one at each of them.
+        Number of pyramids, at random training points; "auto" uses all training points.
     slope : float or "auto", default="auto"
-        K; "auto" is the Lipschitz constant of the training data, with a margin of √eps against
-        rounding.
+        The Lipschitz constant K; "auto" is that of the training data, increased by a factor of
+        1 + √eps to allow for rounding.
     n_jobs : int, optional
-        Threads; None and −1 are all.
+        Number of threads; None and −1 use all of them.
     random_state : int, RandomState or None, default=None
-        Of the choice of points.
+        Seed for the selection of points.
 
     Attributes
     ----------
@@ -43,17 +44,19 @@ class LipschitzInterpolator(WeightsMixin, BaseMaxPlusRegressor):
     slope_ : K
     W0_, W1_, W2_ : the weights
     lipschitz_ : the Lipschitz constant of the training data in the L∞ norm
-    interpolates_ : whether h passes through all chosen points. It does when K is at
-        least their Lipschitz constant, unless K·x is larger than the differences
-        of targets by more than their precision: then centre the features
-    training_summary_ : "n_rows" of the training, "mean" and "deviation" of its targets
+    interpolates_ : whether h passes through all chosen points. It does if K is at least
+        their Lipschitz constant, unless rounding of K·x exceeds the differences between
+        targets; in that case, centre the features
+    training_summary_ : dict of the number of training rows ("n_rows") and the "mean" and standard
+        "deviation" of their targets
     prototypes_ : indices of the chosen points in the training set
     n_features_in_, feature_names_in_
 
     Notes
     -----
-    Fitting costs O(N²·P): ``lipschitz_`` is about all pairs. Samples at the same point become one,
-    with the (weighted) mean of their targets. Targets with noise have a large Lipschitz constant.
+    Fitting costs O(N²·P), because ``lipschitz_`` is computed from all pairs. Samples at the same
+    point are merged, with the (weighted) mean of their targets. Noisy targets have a large
+    Lipschitz constant.
 
     Examples
     --------
@@ -126,7 +129,7 @@ class LipschitzInterpolator(WeightsMixin, BaseMaxPlusRegressor):
             )
 
     def predict(self, X: Any) -> NDArray:
-        """Return h(x): the lower bound of all K-Lipschitz functions through the chosen points.
+        """Predict h(x), the lower bound of all K-Lipschitz functions through the chosen points.
 
         Parameters
         ----------
@@ -145,9 +148,9 @@ class LipschitzInterpolator(WeightsMixin, BaseMaxPlusRegressor):
 
         lower = max_j (y_j − K·‖x − x_j‖∞) = `predict` and
         upper = min_j (y_j + K·‖x − x_j‖∞), which is −lower of the negated targets. Every
-        K-Lipschitz f with f(x_j) = y_j lies between, everywhere.
-        If K is too small for the targets, they cross (lower > upper), and there is no such f; a
-        ConvergenceWarning gives the number of such rows.
+        K-Lipschitz f with f(x_j) = y_j lies between them everywhere. If K is too small for the
+        targets, no such f exists and the bounds cross (lower > upper) in some rows; their number
+        is reported in a ConvergenceWarning.
 
         Parameters
         ----------
@@ -176,7 +179,7 @@ class LipschitzInterpolator(WeightsMixin, BaseMaxPlusRegressor):
     def __sklearn_tags__(self) -> Any:
         """Declare that the score on training rows may be low."""
         tags = super().__sklearn_tags__()
-        # A lower envelope of a few points lies far below the others.
+        # The lower envelope of a few points is far below the remaining targets.
         tags.regressor_tags.poor_score = self.n_hidden != "auto"
         return tags
 
@@ -184,14 +187,14 @@ class LipschitzInterpolator(WeightsMixin, BaseMaxPlusRegressor):
 def _merge_equal_points(
     X: NDArray, y: NDArray, weight: NDArray | None
 ) -> tuple[NDArray, NDArray, NDArray]:
-    """Return different points, the mean target at each, and where each occurs first."""
+    """Return the distinct points, the mean target at each, and the index of its first sample."""
     weight = np.ones(len(y)) if weight is None else weight
     used = np.flatnonzero(weight)
     points, first, group = np.unique(X[used], axis=0, return_index=True, return_inverse=True)
     group = group.ravel()
     total = np.bincount(group, weights=weight[used])
     targets = np.bincount(group, weights=weight[used] * y[used]) / total
-    # A point of one sample keeps its target to the last bit.
+    # The target of a point with a single sample is kept exactly, without rounding.
     alone = np.bincount(group) == 1
     targets[alone] = y[used[first[alone]]]
     order = np.argsort(first)

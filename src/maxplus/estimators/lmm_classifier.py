@@ -75,76 +75,78 @@ ALLOWED: dict[str, Callable[[Structure], bool]] = {
 
 
 class LMMClassifier(BaseLMMClassifier):
-    """A sum of small Linear-Min-Max networks over single features, pairs, and all features.
+    """Linear-Min-Max classifier: an additive model of small piecewise-linear max-min networks.
 
     The scores are z_d(x) = b_d + Σ_t max_h (min_i (W0[i]·u[i // 2] + W1[i, h]) + W2[h, d]), where
-    u = φ(x) are the features after a monotone map of each, and every term t depends on a few of
-    them: one (a shape function), two, or all (boxes in feature space). The terms are chosen by
-    cross-validation on the training rows and trained jointly on the mean loss, with soft minima and
-    maxima whose temperature is annealed. Finally, the weights are scaled by a temperature, so that
-    probabilities are calibrated on new rows.
+    u = φ(x) are the features, each transformed monotonically, and every term t depends on one of
+    them (a shape function), two (a pair) or all of them (boxes in feature space). The terms are
+    chosen by cross-validation on the training rows and trained jointly on the mean loss, with soft
+    minima and maxima whose temperature is annealed. Finally, the weights are multiplied by a
+    temperature to calibrate the probabilities.
 
-    A number for ``n_hidden`` or ``slope`` selects a single network over all features instead, in
-    which each hidden unit is a box. It is initialised at clusters of each class and trained by a
-    warm-up and, if that does no harm on held-out rows, a polish that lowers training losses below
-    log 2. ``early_stopping``, ``init_margin`` and an explicit ``polish`` also select such a
-    network; so do ``augment`` and ``standardize=False`` without ``robust_eps``.
-    `SubgradientLMMClassifier` is the paper's own algorithm.
+    Setting ``n_hidden`` or ``slope`` to a number selects a single network over all features
+    instead, in which each hidden unit is a box. The boxes are initialised at clusters of each
+    class. Training consists of a warm-up and, if it does not degrade held-out performance, a polish
+    that lowers training losses below log 2. ``early_stopping``, ``init_margin`` and an explicit
+    ``polish`` also select a single network, as do ``augment`` and ``standardize=False`` without
+    ``robust_eps``. `SubgradientLMMClassifier` implements the algorithm of the paper.
 
     With ``robust_eps`` a sum of terms is trained on the worst case within a box around each row,
     so that predictions are certified there (`certified_accuracy`). Terms, clipping and the size of
-    boxes in training are chosen by the certified accuracy on held-out rows; the features' maps are
-    clips. A constant prediction, which is certified everywhere, is what candidates must beat.
-    Square images (see ``standardize``) get a term for each of several windows.
+    boxes in training are chosen by the certified accuracy on held-out rows; features are only
+    clipped. The baseline is a constant prediction, which is certified everywhere: it is used if no
+    candidate is better. Square images (see ``standardize``) get one term for each of several
+    windows.
 
     Parameters
     ----------
     n_hidden : int or "auto", default="auto"
-        Hidden units of a single network. Units are initialised at different samples, so there are
-        at most as many as samples. "auto" is a sum of terms; if another parameter selects a single
-        network, it is, for each class, the square root of the mean number of samples per class, but
-        at least 10 and at most 50.
+        Number of hidden units of a single network. Units are initialised at different samples, so
+        their number cannot exceed that of the samples. "auto" trains a sum of terms; if another
+        parameter selects a single network, the number of units per class is the square root of the
+        mean number of samples per class, but at least 10 and at most 50.
     slope : float or "auto", default="auto"
         The paper's k for W0 and W1 of a single network, per unit of ``scale_``. "auto" is 15 /
         (median L∞ distance between training samples of different classes).
     structure : "auto", "pairs" or "shapes", default="auto"
-        The terms that a sum may have. "shapes" are terms over one feature, so that the model is
-        additive in the features; "pairs" are those and terms over two features; "auto" adds terms
-        over all features. Structures are compared by the log loss of held-out rows (``search_``;
-        three folds, short trainings, on a part of many rows), and the simplest one that is as good
-        as the best up to noise is chosen.
+        The terms that a sum may have. "shapes" allows terms over one feature only, so that the
+        model is additive in the features; "pairs" also allows terms over two features, and "auto"
+        also terms over all features. Structures are compared by the log loss on held-out rows
+        (three folds, shortened training, a subsample of large data; see ``search_``), and the
+        simplest one that is as good as the best, up to noise, is chosen.
     max_features : int, optional
-        Maximum number of features of a sum: those whose shape functions contribute most after a
-        short training. With five, an explanation lists all contributions.
+        Maximum number of features in a sum. The features whose shape functions contribute most
+        after a short training run are kept. With at most five, an explanation lists all
+        contributions.
     monotonic_cst : array of 1, 0 and -1, or dict of column names and these numbers, optional
-        With 1, the probability of ``classes_[1]`` does not decrease as the column grows while all
-        others stay; with -1 it does not increase; 0 is no constraint. It holds for all inputs, by
-        construction. For two classes, and for sums of terms.
+        With 1, the probability of ``classes_[1]`` does not decrease as the column increases and all
+        others are unchanged; with -1 it does not increase; 0 is no constraint. Constraints hold for
+        all inputs, by construction. Only for two classes and for sums of terms.
     init_margin : float, optional
         The initial difference between a unit's outputs for its own class and for others; the slope
         times the distance between classes by default.
     warmup_epochs : int or "auto", default="auto"
-        Passes over the samples in the warm-up; "auto" is 10, and more where that would be
-        fewer than 500 batches.
+        Passes over the samples in the warm-up; "auto" is 10, or more if 10 epochs are fewer than
+        500 batches.
     batch_size : int or "auto", default="auto"
         Samples per step of the warm-up; "auto" is 200, or an eighth of the
         samples if that is less (but at least 8).
     robust_eps : float, array of shape (n_features,) or dict, default=0.0
         Train so that predictions are certified for changes of each feature by up to this many
         units of ``scale_`` (of the feature itself with ``standardize=False``, and for images). A
-        dict has names of columns and how far each may change in its own unit, such as
-        ``{"age": 2, "income": 500}``; other columns do not change. In a data frame with words,
-        categories and two-valued columns are held, and the scale is `certificate_scale`.
-        In the warm-up of a single network, which takes a number only, all scores but the true one
-        are raised by 2·robust_eps·slope, the most that such a change can do, before the loss is
-        taken.
+        dict maps column names to the largest change of each, in the unit of the column, such as
+        ``{"age": 2, "income": 500}``; other columns do not change. In a data frame with text
+        columns, categories and binary columns are held fixed, and the scale is
+        `certificate_scale`. A single network supports a number only: in its warm-up, all scores
+        but that of the true class are increased by 2·robust_eps·slope, the largest effect of such
+        a change, before the loss is computed.
     robust_training : "auto" or float > 0, default="auto"
-        The boxes of a certified training as a multiple of ``robust_eps``; "auto" chooses from 1,
-        1.5, 2 and 3.
+        Size of the boxes in certified training as a multiple of ``robust_eps``; "auto" chooses
+        among 1, 1.5, 2 and 3.
     clip : None, "range", (low, high) or a sequence of such pairs, default=None
-        Intervals of raw features outside which a change has no effect in a sum that is trained for
-        certificates (`maxplus.models.FeatureMap.clip`); "range" is that of the training rows. None
-        is "range" for tables, and chosen from three for images.
+        Intervals of raw features outside which a change has no effect in a sum trained with
+        ``robust_eps`` (`maxplus.models.FeatureMap.clip`); "range" is the range of the training
+        rows. None means "range" for tables; for images, it is chosen among three clips.
     augment : callable, optional
         Called with a batch's rows, as raw features, and a NumPy generator; the warm-up trains on
         the rows it returns instead, for example `maxplus.images.RandomShift`.
@@ -153,32 +155,36 @@ class LMMClassifier(BaseLMMClassifier):
         them, and stop after ``n_iter_no_change`` epochs without improvement. The polish uses all
         samples.
     validation_fraction : float, default=0.1
+        Fraction of the samples to hold out with ``early_stopping``.
     n_iter_no_change : int, default=5
+        Number of epochs without improvement after which ``early_stopping`` stops the warm-up.
     polish : "auto", "log2", float or None, default="auto"
         After the warm-up, lower every training loss below this level
         (`maxplus.training.stages.Polish`); "log2" is the paper's certificate, None skips the
-        polish. "auto" is log 2, if some samples are above it and cross-validation shows that the
-        polish costs no accuracy and no log loss beyond noise: three short trainings are compared
-        on held-out rows before and after a polish. Such a polish takes no longer than the warm-up.
+        polish. "auto" is log 2 if some samples are above it and cross-validation shows that the
+        polish degrades neither accuracy nor log loss beyond noise: three networks are trained
+        briefly and compared on held-out rows before and after a polish. Such a polish processes
+        no more samples than the warm-up.
         ``suspects_`` lists the samples that remain above the level. If an explicit level is not
         reached, a ConvergenceWarning is issued.
     max_suspects : int or float, default=0
         Number of samples, or fraction of them, that the polish may leave above its level: those
         with the largest losses before it are left as they are, since their labels may be wrong.
     standardize : "auto" or False, default="auto"
-        "auto" maps each feature of a sum monotonically: clipped to an interval around its
-        ordinary values, with compressed tails if they are heavy, in units of its spread
-        (`maxplus.models.FeatureMap`). A single network is trained on (x − centre) / ``scale_``,
-        the mean and standard deviation of each feature after clipping outliers; pixels on an
-        empty background are not scaled (more than 50 nonnegative features of one range, with at
-        least a quarter of zeros). Both maps are part of the model, which takes raw features. False
-        uses features as they are.
+        With "auto", each feature of a sum is transformed monotonically: it is clipped to an
+        interval around its typical values, heavy tails are compressed, and the result is divided
+        by its spread (`maxplus.models.FeatureMap`). A single network is trained on
+        (x − centre) / ``scale_``, with the mean and standard deviation of each feature after
+        clipping outliers; pixels on an empty background are not scaled (more than 50 nonnegative
+        features with a common range, at least a quarter of their values zero). Both
+        transformations are part of the model, which takes raw features. False uses features as
+        they are.
     calibrate : bool or "auto", default="auto"
         Multiply all weights by the best temperature for held-out rows. Predictions and radii do not
         change. "auto" is True for a sum of terms, for which the cross-validation of structures
         provides the temperature, and False for a single network, for which True estimates it by
-        three short trainings. After an explicit polish, the temperature is limited such that every
-        polished loss stays below its level.
+        three short training runs. After an explicit polish, the temperature is limited so that
+        every polished loss stays below its level.
     class_weight : None, "balanced" or dict of labels and numbers > 0, default=None
         Weights of the classes, times those of the samples, in search, warm-up and temperature;
         "balanced" gives all classes the same total weight. The polish ignores weights.
@@ -187,28 +193,30 @@ class LMMClassifier(BaseLMMClassifier):
         "roc_auc" or "balanced_accuracy" (`sklearn.metrics.get_scorer`); None is the log loss.
         With ``robust_eps`` it is always "certified", the certified accuracy.
     n_jobs : int, optional
-        Threads; None and −1 are all. The outcome does not depend on it, but for the last digits of
-        matrix products in the warm-up of a single network.
+        Number of threads; None and −1 use all of them. Results do not depend on it, except for
+        rounding in matrix products during the warm-up of a single network.
     random_state : int, RandomState or None, default=None
     verbose : int, default=0
         1 shows a progress bar.
     callbacks : callable or list of callables, optional
-        Called with a `maxplus.training.Progress` after each training of the search, epoch of the
-        warm-up and round of the polish; returning True ends the training. A training that is ended
-        during the search keeps the initial model.
+        Called with a `maxplus.training.Progress` after each training run of the search, epoch of
+        the warm-up and round of the polish; returning True stops the training. If it is stopped
+        during the search, the initial model is kept.
 
     Attributes
     ----------
     classes_, n_features_in_, feature_names_in_
     model_ : the `maxplus.models.AdditiveLMM`, or the `maxplus.models.LMM` of a single network
     n_hidden_ : int, hidden units of all terms
-    scale_ : array of shape (P,), the features' spread, times any that was folded in (`fold`)
-    robust_reach_ : array of shape (P,), how far each feature may change within the certificates
-        that a sum was trained for by ``robust_eps``, in the feature's own unit
-    temperature_ : the factor of all weights after training, 1.0 without calibration
+    scale_ : array of shape (P,), spread of the features, multiplied by any that was folded in
+        (`fold`)
+    robust_reach_ : array of shape (P,), largest change of each feature, in its own unit, for which
+        a sum was trained to be certified (``robust_eps``)
+    temperature_ : factor by which all weights are multiplied after training; 1.0 without
+        calibration
     search_ : results of the search (sums of terms): "candidates" as text, held-out "losses" of
         shape (candidates, folds), inf where a fold was skipped, "scores" with a ``scoring``, −inf
-        where a fold was skipped, and the index of the "chosen" one.
+        where a fold was skipped, and the index of the "chosen" candidate.
         With ``robust_eps``, "losses" are error rates and "scores" certified accuracies; the last
         candidate is a constant
     term_means_ : array of shape (T, C), mean scores of each term over training rows, to which
@@ -222,12 +230,12 @@ class LMMClassifier(BaseLMMClassifier):
     validation_scores_ : accuracy after each epoch (early_stopping only)
     polish_losses_ : the maximum loss before each round of the polish and at its end, before the
         temperature
-    unit_activation_counts_ : number of scores of its term that each unit decides on the training
-        samples
+    unit_activation_counts_ : for each unit, number of scores of its term that it determines on the
+        training samples
     feature_importances_ : array of shape (P,), shares of the features in the margins of the
         training samples (`maxplus.explain.feature_importances`)
-    n_iter_ : number of epochs and rounds
-    status_, status_message_ : reason for the end of training, as a code
+    n_iter_ : number of epochs of the warm-up and rounds of the polish
+    status_, status_message_ : reason why training stopped, as a code
         (`maxplus.training.Status`) and as a sentence
     max_loss_, mean_loss_ : losses of the final model on the training set
     perfect_fit_ : whether max_loss_ < log 2
@@ -388,7 +396,7 @@ class LMMClassifier(BaseLMMClassifier):
 
     @property
     def _is_sum(self) -> bool:
-        """True for a sum of terms: no parameter needs a single network."""
+        """Whether to train a sum of terms: no parameter requires a single network."""
         return (
             isinstance(self.n_hidden, str)
             and isinstance(self.slope, str)
@@ -407,7 +415,7 @@ class LMMClassifier(BaseLMMClassifier):
 
     @property
     def _is_robust(self) -> bool:
-        """True for a sum of terms that is trained for certificates."""
+        """Whether to train a sum of terms with certificates."""
         return self._is_sum and self._asks_for_certificates
 
     @property
@@ -480,7 +488,7 @@ class LMMClassifier(BaseLMMClassifier):
         self, n_classes: int, rows: TrainingData, capacity: Capacity, length: float,
         rng: np.random.Generator, monitor: TrainingMonitor,
     ) -> LMM:  # fmt: skip
-        """Return a single network, trained for a share of the usual length."""
+        """Return a single network trained for a fraction of the usual number of epochs."""
         boxes = initial_boxes(rows, n_classes, capacity, self.init_margin, rng)
         annealing = self._annealing(boxes.slope * boxes.distance, len(rows.y), length)
         warm_up = WarmUp(annealing, margin=self._margin * boxes.slope)
@@ -561,7 +569,7 @@ class LMMClassifier(BaseLMMClassifier):
         return stages
 
     def _bounded_polish(self, size: float, n_samples: int, length: float = 1.0) -> Polish:
-        """Return a polish that visits no more samples than the warm-up before it."""
+        """Return a polish that processes no more samples than the preceding warm-up."""
         epochs = self._annealing(size, n_samples, length).epochs(n_samples)
         skip = count_samples(self.max_suspects, n_samples)
         return Polish(LOG2, skip, visits=epochs * n_samples)
@@ -570,7 +578,7 @@ class LMMClassifier(BaseLMMClassifier):
         self, slope: float, model: LMM, rows: TrainingData, length: float, rng: np.random.Generator,
         monitor: TrainingMonitor,
     ) -> LMM:  # fmt: skip
-        """Return a network of the same size, trained on fewer rows for a shorter time."""
+        """Return a network of the same size, trained on fewer rows and for fewer epochs."""
         like = Capacity(min(model.n_hidden, len(rows.y)), slope)
         return self._train_briefly(model.n_classes, rows, like, length, rng, monitor)
 
@@ -580,11 +588,11 @@ class LMMClassifier(BaseLMMClassifier):
         return LOG2 if isinstance(self.polish, str) else float(self.polish or 0.0)
 
     def _augmented(self, scaling: Scaling, Z: NDArray, rng: np.random.Generator) -> NDArray:
-        """Return the output of ``augment`` for a batch, scaled."""
+        """Return the scaled output of ``augment`` for a batch."""
         return scaling(augmented(self.augment, scaling.inverse(Z), rng))
 
     def _annealing(self, size: float, n_samples: int, length: float = 1.0) -> Annealing:
-        """Return the warm-up for a number of samples, or a part of it: then nothing is held out."""
+        """Return the schedule of the warm-up; no rows are held out if ``length`` is below 1."""
         if self.early_stopping and length == 1.0:
             n_samples -= int(self.validation_fraction * n_samples)
         usual = Annealing(length=length, **self._epochs_and_batch)
@@ -607,7 +615,7 @@ class LMMClassifier(BaseLMMClassifier):
         self, data: TrainingData, state: FitState, trained: TrainingResult
     ) -> dict[str, Any]:
         model = trained.model
-        # A training that was ended early has not reached all of its stages.
+        # If training was stopped early, later stages have no results.
         results: dict[str, NDArray] = {"warmup_losses": np.empty(0), **state.results}
         if self._is_sum:
             factor, search = self._search_results(data, trained)
@@ -631,7 +639,7 @@ class LMMClassifier(BaseLMMClassifier):
     def _search_results(
         self, data: TrainingData, trained: TrainingResult
     ) -> tuple[float, dict[str, Any]]:
-        """Return the temperature of a sum of terms, and the fitted attribute of its search."""
+        """Return the temperature of a sum of terms, and ``search_`` as a fitted attribute."""
         for out in trained.outcomes:
             if isinstance(out, Robust) and out.choice is not None:
                 found = out.choice.as_search
@@ -655,7 +663,7 @@ class LMMClassifier(BaseLMMClassifier):
     def _factor(
         self, data: TrainingData, state: FitState, scores: Callable[[NDArray], NDArray]
     ) -> float:
-        """Return the temperature, as far as polished losses stay below their level."""
+        """Return the temperature, limited so that polished losses stay below their level."""
         if not self._calibrates:
             return 1.0
         wanted = state.temperature
@@ -672,7 +680,7 @@ class LMMClassifier(BaseLMMClassifier):
 
 
 def suspects_above(level: float, losses: NDArray) -> NDArray:
-    """Return the numbers of samples, over all ranks, whose loss is not below a level."""
+    """Return the indices of the samples of all ranks whose loss is not below a level."""
     return np.flatnonzero(~(current().allgatherv(losses) < level))
 
 

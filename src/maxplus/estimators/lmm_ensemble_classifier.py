@@ -1,4 +1,4 @@
-"""The mean of several Linear-Min-Max classifiers."""
+"""Ensemble of Linear-Min-Max classifiers."""
 
 from __future__ import annotations
 
@@ -46,43 +46,47 @@ REPLACED = {"n_jobs": None, "random_state": None, "verbose": 0, "callbacks": Non
 
 
 class LMMEnsembleClassifier(BaseLMMClassifier):
-    """The mean of several networks of an `LMMClassifier`, trained in parallel.
+    """Ensemble that averages the scores of several `LMMClassifier` networks.
 
-    Networks differ by their random initialisation and the order of batches, so that averaging
-    reduces their random errors. The scores are z = (z⁰ + z¹ + …) / K: the ensemble is itself a sum
-    of terms, with certificates, explanations and exports. log Σ_d exp(z_d − z_y) is convex in the
-    scores, so the ensemble's loss on a sample is at most the mean of the networks' losses.
+    The networks are trained in parallel. They differ in their random initialisation and the order
+    of batches, so that averaging reduces the variance. The scores are z = (z⁰ + z¹ + …) / K, so
+    that the ensemble is itself a sum of terms and supports certificates, explanations and exports.
+    The loss log Σ_d exp(z_d − z_y) is convex in the scores, so the loss of the ensemble on a sample
+    is at most the mean of the losses of the networks.
 
     Structure and temperature are chosen once for all networks, as in `LMMClassifier`.
 
     Parameters
     ----------
     estimator : LMMClassifier, optional
-        The parameters of each network; an ``LMMClassifier()`` by default. Its ``n_jobs``,
-        ``random_state``, ``verbose`` and ``callbacks`` are not used: the ensemble has its own.
+        Classifier with the parameters of each network; ``LMMClassifier()`` by default. Its
+        ``n_jobs``, ``random_state``, ``verbose`` and ``callbacks`` are replaced by those of the
+        ensemble.
     n_estimators : int, default=4
+        Number of networks.
     bootstrap : bool, default=False
-        Train each network on a sample of the rows, drawn with replacement within each class. The
-        polish then uses only the rows that were drawn.
+        Train each network on a bootstrap sample of the rows, stratified by class. The polish then
+        uses only the rows in the sample.
     n_jobs : int, optional
-        Number of networks trained in parallel, each on one core; None and −1 use all cores. The
-        outcome does not depend on it.
+        Number of networks trained in parallel, each on one core; None and −1 use all cores.
+        Results do not depend on it.
     random_state : int, RandomState or None, default=None
     verbose : int, default=0
         1 shows a progress bar.
     callbacks : callable or list of callables, optional
-        Called with a `maxplus.training.Progress` after each training of the search and each
-        network; returning True ends the training with the networks that are done. So does Ctrl-C
-        with a `maxplus.training.KeepBestOnInterrupt` among them.
+        Called with a `maxplus.training.Progress` after each training run of the search and each
+        network; returning True stops the training and keeps the completed networks. Ctrl-C has
+        the same effect if a `maxplus.training.KeepBestOnInterrupt` is among the callbacks.
 
     Attributes
     ----------
     model_ : the `maxplus.models.AdditiveLMM` of all networks' terms
-    n_hidden_, unit_activation_counts_, term_means_, feature_importances_ : of all terms
+    n_hidden_, unit_activation_counts_, term_means_, feature_importances_ : as in `LMMClassifier`,
+        for the terms of all networks
     temperature_, search_, scale_ : as in `LMMClassifier`
     suspects_ : training samples whose loss is not below the polish's level
     loss_curve_ : mean over the networks of the soft loss of each epoch
-    n_iter_ : epochs of each network
+    n_iter_ : number of epochs of each network
     status_, status_message_, max_loss_, mean_loss_, perfect_fit_, training_losses_, \
 training_labels_ : of the ensemble, as in `LMMClassifier`
     classes_, n_features_in_, feature_names_in_
@@ -182,7 +186,7 @@ training_labels_ : of the ensemble, as in `LMMClassifier`
         member, model = self._member, trained.model
         results = {"warmup_losses": np.empty(0), **state.results}
         if not isinstance(model, AdditiveLMM):
-            # No network was completed: this is the initial one, of scaled features.
+            # No network was completed: this is the initial network, on scaled features.
             assert state.scaling is not None
             model = AdditiveLMM.mean([state.scaling.folded(model)])
         factor, search = member._search_results(data, trained)
@@ -201,7 +205,7 @@ training_labels_ : of the ensemble, as in `LMMClassifier`
         }  # fmt: skip
 
     def _status(self, results: dict[str, NDArray], status: Status, data: TrainingData) -> Status:
-        """Return the status of the training, by the losses of the ensemble."""
+        """Return the training status derived from the losses of the ensemble."""
         if status.ends_training or "suspects" not in results:
             return status
         n_suspects = results["suspects"].size
@@ -220,17 +224,17 @@ training_labels_ : of the ensemble, as in `LMMClassifier`
 
 
 class EnsembleTraining:
-    """The stage that trains the networks of an ensemble, some at a time, and takes their mean.
+    """Training stage that trains the networks of an ensemble in parallel and averages them.
 
-    Each trains on one core with a generator of its own, so that the outcome depends on neither the
-    number of threads nor the order in which they end. Over several ranks, rank 0 trains on the rows
-    of all.
+    Each network is trained on one core with its own random generator, so that results depend
+    neither on the number of threads nor on the order of completion. With several ranks, rank 0
+    trains on the rows of all ranks.
 
     Parameters
     ----------
     member : LMMClassifier with the parameters of each network
     n_estimators : number of networks
-    bootstrap : whether each is trained on a sample of the rows
+    bootstrap : whether to train each network on a bootstrap sample
     data : TrainingData
     state : FitState of the initial model
     """
@@ -246,14 +250,14 @@ class EnsembleTraining:
         self.state, self.joint = state, member._joint_training(data)
 
     def check(self, state: TrainingState, problem: TrainingProblem, kind: type[Model]) -> Model:
-        """Refuse every state."""
+        """Raise StateError: this stage cannot be resumed."""
         raise StateError("an ensemble has no state to go on from")
 
     def run(
         self, model: LMM | AdditiveLMM, problem: TrainingProblem, monitor: TrainingMonitor,
         state: TrainingState | None = None,
     ) -> Joint:  # fmt: skip
-        """Train; the result is ``model`` if no network was completed."""
+        """Train the networks; return the initial ``model`` if none was completed."""
         return on_first_rank(problem, lambda rows, seed: self._train(model, rows, seed, monitor))
 
     def _train(

@@ -1,4 +1,4 @@
-"""Regression by a sum of Linear-Min-Max terms."""
+"""Linear-Min-Max regression."""
 
 from __future__ import annotations
 
@@ -60,13 +60,13 @@ from maxplus.training.smooth.monotone import Monotonic
 from maxplus.training.smooth.soft_terms import TERM_ANNEALING, OnEpoch, train_terms
 from maxplus.training.smooth.structures import Pair, Structure, best_pairs, initial_terms
 
-# The number is fixed, because a quantile for every coverage would reveal all training residuals.
+# Coverages are fixed, because quantiles for arbitrary coverages would reveal all residuals.
 COVERAGES = np.array([*range(50, 1000, 50), 975, 990, 995, 999]) / 1000
-# Rounding of a coverage that stands in COVERAGES.
+# Tolerance for rounding when a coverage is compared with COVERAGES.
 TOLERANCE = 1e-9
 STAGE = "terms"
 SQUARED = "squared_error"
-# Losses, by their names in the training.
+# Public names of losses, and their names in `train_terms`.
 LOSSES = {SQUARED: "squared", "absolute_error": "absolute"}
 # Squares of larger targets would overflow.
 LARGEST = 1e150
@@ -82,75 +82,76 @@ STRUCTURES = (
     Structure(units=3, pairs_per_feature=1.0, boxes=8, box_units=3, size=2.0),
     Structure(units=3, has_shapes=False, boxes=8, box_units=8, size=3.0),
 )
-# Rows for the choice: at least ENOUGH, and at least one in PART.
+# The search uses at least ENOUGH rows, and at least one in PART.
 ENOUGH, PART = 3_000, 8
 # Number of structures that are evaluated on all folds.
 SURVIVORS = 3
-# Length of the training before pairs are selected, as a share of the others.
+# Length of the training run before pairs are selected, as a fraction of the usual length.
 PAIRS_LENGTH = 0.5
-# Number of deviations at which residuals are clipped in the selection of pairs.
+# Number of standard deviations at which residuals are clipped in the selection of pairs.
 FAR = 4.0
 
 
 class LMMRegressor(StatusMixin, BaseMaxPlusRegressor):
-    """Piecewise-linear regression by a sum of small max-min terms, for noisy data.
+    """Linear-Min-Max regressor: a piecewise-linear additive model for noisy data.
 
-    h(x) = z_1(x) − z_0(x), within ``bounds_``, where z are the scores of a
+    Predictions are h(x) = z_1(x) − z_0(x), clipped to ``bounds_``, where z are the scores of a
     `maxplus.models.AdditiveLMM`, a sum of small max-min terms over one, two or all
     features. The terms are chosen by cross-validation and trained jointly on the squared or the
-    absolute error. `LipschitzInterpolator` is for data without noise.
+    absolute error. For data without noise, see `LipschitzInterpolator`.
 
     Parameters
     ----------
     loss : "squared_error" or "absolute_error", default="squared_error"
-        Predictions estimate the mean of the targets, or their median.
-        Use "absolute_error" if a few targets are outliers.
+        Loss to minimise. Predictions estimate the conditional mean of the targets, or the
+        conditional median. Use "absolute_error" if a few targets are outliers.
     epochs : int or "auto", default="auto"
-        Passes over the samples in each training; "auto" is 10, and more where that would be fewer
+        Passes over the samples in each training run; "auto" is 10, or more if 10 epochs are fewer
         than 500 steps.
     monotonic_cst : array of 1, 0 and -1, or dict of column names and these numbers, optional
-        With 1, predictions do not decrease as the column grows while all others stay; with -1 they
-        do not increase; 0 is no constraint. It holds for all inputs, by construction.
+        With 1, predictions do not decrease as the column increases and all others are unchanged;
+        with -1 they do not increase; 0 is no constraint. Constraints hold for all inputs, by
+        construction.
     n_jobs : int, optional
-        Threads; None and −1 are all.
+        Number of threads; None and −1 use all of them.
     random_state : int, RandomState or None, default=None
-        Seed of folds, batches, and initial units.
+        Seed for folds, batches and the initialisation of units.
     verbose : int, default=0
-        1 shows progress bars: of the choice, then of the training.
+        1 shows progress bars for the search and for the training.
     callbacks : callable or list of callables, optional
-        Called with a `maxplus.training.Progress` after each training of the choice, and after
-        each epoch; one that returns True ends it.
+        Called with a `maxplus.training.Progress` after each training run of the search and after
+        each epoch of the final one; returning True stops the training.
 
     Attributes
     ----------
     model_ : AdditiveLMM with two outputs
-    n_hidden_ : hidden units of all terms
-    bounds_ : array of two numbers that no prediction exceeds: the range of the training
-        targets, 5 % of it wider on either side
-    feature_importances_ : array of shape (P,), mean |contribution| of each feature to
-        predictions on the training rows, as shares
+    n_hidden_ : number of hidden units of all terms
+    bounds_ : array of shape (2,), lower and upper bound of all predictions: the range of the
+        training targets, widened by 5 % of its length on each side
+    feature_importances_ : array of shape (P,), mean absolute contribution of each feature to
+        predictions on the training rows, as fractions of their sum
     term_means_ : array of shape (T, 2), mean scores of each term over training rows, to which
         contributions in `explain` are relative
     n_features_in_, feature_names_in_
-    search_ : the structures that were compared: "candidates" as text, "losses" of shape
-        (candidates, folds) on held-out rows, inf where a fold was skipped, and the index of the
-        "chosen" one
-    residuals_ : absolute errors on held-out rows, ascending; only available in the process
-        that trained, or with ``save(path, remember_rows=True)``
-    residual_quantiles_ : their quantiles for the coverages 0.05, 0.1, …, 0.95, 0.975, 0.99, 0.995
-        and 0.999, the widths of intervals
-    training_summary_ : "n_rows" of the training, "mean" and "deviation" of its targets
-    loss_curve_ : mean soft loss of each epoch, of standardised targets
-    n_iter_ : epochs
-    status_, status_message_ : reason for the end of training, as a code
+    search_ : results of the search: "candidates" as text, held-out "losses" of shape (candidates,
+        folds), inf where a fold was skipped, and the index of the "chosen" candidate
+    residuals_ : absolute errors on held-out rows, ascending; not stored in files, except with
+        ``save(path, remember_rows=True)``
+    residual_quantiles_ : quantiles of ``residuals_`` for the coverages 0.05, 0.1, …, 0.95, 0.975,
+        0.99, 0.995 and 0.999, used as half-widths of prediction intervals
+    training_summary_ : dict of the number of training rows ("n_rows") and the "mean" and standard
+        "deviation" of their targets
+    loss_curve_ : mean soft loss of each epoch, for standardised targets
+    n_iter_ : number of epochs
+    status_, status_message_ : reason why training stopped, as a code
         (`maxplus.training.Status`) and as a sentence
 
     Notes
     -----
-    A training costs O(epochs·N·Σ_t H_t·m_t). There is one for each of seven structures on the first
-    of three folds, one for each of the best three on the others, and the final one; of many rows, a
-    part is used for the choice. Each feature has a monotone map (`maxplus.models.FeatureMap`),
-    which is constant for outliers.
+    A training run costs O(epochs·N·Σ_t H_t·m_t). All seven structures are trained on the first of
+    three folds and the best three on the other folds; the chosen one is then trained on all rows.
+    The search uses a subsample of large data. Each feature is transformed monotonically
+    (`maxplus.models.FeatureMap`), with outliers clipped.
 
     Examples
     --------
@@ -232,7 +233,7 @@ class LMMRegressor(StatusMixin, BaseMaxPlusRegressor):
             )
 
     def predict(self, X: Any) -> NDArray:
-        """Return h(x), within ``bounds_``.
+        """Predict the target of each row, within ``bounds_``.
 
         Parameters
         ----------
@@ -247,18 +248,19 @@ class LMMRegressor(StatusMixin, BaseMaxPlusRegressor):
         return predict_in_batches(self, X, self.model_, lambda Z: difference(Z, self.bounds_))
 
     def explain(self, X: Any, domain: Domain | None = None) -> PredictionContributions:
-        """Explain predictions: the mean, and the contribution of each group of features to it.
+        """Decompose predictions into their mean and the contribution of each group of features.
 
         Parameters
         ----------
         X : array of shape (n_samples, n_features), or a data frame
         domain : Domain, optional
-            The columns that features belong to, with names; those of the training by default.
+            The columns that features belong to, and their names; those of the training data by
+            default.
 
         Returns
         -------
         PredictionContributions
-            An exact sum for each row; ``print`` shows it as text.
+            An exact additive decomposition of each prediction; ``print`` shows it as text.
 
         Examples
         --------
@@ -290,8 +292,8 @@ class LMMRegressor(StatusMixin, BaseMaxPlusRegressor):
     ) -> tuple[NDArray, NDArray]:
         """Return bounds of predictions for changes of each feature by at most eps·scale_p.
 
-        Bounds are sound: `predict` of any such x lies between them. They are exact for a sum of
-        terms over one feature each, up to rounding.
+        Bounds are sound: the prediction for any such x lies between them. If all terms depend on
+        one feature each, they are exact up to rounding.
 
         Parameters
         ----------
@@ -336,14 +338,14 @@ class LMMRegressor(StatusMixin, BaseMaxPlusRegressor):
         return np.clip(lower, low, high), np.clip(-below, low, high)
 
     def predict_interval(self, X: Any, coverage: float = 0.9) -> tuple[NDArray, NDArray]:
-        """Return lower and upper bounds for each row of X.
+        """Return a prediction interval for each row of X.
 
-        They are h(x) ± q, where q is the ⌈(n + 1)·coverage⌉-th smallest of the n
+        The bounds are h(x) ± q, where q is the ⌈(n + 1)·coverage⌉-th smallest of the n
         ``residuals_`` of held-out rows (split conformal prediction, over the folds). A coverage
-        between two of those of ``residual_quantiles_`` is rounded up. New rows from the
-        distribution of the training rows lie within the bounds in about ``coverage`` of all cases,
-        on average over x, or in more, because held-out rows were predicted by models trained on
-        fewer rows. With too few residuals the bounds are infinite.
+        between two of those of ``residual_quantiles_`` is rounded up. For new rows from the
+        distribution of the training rows, the marginal coverage (on average over x) is about
+        ``coverage`` or higher, because held-out rows were predicted by models trained on fewer
+        rows. With too few residuals the bounds are infinite.
 
         Parameters
         ----------
@@ -365,9 +367,9 @@ def fit_regression(
     rows: TrainingData, seed: int, monitor: TrainingMonitor, *, loss: str, epochs: int | str,
     structures: Sequence[Structure] = STRUCTURES, signs: NDArray | None = None,
 ) -> dict[str, Any]:  # fmt: skip
-    """Choose a structure by its held-out loss, train it on all rows; return fitted attributes.
+    """Choose a structure by held-out loss, train it on all rows, and return fitted attributes.
 
-    The outcome does not depend on the number of threads.
+    Results do not depend on the number of threads.
     """
     check_magnitude(rows.X)
     X, y, weight = rows.X, rows.y.astype(np.float64), rows.weight
@@ -431,15 +433,15 @@ def residual_quantiles(residuals: NDArray) -> NDArray:
 
 
 def interval_width(quantiles: NDArray, coverage: float) -> float:
-    """Return the quantile of the least of COVERAGES that is not below; inf beyond all of them."""
+    """Return the quantile for a coverage, rounded up to one of COVERAGES; inf above all of them."""
     place = int(np.searchsorted(COVERAGES, coverage - TOLERANCE))
     return float(quantiles[place]) if place < len(quantiles) else math.inf
 
 
 class _Prepared(NamedTuple):
-    """Mapped rows, standardised targets, and the pairs that explain most after shape functions.
+    """Transformed rows, standardised targets, and the pairs that best explain the residuals.
 
-    A target is middle + deviation·(standardised target).
+    Targets are middle + deviation·(standardised targets); residuals are those of shape functions.
     """
 
     feature_map: FeatureMap
@@ -453,9 +455,9 @@ class _Prepared(NamedTuple):
 
 
 class _Choice(NamedTuple):
-    """The losses of all structures in each fold, which was chosen, and its held-out residuals."""
+    """Held-out losses of all structures, the chosen index, and its held-out residuals."""
 
-    losses: NDArray  # (structures, folds); inf where a fold was left out
+    losses: NDArray  # (structures, folds); inf where a fold was skipped
     chosen: int
     residuals: NDArray
 
@@ -467,7 +469,7 @@ def bounds_of(y: NDArray) -> NDArray:
 
 
 def difference(Z: NDArray, bounds: NDArray) -> NDArray:
-    """Return predictions from scores (N, 2): z_1 − z_0, within the bounds."""
+    """Return predictions from scores (N, 2): z_1 − z_0, clipped to the bounds."""
     return np.clip(Z[:, 1] - Z[:, 0], bounds[0], bounds[1])
 
 
@@ -475,11 +477,11 @@ def choose(
     rows: TrainingData, structures: Sequence[Structure], loss: str, epochs: int | str, seed: int,
     monitor: TrainingMonitor, signs: NDArray | None = None,
 ) -> _Choice:  # fmt: skip
-    """Return the simplest structure whose held-out loss is that of the best, up to noise.
+    """Return the simplest structure whose held-out loss equals the lowest up to noise.
 
-    All structures are trained on the first of three folds, the best three on the others; of many
-    rows, a part is used. With too few rows for folds, the first structure is returned; after a
-    callback ended the search, the best so far. In both cases there are no residuals.
+    All structures are trained on the first of three folds, the best three on the other folds. A
+    subsample of large data is used. With too few rows for folds, the first structure is returned;
+    if a callback stopped the search, the best one so far. In both cases there are no residuals.
     """
     rng = np.random.default_rng(seed)
     N = len(rows.y)
@@ -530,14 +532,14 @@ def _train_part(
     structure: Structure, prepared: _Prepared, loss: str, epochs: int | str, seed: Sequence[int],
     monitor: TrainingMonitor,
 ) -> AdditiveLMM:  # fmt: skip
-    """Train until the end, or until the monitor is interrupted."""
+    """Train a structure; stop early if the monitor is interrupted."""
     return train(structure, prepared, loss, epochs, seed, lambda *_: monitor.interrupted)
 
 
 def _simplest_of_the_best(
     losses: NDArray, residuals: NDArray, rows: TrainingData, loss: str
 ) -> _Choice:
-    """Return the first structure that is as good as the best, of those held out the most often."""
+    """Choose the first structure as good as the best, among those evaluated on most folds."""
     n_seen = np.isfinite(losses).sum(axis=1)
     candidates = np.flatnonzero(n_seen == n_seen.max()).tolist()
     known = np.isfinite(residuals[candidates]).all(axis=0)
@@ -550,7 +552,7 @@ def prepare(
     rows: TrainingData, loss: str, epochs: int | str, rng: np.random.Generator,
     signs: NDArray | None = None,
 ) -> _Prepared:  # fmt: skip
-    """Map features, standardise targets, and select pairs of features; O(N·P²)."""
+    """Transform features, standardise targets, and select pairs of features; O(N·P²)."""
     feature_map = FeatureMap.fit(rows.X)
     U = feature_map(rows.X)
     middle, deviation = _scale_of(rows.y, rows.weight, loss)
@@ -571,9 +573,10 @@ def prepare(
 
 
 def _scale_of(y: NDArray, weight: NDArray | None, loss: str) -> tuple[float, float]:
-    """Return middle and deviation of targets: the mean and its deviation, or robust ones.
+    """Return location and scale of the targets.
 
-    The squared loss depends on the mean and on outliers; the absolute loss does not.
+    They are the mean and standard deviation for the squared loss, and robust estimates for the
+    absolute loss, which is insensitive to outliers.
     """
     if loss == SQUARED:
         middle = float(np.average(y, weights=weight))
@@ -587,9 +590,9 @@ def train(
     structure: Structure, prepared: _Prepared, loss: str, epochs: int | str, seed: Sequence[int],
     on_epoch: OnEpoch | None,
 ) -> AdditiveLMM:  # fmt: skip
-    """Return a sum of terms with z_1 − z_0 in the targets' unit, as a function of raw features.
+    """Train a sum of terms on raw features, with z_1 − z_0 in the unit of the targets.
 
-    Residuals of the training rows have the mean 0, or the median 0 for the absolute loss.
+    Residuals on the training rows have mean 0, or median 0 for the absolute loss.
     """
     rng = np.random.default_rng(seed)
     model = _train_mapped(structure, prepared, loss, epochs, 1.0, rng, on_epoch)
@@ -608,7 +611,7 @@ def _train_mapped(
     structure: Structure, prepared: _Prepared, loss: str, epochs: int | str, length: float,
     rng: np.random.Generator, on_epoch: OnEpoch | None,
 ) -> AdditiveLMM:  # fmt: skip
-    """Return a trained sum of mapped features; units start around rows of low and high targets."""
+    """Train a sum on transformed features; initialise units at rows with low and high targets."""
     U, target = prepared.U, prepared.target
     pairs = prepared.pairs[: structure.n_pairs(U.shape[1])]
     halves = (target > np.median(target)).astype(np.int64)
@@ -622,7 +625,7 @@ def _train_mapped(
 
 
 def _annealing(epochs: int | str, n_rows: int) -> Annealing:
-    """Return the usual annealing, or one with a given number of epochs."""
+    """Return the default annealing schedule, or one with a given number of epochs."""
     annealing = TERM_ANNEALING
     if epochs == "auto":
         return annealing

@@ -1,4 +1,4 @@
-"""Classifiers trained by subgradient steps, as in the paper."""
+"""Classifiers trained with the subgradient method, as in the paper."""
 
 from __future__ import annotations
 
@@ -87,12 +87,12 @@ EFFECTS: tuple[Effect, ...] = (
 
 
 class BaseSubgradientClassifier(BaseMaxPlusClassifier):
-    """Base class of classifiers trained by subgradient steps on the maximum or the mean loss."""
+    """Base class of classifiers trained with the subgradient method."""
 
     _effects: ClassVar[tuple[Effect, ...]] = EFFECTS
     # Parameters of the initial model.
     _init_params: ClassVar[tuple[str, ...]]
-    # The engine of ``engine="auto"``, but for the mean loss.
+    # The engine for ``engine="auto"``, except for the mean loss.
     _automatic_engine: ClassVar[str] = "dense"
 
     objective: str
@@ -122,19 +122,19 @@ class BaseSubgradientClassifier(BaseMaxPlusClassifier):
         classes: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> Self:
-        """Train for ``max_iter`` more iterations, from the present parameters.
+        """Train for ``max_iter`` more iterations, starting from the current weights.
 
         The first call should have samples of every class. The iteration count, and with it the
-        step rule's phase, continues; the history grows. With keep="best" the present parameters
-        are the best ones seen, not the last: for many short calls set keep="last".
+        phase of the step rule, continues, and the history is extended. With keep="best" the current
+        weights are the best so far, not the last ones: for many short calls, set keep="last".
 
         Parameters
         ----------
         X : array of shape (n_samples, n_features)
         y : labels of shape (n_samples,)
         classes : array of labels, optional
-            All labels of this and later calls; only read at the first call, where it may be left
-            out if y has them all.
+            All labels of this and later calls. Used in the first call only, where it may be
+            omitted if y contains all of them.
         sample_weight : array of shape (n_samples,), optional
             As in `fit`.
 
@@ -158,11 +158,11 @@ class BaseSubgradientClassifier(BaseMaxPlusClassifier):
         return self._fit(X, y, sample_weight, classes, previous=previous)
 
     def _objectives(self) -> dict[str, Objective]:
-        """Return all objectives of the estimator by name."""
+        """Return the available objectives by name."""
         return {"max": MaxLoss(), "mean": MeanLoss()}
 
     def _init_values(self) -> dict[str, Any]:
-        """Return the present values of the parameters of the initial model."""
+        """Return the current values of the initialisation parameters."""
         return {name: getattr(self, name) for name in self._init_params}
 
     def _memory(self, rng: np.random.Generator, continues: bool) -> dict[str, Any]:
@@ -170,7 +170,7 @@ class BaseSubgradientClassifier(BaseMaxPlusClassifier):
         return super()._memory(rng, continues) | {"_initialized_with": values}
 
     def _warn_of_changed_init_params(self) -> None:
-        """Warn about parameters of the initialisation that were changed afterwards."""
+        """Warn about initialisation parameters that were changed afterwards."""
         for name, before in self._initialized_with.items():
             value = getattr(self, name)
             if value != before:
@@ -194,7 +194,7 @@ class BaseSubgradientClassifier(BaseMaxPlusClassifier):
         super()._warn_of_ending(trained)
         if self.step != TWO_PHASE or trained.status.ends_training:
             return
-        # With sgd, losses of the history are of single samples, and the kept iteration is unknown.
+        # With sgd, the history holds losses of single samples, so the kept iteration is unknown.
         if self._engine_class() is ENGINES["sgd"]:
             return
         losses, first = self.history_["loss"], self._n_polyak
@@ -207,7 +207,7 @@ class BaseSubgradientClassifier(BaseMaxPlusClassifier):
             )
 
     def _engine_class(self) -> type[Engine]:
-        """Return the named engine, if it can minimise the objective, else the automatic one."""
+        """Return the selected engine if it supports model and objective, else the automatic one."""
         automatic = ENGINES["sgd" if self.objective == "mean" else self._automatic_engine]
         engine = ENGINES.get(self.engine, automatic)
         objective = type(self._objectives()[self.objective])
@@ -216,7 +216,7 @@ class BaseSubgradientClassifier(BaseMaxPlusClassifier):
 
     @property
     def _n_polyak(self) -> int:
-        """The number of Polyak steps before the constant ones, in two phases."""
+        """Number of Polyak steps in the first phase of "two-phase"."""
         return math.ceil(self.polyak_fraction * self.max_iter)
 
     def _step_rule(self, n_classes: int, best: float) -> StepRule:
@@ -264,7 +264,7 @@ class BaseSubgradientClassifier(BaseMaxPlusClassifier):
 
     @property
     def loss_curve_(self) -> NDArray:
-        """The objective before each step; with sgd, the drawn sample's loss."""
+        """Objective before each step; with sgd, the loss of the drawn sample."""
         return self.history_["loss"]
 
 
@@ -273,10 +273,10 @@ UNIT_SLOPE = 4.0
 
 
 class SubgradientLMMClassifier(BaseLMMClassifier, BaseSubgradientClassifier):
-    """The paper's algorithm: an LMM trained on its worst sample, a few weights at a time.
+    """Linear-Min-Max classifier trained with the subgradient method of the paper.
 
-    Each hidden unit is a soft box in feature space, each class score the margin
-    of the best box: z_d(x) = max_h (min_i (W0[i]·x[i // 2] + W1[i, h]) + W2[h, d]).
+    Each hidden unit is a box in feature space, and each class score is the largest value of
+    a unit: z_d(x) = max_h (min_i (W0[i]·x[i // 2] + W1[i, h]) + W2[h, d]).
     Units are initialised as pyramids at random samples. Every iteration takes a step along a
     subgradient of the largest loss, which changes only the weights on the active paths of the
     worst sample: at most one per class and layer. Polyak steps are followed by constant ones.
@@ -285,77 +285,78 @@ class SubgradientLMMClassifier(BaseLMMClassifier, BaseSubgradientClassifier):
     Parameters
     ----------
     n_hidden : int, default=100
-        Hidden units H. Units are initialised at different samples, so there are at most as many
-        as samples.
+        Number of hidden units H. Units are initialised at different samples, so their number
+        cannot exceed that of the samples.
     slope : float or "auto", default="auto"
-        The paper's k for W0 and W1. "auto" is 4 / (median L∞ distance of two samples).
+        The paper's k for W0 and W1. "auto" is 4 / (median L∞ distance between two samples).
     init_margin : float, optional
         The paper's k in W2; equal to the slope by default.
     init : {"prototypes", "gaussian", "uniform"}, default="prototypes"
         The paper's construction from random training samples, or i.i.d. weights.
     objective : {"max", "mean", "top-k"}, default="max"
-        The loss that is minimised over the samples: the largest, the mean of all, or
-        the mean of the k largest.
+        Objective to minimise: the maximum loss, the mean loss, or the mean of the k largest
+        losses.
     top_k : int or float, default=0.1
         With "top-k", the number k of samples, or the fraction of them (rounded up).
     step : {"two-phase", "polyak", "constant", "level"}, default="two-phase"
-        Polyak steps, constant steps, or the former and then the latter; "level" are Polyak
-        steps whose target rises from ``polyak_target`` to the lowest loss seen, for data that
-        cannot be fitted well (`maxplus.training.level`).
+        Step-size rule: Polyak steps, constant steps, or both in this order ("two-phase"). "level"
+        uses Polyak steps whose target increases from ``polyak_target`` to the lowest loss so far,
+        for data that cannot be fitted well (`maxplus.training.level`).
     polyak_target : float, default=0.0
-        The objective value that Polyak's step aims at; reaching it ends training.
+        Target value of the objective in Polyak steps; training stops when it is reached.
     polyak_fraction : float, default=0.5
-        Share of the iterations with Polyak steps in "two-phase".
+        Fraction of the iterations that use Polyak steps in "two-phase".
     learning_rate : float, default=0.1
         The paper's ε: the constant step is ε / (2·√(2·n_classes)).
     w0_update_interval : int, default=100
-        W0 moves at iterations t = 0, 1, … with (t + 1) % w0_update_interval == 0;
-        1 is always, 0 is never.
+        W0 is updated in iterations t = 0, 1, … with (t + 1) % w0_update_interval == 0;
+        with 1 in every iteration, with 0 never.
     engine : {"auto", "dense", "tree", "sparse", "sgd"}, default="auto"
-        The implementation of the iterations. "dense", "tree" and "sparse" minimise the
-        maximum and give the same iterates, to the last bit, and so do "dense" and "sparse"
-        for "top-k"; "dense" also minimises the mean, and "sgd" does so sample by sample.
-        "auto" is "sgd" for the mean, "dense" for trainings of about two seconds or less, and
-        "sparse" otherwise; it replaces, with a warning, an engine that does not support the
-        ``objective``. The first training with "sparse" after an installation compiles it;
-        ``maxplus compile`` does that ahead of time.
+        Implementation of the iterations. "dense", "tree" and "sparse" minimise the maximum
+        loss and produce bit-identical iterates, as do "dense" and "sparse" for "top-k"; "dense"
+        also minimises the mean loss, as does "sgd" with one sample per step. "auto" is "sgd" for
+        the mean loss, "dense" if training takes about two seconds or less, and "sparse" otherwise.
+        An engine that does not support the ``objective`` is replaced by "auto", with a warning.
+        The "sparse" engine is compiled when it is first used after installation;
+        ``maxplus compile`` does so ahead of time.
     max_iter : int, default=10000
-        Iterations.
+        Number of iterations.
     keep : {"best", "last"}, default="best"
-        Keep the parameters with the lowest objective seen, or the last ones.
+        Keep the weights with the lowest objective so far, or the last ones.
     warm_start : bool, default=False
-        Start `fit` from the present parameters. ``n_hidden``, ``slope``, ``init_margin`` and
-        ``init`` define the initialisation of a new training: if they are changed afterwards, they
-        have no effect, and a warning is issued.
+        Start `fit` from the current weights. ``n_hidden``, ``slope``, ``init_margin`` and ``init``
+        are used for the initialisation only: changing them afterwards has no effect, and a warning
+        is issued.
     n_jobs : int, optional
-        Threads; None and −1 are all. Iterates do not depend on it.
+        Number of threads; None and −1 use all of them. Iterates do not depend on it.
     random_state : int, RandomState or None, default=None
     verbose : int, default=0
         1 shows a progress bar.
     callbacks : callable or list of callables, optional
         Called with a `maxplus.training.Progress` after each block of iterations (about five
-        times a second); returning True ends the training.
+        times a second); returning True stops the training.
 
     Attributes
     ----------
     classes_, n_features_in_, feature_names_in_
-    W0_ : array of shape (2P,), the two slopes of each feature, + then −
+    W0_ : array of shape (2P,), slopes of each feature, positive then negative
     W1_ : array of shape (2P, H)
     W2_ : array of shape (H, C)
-    n_hidden_ : int
-    slope_ : the slope that training started with, per unit of ``scale_``
+    n_hidden_ : int, number of hidden units
+    slope_ : initial slope, per unit of ``scale_``
     scale_ : array of shape (P,), ones unless a scaling was folded in (`fold`)
-    prototypes_ : indices into the training set (init="prototypes" only)
-    unit_activation_counts_ : number of scores that each unit decides on the training samples,
-        including those of every `partial_fit`
+    prototypes_ : index of the training sample at which each unit was initialised
+        (init="prototypes" only)
+    unit_activation_counts_ : for each unit, number of scores that it determines on the training
+        samples, including those of every `partial_fit`
     feature_importances_ : array of shape (P,), shares of the features in decisions on the training
         samples (`maxplus.explain.feature_importances`)
     history_ : mapping of arrays per iteration: "loss", "sample", "step"
-    n_iter_ : iterations
-    status_, status_message_ : reason for the end of training, as a code
+    n_iter_ : number of iterations
+    status_, status_message_ : reason why training stopped, as a code
         (`maxplus.training.Status`) and as a sentence
-    loss_curve_ : the objective before each step; with sgd, the drawn sample's loss
-    max_loss_, mean_loss_ : losses of the kept parameters on the training set
+    loss_curve_ : objective before each step; with sgd, the loss of the drawn sample
+    max_loss_, mean_loss_ : losses of the fitted model on the training set
     perfect_fit_ : whether max_loss_ < log 2
     training_losses_, training_labels_ : loss and label of every training sample; the loss is NaN if
         its weight was 0
@@ -477,10 +478,10 @@ class SubgradientLMMClassifier(BaseLMMClassifier, BaseSubgradientClassifier):
 
 
 class MaxPlusClassifier(BaseSubgradientClassifier):
-    """One max-plus layer and softmax: z_d(x) = max_p (x_p + W[d, p]).
+    """Single max-plus layer with softmax: z_d(x) = max_p (x_p + W[d, p]).
 
-    The paper's baseline. Its scores can only compare features with constants, so that its
-    loss stops decreasing early; `LMMClassifier` is more expressive. Parameters without a
+    This is the baseline of the paper. Its scores can only compare features with constants, so
+    that its loss stops decreasing early; `LMMClassifier` is more expressive. Parameters without a
     description are those of `SubgradientLMMClassifier`.
 
     Parameters
@@ -488,15 +489,15 @@ class MaxPlusClassifier(BaseSubgradientClassifier):
     init : {"glorot", "gaussian", "uniform"}, default="glorot"
         Glorot uniform, N(0, scale²) or U(−scale, scale).
     scale : float, default=1.0
-        Spread of the latter two.
+        Scale of the Gaussian and uniform distributions.
     objective : {"max", "mean"}, default="max"
-        The loss that is minimised: the largest, or the mean of all.
+        Objective to minimise: the maximum or the mean loss.
     step : {"two-phase", "polyak", "constant", "level"}, default="two-phase"
     polyak_target : float, default=0.0
     polyak_fraction : float, default=0.5
     learning_rate : float, default=0.1
     engine : {"auto", "dense", "sgd"}, default="auto"
-        "sgd" is for the mean.
+        "sgd" supports only the mean loss.
     max_iter : int, default=10000
     keep : {"best", "last"}, default="best"
     warm_start : bool, default=False
@@ -593,12 +594,13 @@ loss_curve_, max_loss_, mean_loss_, perfect_fit_, training_losses_, training_lab
 
 
 class LinearMaxPlusClassifier(BaseSubgradientClassifier):
-    """A linear layer with ReLU, a max-plus layer and softmax.
+    """Linear layer with ReLU, followed by a max-plus layer and softmax.
 
-    a(x) = max(0, xA + b), z_d(x) = max_h (a_h(x) + W[h, d]): the model on which
-    the paper measures how sparse subgradients are. By default it minimises the mean loss with
-    constant steps, because from random weights the maximum loss hardly decreases below log C.
-    Standardise the features first; if all have the same sign, ReLU hardly separates them.
+    The scores are z_d(x) = max_h (a_h(x) + W[h, d]) with a(x) = max(0, xA + b). The paper uses this
+    model to measure the sparsity of subgradients. By default it minimises the mean loss with
+    constant steps, because with random initial weights the maximum loss hardly decreases below
+    log C. Standardise the features first: if all of them have the same sign, ReLU has little
+    effect.
     Parameters without a description are those of `SubgradientLMMClassifier`.
 
     Parameters
@@ -608,15 +610,15 @@ class LinearMaxPlusClassifier(BaseSubgradientClassifier):
     init : {"glorot", "gaussian", "uniform"}, default="glorot"
         Glorot uniform, N(0, scale²) or U(−scale, scale); b starts at 0.
     scale : float, default=1.0
-        Spread of the latter two.
+        Scale of the Gaussian and uniform distributions.
     objective : {"max", "mean"}, default="mean"
-        The loss that is minimised: the largest, or the mean of all.
+        Objective to minimise: the maximum or the mean loss.
     step : {"two-phase", "polyak", "constant", "level"}, default="constant"
     polyak_target : float, default=0.0
     polyak_fraction : float, default=0.5
     learning_rate : float, default=0.1
     engine : {"auto", "dense", "sgd"}, default="auto"
-        "sgd" is for the mean.
+        "sgd" supports only the mean loss.
     max_iter : int, default=10000
     keep : {"best", "last"}, default="best"
     warm_start : bool, default=False
@@ -719,7 +721,7 @@ loss_curve_, max_loss_, mean_loss_, perfect_fit_, training_losses_, training_lab
     ) -> tuple[Network, FitState]:
         dtype = data.X.dtype
         first, last = (data.X.shape[1], self.n_hidden), (self.n_hidden, data.n_classes)
-        # Weights are drawn in float64, and there is a copy of the best ones.
+        # Weights are drawn in float64, and the best ones are kept as a copy.
         memory.require(
             (first[0] + last[1]) * self.n_hidden * (8 + 2 * dtype.itemsize),
             f"a start with n_hidden={self.n_hidden:,}", memory.FEWER_UNITS,
