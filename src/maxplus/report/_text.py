@@ -1,4 +1,4 @@
-"""Text and numbers as the page shows them; ``assets/text.js`` has the same rules."""
+"""Formatting of text and numbers for the page; ``assets/text.js`` follows the same rules."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ UNKNOWN = "–"
 
 
 def fixed(value: float | None) -> str:
-    """Three decimals, so that a column lines up; powers of ten where they would say nothing."""
+    """Format a number with three decimals, or in scientific notation if very small or large."""
     if value is None:
         return UNKNOWN
-    value += 0.0  # −0 is 0
+    value += 0.0  # Convert −0.0 to 0.0.
     plain = value == 0 or 1e-3 <= abs(value) < 1e6
     return (f"{value:,.3f}" if plain else f"{value:.2e}").replace("-", "−")
 
 
 def short(value: float | None) -> str:
-    """As short as four digits allow: for prose and for inputs, which are often round."""
+    """Format a number with at most four significant digits, for prose and input values."""
     if value is None:
         return UNKNOWN
     value += 0.0
@@ -26,7 +26,7 @@ def short(value: float | None) -> str:
 
 
 def probability(value: float | None) -> str:
-    """Return three decimals, never 0 or 1 for a probability between them."""
+    """Format a probability with three decimals; only exact values are shown as 0 or 1."""
     if value is not None and 0 < value < 1e-3:
         return "<0.001"
     if value is not None and 0.999 < value < 1:
@@ -35,7 +35,7 @@ def probability(value: float | None) -> str:
 
 
 def percent(share: float | None) -> str:
-    """One decimal, with the same care: 100 % means all."""
+    """Format a share as a percentage; only exact values are shown as 0 % or 100 %."""
     if share is not None and 0 < share < 1e-3:
         return "<0.1 %"
     if share is not None and 0.999 < share < 1:
@@ -44,13 +44,13 @@ def percent(share: float | None) -> str:
 
 
 def plural(count: int, noun: str) -> str:
-    """A count and its noun, as in "1 row", "60,000 rows" and "3 classes"."""
+    """Format a count and its noun, as in "1 row", "60,000 rows" and "3 classes"."""
     ending = "" if count == 1 else "es" if noun.endswith("s") else "s"
     return f"{count:,} {noun}{ending}"
 
 
 def apart(a: float, b: float) -> tuple[str, str]:
-    """Both numbers with as many decimals as it takes to tell them apart, at least three."""
+    """Format two numbers with enough decimals, at least three, to show that they differ."""
     for digits in range(3, 10):
         texts = f"{a:.{digits}f}", f"{b:.{digits}f}"
         if texts[0] != texts[1]:

@@ -21,12 +21,12 @@ from maxplus.report.data import MOST_COUNTED, PageRows, editable_columns
 from maxplus.report.explanations import MOST_DRAWN, Decisions, shape_drawings
 from maxplus.report.model import MOST_WEIGHTS, model_data, n_weights
 
-# The explorer holds this many rows at most: those that the page names, the worst, half of all, and
-# others spread evenly.
+# Maximum number of rows in the explorer: the rows listed on the page, the rows with the highest
+# loss (half of the maximum), and evenly spaced rows.
 MAX_ROWS = 200
 N_RULES = 8
 CURVE_POINTS = 41
-# The size of changes that sentences are about.
+# Radius for which the text states the certified accuracy.
 SMALL = 0.1
 
 
@@ -46,25 +46,25 @@ def report_content(
     scale: ArrayLike | None = None,
     unit: str = "the features' own units",
 ) -> dict[str, Any]:
-    """Return everything `render_page` shows, for a fitted classifier on rows, labelled or not.
+    """Return the content of the page about a fitted classifier, for `render_page`.
 
-    Labelled rows are test data, and lead the page, unless they are the training rows: then a
-    validation does, if the classifier has one. Without labels there are predictions, certificates
-    and explanations, and no figures of these rows.
+    Labelled rows other than the training rows are treated as test data, and their metrics come
+    first. For the training rows, the stored validation comes first, if there is one. Without labels
+    the page shows predictions, certified radii and explanations, but no metrics.
 
     Parameters
     ----------
     clf : fitted LMMClassifier, LMMEnsembleClassifier or SubgradientLMMClassifier
     X, y : rows and their true labels, or None
-    name : what the data are called
-    row_numbers, ids : what people call the rows: 1, 2, … by default, and no further name
-    missing : which columns each row lacked, (N, columns) of bool
-    feature_names : words for the features
+    name : name of the data
+    row_numbers, ids : row numbers, 1, 2, … by default, and identifiers, none by default
+    missing : bool array of shape (N, number of columns), the missing values
+    feature_names : names of the features
     image_shape : (height, width) if a row is an image
-    low, high : what features can be, as in `maxplus.LMMClassifier.explain`
-    scale : how far each feature moves for a radius of 1, as in
+    low, high : limits of the features, as in `maxplus.LMMClassifier.explain`
+    scale : change of each feature for a radius of 1, as in
         `maxplus.LMMClassifier.certified_radius`
-    unit : what that is called
+    unit : unit of the radius, as text
 
     Returns
     -------
@@ -82,38 +82,38 @@ def report_content(
     >>> "</html>" in page
     True
     """
-    asked = PageRows(X, None if y is None else np.asarray(y), name, row_numbers, ids, missing)
+    table = PageRows(X, None if y is None else np.asarray(y), name, row_numbers, ids, missing)
     log_proba, predicted = clf.predict_log_proba(X), clf.predict(X)
     radius = clf.certified_radius(X, scale)
-    words, n = list(clf._domain(feature_names=feature_names).names), asked.n
+    names, n = list(clf._domain(feature_names=feature_names).names), table.n
     is_image = image_shape is not None
-    right = None if asked.y is None else predicted == asked.y
-    # Without labels, rows are surprising where no class is probable.
-    judged = log_proba.argmax(axis=1) if asked.y is None else np.searchsorted(clf.classes_, asked.y)
-    losses = -log_proba[np.arange(n), judged]
-    is_training = asked.y is not None and is_training_table(clf, losses)
-    factors = np.ones(len(words)) if scale is None else np.asarray(scale, float)
-    performance = unseen.performance(clf, asked, log_proba, is_training)
-    shown = _choose(_named_places(asked, performance["named"]), losses, asked)
+    right = None if table.y is None else predicted == table.y
+    # Without labels, the loss is that of the predicted class.
+    codes = log_proba.argmax(axis=1) if table.y is None else np.searchsorted(clf.classes_, table.y)
+    losses = -log_proba[np.arange(n), codes]
+    is_training = table.y is not None and is_training_table(clf, losses)
+    factors = np.ones(len(names)) if scale is None else np.asarray(scale, float)
+    performance = unseen.performance(clf, table, log_proba, is_training)
+    shown = _choose(_named_places(table, performance["named"]), losses, table)
     shown_X = X[shown]
-    domain = clf._domain(None, words)
+    domain = clf._domain(None, names)
     means = clf.term_means_ if isinstance(clf.model_, AdditiveLMM) else None
-    decisions = Decisions(clf.model_, shown_X, words, domain, means)
-    flips = _flips(clf, asked, shown, domain.within(low, high))
-    some = None if is_image else asked.some(MOST_COUNTED)
+    decisions = Decisions(clf.model_, shown_X, names, domain, means)
+    flips = _flips(clf, table, shown, domain.within(low, high))
+    some = None if is_image else table.some(MOST_COUNTED)
     counted = X[:0] if some is None else X[some]
     return {
-        **model.about_page(clf, asked.name),
+        **model.about_page(clf, table.name),
         "task": "classification",
         "model": model.about_model(clf),
-        "data": {"name": asked.name, "n_rows": n, "n_shown": len(shown)},
+        "data": {"name": table.name, "n_rows": n, "n_shown": len(shown)},
         **performance,
-        "predicted": None if asked.y is not None else _predicted(clf, predicted),
+        "predicted": None if table.y is not None else _predicted(clf, predicted),
         "fit": _fit(clf, right if is_training else None),
-        "importances": None if is_image else model.importances(clf, counted, words),
+        "importances": None if is_image else model.importances(clf, counted, names),
         "rules": None
-        if some is None or asked.y is None
-        else _rules(clf, counted, asked.y[some], words),
+        if some is None or table.y is None
+        else _rules(clf, counted, table.y[some], names),
         "shapes": shape_drawings(
             clf.model_, counted[:MOST_DRAWN], means, domain, list(clf.classes_)
         )
@@ -121,43 +121,43 @@ def report_content(
         else None,
         "search": model.search(clf),
         "certified": certified(
-            right, radius, _whose(asked, is_training), factors, unit, model.columns_of(clf, words)
+            right, radius, _whose(table, is_training), factors, unit, model.columns_of(clf, names)
         ),
         "training": figures.training_figures(clf),
         "certificate": training_certificate(clf),
-        "features": words,
+        "features": names,
         "labels": [str(label) for label in clf.classes_],
         "image_shape": None if image_shape is None else list(image_shape),
         "radius_unit": unit,
-        "rows": _rows(clf, asked, shown, decisions, radius, flips),
+        "rows": _rows(clf, table, shown, decisions, radius, flips),
         "units": _units(X, decisions) if is_image else {},
         "contributions": decisions.groups(),
-        **_what_if(clf, words, factors, image_shape),
+        **_what_if(clf, names, factors, image_shape),
     }
 
 
-def _choose(named: list[int], losses: NDArray, asked: PageRows) -> NDArray:
-    """Return rows for the explorer: those named, the worst, and others at even distances."""
+def _choose(named: list[int], losses: NDArray, table: PageRows) -> NDArray:
+    """Return row indices for the explorer: listed rows, highest losses, evenly spaced rows."""
     if len(losses) <= MAX_ROWS:
         return np.arange(len(losses))
     worst = np.argsort(-losses, kind="stable")[: MAX_ROWS // 2]
     first = np.union1d(np.array(named, int), worst)
-    return np.union1d(first, asked.some(MAX_ROWS - len(first)))
+    return np.union1d(first, table.some(MAX_ROWS - len(first)))
 
 
-def _named_places(asked: PageRows, named: dict[str, Any]) -> list[int]:
-    """Return the indices of rows that the page names, to which its links lead."""
+def _named_places(table: PageRows, named: dict[str, Any]) -> list[int]:
+    """Return the indices of the rows listed on the page, which link to the explorer."""
     numbers = {
         row["row"]
         for kind in ("least_sure", "most_surprising")
         for row in named[kind]
         if row["of_data"]
     }
-    return [n for n in range(asked.n) if asked.number(n) in numbers]
+    return [n for n in range(table.n) if table.number(n) in numbers]
 
 
 def _predicted(clf: BaseLMMClassifier, predicted: NDArray) -> list[dict[str, Any]]:
-    """Return how often each class is predicted."""
+    """Return the count and share of each predicted class."""
     return [
         {
             "label": str(label),
@@ -168,16 +168,16 @@ def _predicted(clf: BaseLMMClassifier, predicted: NDArray) -> list[dict[str, Any
     ]
 
 
-def _whose(asked: PageRows, is_training: bool) -> str:
-    rows = f"the {plural(asked.n, 'row')} of {asked.name}"
+def _whose(table: PageRows, is_training: bool) -> str:
+    rows = f"the {plural(table.n, 'row')} of {table.name}"
     return f"{rows}, which the model was trained on" if is_training else rows
 
 
 def _fit(clf: BaseLMMClassifier, right: NDArray | None) -> dict[str, Any]:
-    """Return how many training rows are right, counted where they are here, else a bound."""
+    """Return the number of correct training rows: a count if ``right`` is given, else a bound."""
     if right is not None:
         return {"right": int(right.sum()), "rows": len(right), "exact": True}
-    # Of two classes the one with more than half is the predicted one, and the other is wrong.
+    # For two classes the bound is exact: a loss below log 2 means a probability above 0.5.
     summary = training_summary(clf)
     return {
         "right": summary["n_below_log2"],
@@ -186,9 +186,9 @@ def _fit(clf: BaseLMMClassifier, right: NDArray | None) -> dict[str, Any]:
     }
 
 
-def _rules(clf: BaseLMMClassifier, X: NDArray, y: NDArray, words: Sequence[str]) -> dict[str, Any]:
-    """Return the boxes as rules, counted on these rows."""
-    found = clf.rules(X, y, N_RULES, feature_names=words)
+def _rules(clf: BaseLMMClassifier, X: NDArray, y: NDArray, names: Sequence[str]) -> dict[str, Any]:
+    """Return the rules of the model, with coverage and precision on ``X`` and ``y``."""
+    found = clf.rules(X, y, N_RULES, feature_names=names)
     return {
         "n_rows": found.n_rows,
         "rules": [
@@ -206,25 +206,25 @@ def _rules(clf: BaseLMMClassifier, X: NDArray, y: NDArray, words: Sequence[str])
 
 def _rows(
     clf: BaseLMMClassifier,
-    asked: PageRows,
+    table: PageRows,
     shown: NDArray,
     decisions: Decisions,
     radius: NDArray,
     flips: list[dict[str, Any] | None],
 ) -> list[dict[str, Any]]:
-    """Return the rows of the explorer."""
+    """Return the data of each row in the explorer."""
     labels = [str(label) for label in clf.classes_]
     rows = []
     for k, n in enumerate(shown.tolist()):
         classes = decisions.classes(k, labels)
         rows.append(
             {
-                **asked.name_of(n),
-                "label": None if asked.y is None else str(asked.y[n]),
+                **table.name_of(n),
+                "label": None if table.y is None else str(table.y[n]),
                 "predicted": classes[0]["class"],
                 "radius": float(radius[n]),
-                "values": asked.X[n].astype(float).tolist(),
-                "missing": asked.lacks(n),
+                "values": table.X[n].astype(float).tolist(),
+                "missing": table.lacks(n),
                 "classes": classes,
                 "flip": flips[k],
                 "reasons": decisions.reasons(k, labels),
@@ -234,11 +234,11 @@ def _rows(
 
 
 def _flips(
-    clf: BaseLMMClassifier, asked: PageRows, shown: NDArray, domain: Domain
+    clf: BaseLMMClassifier, table: PageRows, shown: NDArray, domain: Domain
 ) -> list[dict[str, Any] | None]:
-    """Return the smallest change of one column that flips each row, None where none does."""
-    X = asked.X[shown]
-    lacked = None if asked.missing is None else asked.missing[shown]
+    """Return the nearest one-column counterfactual of each row, or None."""
+    X = table.X[shown]
+    lacked = None if table.missing is None else table.missing[shown]
     found = CounterfactualText(
         X,
         nearest_counterfactuals(clf.model_, X, domain),
@@ -260,9 +260,9 @@ def _flips(
 
 
 def _units(X: NDArray, decisions: Decisions) -> dict[str, list[float]]:
-    """Return the centres of the units that decided, to be drawn as pictures."""
+    """Return the centres of the active units, which are drawn as images."""
     if decisions.paths is None or not isinstance(decisions.model, LMM):
-        return {}  # no single unit decides a sum
+        return {}  # Scores of an additive model depend on several units.
     low, high = float(X.min()), float(X.max())
     centre = unit_boxes(decisions.model).centre
     pictures = np.clip(np.nan_to_num(centre, nan=low), low, high)
@@ -274,11 +274,11 @@ def _units(X: NDArray, decisions: Decisions) -> dict[str, list[float]]:
 
 def _what_if(
     clf: BaseLMMClassifier,
-    words: Sequence[str],
+    names: Sequence[str],
     scale: NDArray,
     image_shape: tuple[int, int] | None,
 ) -> dict[str, Any]:
-    """Return the model and the columns to edit, or why nothing can be edited."""
+    """Return the model and the editable columns, or the reason why editing is disabled."""
     weights = n_weights(clf.model_)
     why_not = None
     if image_shape is not None:
@@ -286,13 +286,13 @@ def _what_if(
     elif weights > MOST_WEIGHTS:
         why_not = (
             f"The model has {weights:,} weights, too many for this page to compute with: values "
-            "cannot be edited here. In Python, change a row and ask explain and certified_radius."
+            "cannot be edited here. In Python, change a row and call explain and certified_radius."
         )
     if why_not is not None:
         return {"network": None, "columns": [], "why_not": why_not}
     return {
         "network": model_data(clf.model_, scale),
-        "columns": editable_columns(getattr(clf, "encoder_", None), words),
+        "columns": editable_columns(getattr(clf, "encoder_", None), names),
         "why_not": None,
     }
 
@@ -305,22 +305,22 @@ def certified(
     unit: str,
     columns: Sequence[str],
 ) -> dict[str, Any]:
-    """Return how many rows are right and stay so, for changes of all sizes.
+    """Return the certified accuracy as a function of the radius.
 
-    Without labels, how many keep their class.
+    Without labels, return the share of rows whose prediction is certified.
 
     Parameters
     ----------
-    right, radius : whether each row is, None if there are no labels, and how far it may move
-    whose : which rows these are, in words
-    scale, unit : how far each feature moves for a radius of 1, and what that is called
-    columns : the column that each feature is made of
+    right, radius : whether each prediction is correct (or None), and the certified radii
+    whose : description of the rows
+    scale, unit : change of each feature for a radius of 1, and the unit of the radius
+    columns : the column from which each feature is derived
     """
     n = len(radius)
     has_labels = right is not None
     counted = np.ones(n, bool) if right is None else right
     own = radius[counted]
-    eps = np.linspace(0.0, _reach(own), CURVE_POINTS)
+    eps = np.linspace(0.0, _max_radius(own), CURVE_POINTS)
     held = held_columns(columns, scale)
     kept = int((own >= SMALL).sum())
     return {
@@ -340,22 +340,20 @@ def certified(
     }
 
 
-def _reach(radius: NDArray) -> float:
+def _max_radius(radius: NDArray) -> float:
     finite = radius[np.isfinite(radius)]
     return float(finite.max()) if finite.size and finite.max() > 0 else 1.0
 
 
 def training_certificate(estimator: Any) -> dict[str, Any]:
-    """Return the largest training loss, and what follows of it for the training rows."""
+    """Return the maximum training loss and the statement that it proves."""
     summary = training_summary(estimator)
     n = summary["n_rows"]
     if estimator.perfect_fit_:
-        text = f"So every one of the {plural(n, 'training row')} is right: this is a proof."
+        text = f"This proves that the predictions of all {plural(n, 'training row')} are correct."
     else:
         below = summary["n_below_log2"]
-        text = (
-            f"{below:,} of the {plural(n, 'training row')} are below log 2 and right for certain."
-        )
+        text = f"{below:,} of the {plural(n, 'training row')} are below log 2 and provably correct."
     return {
         "max_loss": estimator.max_loss_,
         "threshold": LOG2,

@@ -1,4 +1,4 @@
-"""Rows that a page is about, and columns as a reader edits them."""
+"""Rows shown on a page, and the columns of its what-if form."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from numpy.typing import NDArray
 from maxplus.explain.domain import number_text
 from maxplus.tables import Categorical, Column, Number, RawTable, TableEncoder, UnknownValues
 
-# Most rows on which rules, and importances that are not stored, are counted.
+# Maximum number of rows for evaluating rules, and importances that are not stored.
 MOST_COUNTED = 100_000
 
 
 @dataclass(frozen=True)
 class PageRows:
-    """Rows that a page is about, labelled or not.
+    """Rows shown on a page, with or without labels.
 
     Attributes
     ----------
-    X : rows (N, P)
-    y : true labels or numbers (N,), or None
-    name : of the table
-    numbers : N row numbers as people count them; from 1 by default
+    X : array of shape (N, P), rows
+    y : array of shape (N,), true labels or target values, or None
+    name : name of the table
+    numbers : N row numbers; 1, 2, … by default
     ids : N identifiers, or None
-    missing : which columns each row lacked, (N, columns) of bool, or None
+    missing : bool array of shape (N, number of columns), the missing values, or None
     """
 
     X: NDArray
@@ -43,33 +43,34 @@ class PageRows:
         return len(self.X)
 
     def some(self, most: int) -> NDArray:
-        """Return the indices of at most ``most`` rows, at even distances."""
+        """Return the indices of at most ``most`` evenly spaced rows."""
         n = self.n
         return np.arange(n) if n <= most else np.linspace(0, n - 1, most).astype(int)
 
     def number(self, n: int) -> int:
-        """Return the number of row n as people count."""
+        """Return the row number of the row with index n."""
         return n + 1 if self.numbers is None else int(self.numbers[n])
 
     def name_of(self, n: int) -> dict[str, Any]:
-        """Return the number and the identifier of row n."""
+        """Return the row number and the identifier of the row with index n."""
         return {"row": self.number(n), "id": None if self.ids is None else str(self.ids[n])}
 
     def lacks(self, n: int) -> list[int]:
-        """Return the columns that row n had no value for."""
+        """Return the columns whose value is missing in row n."""
         return [] if self.missing is None else np.flatnonzero(self.missing[n]).tolist()
 
 
 def editable_columns(
     encoder: TableEncoder | None, feature_names: Sequence[str]
 ) -> list[dict[str, Any]]:
-    """Return what each column may be changed to, with the features that this gives.
+    """Return the allowed values of each column, with their encoded features.
 
-    A column has ``name``, its ``first`` feature, and ``missing``: its features where the value is
-    missing, None where it may not be. A column of words or of two numbers has ``choices``, each a
-    ``text`` and ``values``, its features; another number has ``low`` and ``high``, the least and
-    largest in training, None if unknown, ``whole``, and ``rest``: its further features.
-    Without an encoder every feature is a number.
+    Each column has a ``name``, the index of its ``first`` feature, and ``missing``: the features
+    that encode a missing value, or None if missing values are not allowed. A categorical or
+    two-valued column has ``choices``, each with a ``text`` and its features, ``values``. Any other
+    numeric column has ``low`` and ``high``, its range in training (None if unknown), ``whole``
+    (integers only) and ``rest``, the features after the first. Without an encoder every feature is
+    a numeric column.
     """
     if encoder is None:
         return [
@@ -93,23 +94,23 @@ def editable_columns(
 
 def _column(column: Column, first: int, encoder: TableEncoder) -> dict[str, Any]:
     ranges = encoder.ranges_
-    about: dict[str, Any] = {"name": column.name, "first": first, "choices": None}
-    lacking: Any = np.array([np.nan]) if isinstance(column, Number) else Categorical.of([None])
-    about["missing"] = None if column.fill is None else _features(column, lacking)[0]
+    entry: dict[str, Any] = {"name": column.name, "first": first, "choices": None}
+    empty_cell: Any = np.array([np.nan]) if isinstance(column, Number) else Categorical.of([None])
+    entry["missing"] = None if column.fill is None else _features(column, empty_cell)[0]
     if column.values is not None:
         rows = _features(column, Categorical.of(column.values))
-        about["choices"] = _choices(column.values, rows)
+        entry["choices"] = _choices(column.values, rows)
     elif ranges.two_valued[first]:
         pair = np.array([ranges.low[first], ranges.high[first]])
-        about["choices"] = _choices([number_text(v) for v in pair], _features(column, pair))
+        entry["choices"] = _choices([number_text(v) for v in pair], _features(column, pair))
     else:
-        about |= {
+        entry |= {
             "low": float(ranges.low[first]),
             "high": float(ranges.high[first]),
             "whole": bool(ranges.whole[first]),
             "rest": _features(column, np.zeros(1))[0][1:],
         }
-    return about
+    return entry
 
 
 def _choices(texts: Sequence[str], rows: list[list[float]]) -> list[dict[str, Any]]:
@@ -117,7 +118,7 @@ def _choices(texts: Sequence[str], rows: list[list[float]]) -> list[dict[str, An
 
 
 def _features(column: Column, cells: NDArray | Categorical) -> list[list[float]]:
-    """Return the features of some cells by the model's own encoding."""
+    """Encode cells of a column with the encoder of the model."""
     if isinstance(column, Number) and column.from_text:
         cells = Categorical.of(cells.tolist())
     out = np.zeros((len(cells), len(column.features)))
@@ -126,7 +127,7 @@ def _features(column: Column, cells: NDArray | Categorical) -> list[list[float]]
 
 
 def column_of_features(encoder: TableEncoder | None, feature_names: Sequence[str]) -> list[str]:
-    """Return the name of the column that each feature is made of."""
+    """Return the name of the column from which each feature is derived."""
     if encoder is None:
         return list(feature_names)
     return [column.name for column in encoder.columns_ for _ in column.features]

@@ -1,4 +1,4 @@
-"""Explanations of rows for the explorer, and drawings of shape functions."""
+"""Explanations of single rows for the explorer, and plots of shape functions."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from maxplus.report._text import short
 
 
 class Decisions:
-    """Scores and probabilities of N rows, and what decided them.
+    """Scores, probabilities and explanations of N rows.
 
-    Of a single network that is a wall for each class; of a sum of terms, the contributions of
-    columns to the margin of the predicted class over the next one.
+    For a single network the explanation is the active wall of each class; for a sum of terms, the
+    contributions of the columns to the margin of the predicted class over the runner-up.
 
     Parameters
     ----------
     model : LMM or AdditiveLMM
     X : array of shape (N, P)
-    feature_names : P words
-    domain : Domain, the columns that contributions are of
+    feature_names : P names
+    domain : Domain, which groups the features into columns
     means : array of shape (T, C), mean scores of the terms of a sum
     """
 
@@ -43,7 +43,7 @@ class Decisions:
     ) -> None:
         self.model, self.X, self.names = model, X, feature_names
         self.score = model.scores(X)
-        # In float64 whatever the scores' type, as the page does it.
+        # In float64 for scores of any dtype, as in the page's scripts.
         self.probability = special.softmax(self.score.astype(np.float64), axis=1)
         self.paths = self.found = None
         if isinstance(model, LMM):
@@ -53,7 +53,7 @@ class Decisions:
         self.means, self.domain = means, domain
 
     def classes(self, n: int, labels: Sequence[str]) -> list[dict[str, Any]]:
-        """Return all classes of row n, the highest score first."""
+        """Return all classes for row n, in descending order of their scores."""
         order = np.argsort(-self.score[n], kind="stable")
         return [
             {
@@ -66,7 +66,7 @@ class Decisions:
         ]
 
     def _path(self, n: int, d: int) -> dict[str, Any]:
-        """Return the unit, feature and wall that set a score."""
+        """Return the unit, feature and wall that determine a score."""
         path = self.paths
         if path is None:
             return {}
@@ -79,7 +79,7 @@ class Decisions:
             "feature": self.names[feature],
             "feature_index": feature,
             "value": float(self.X[n, feature]),
-            # The zero of the unit's line: one side of its box.
+            # The zero of the active line of the unit, which is one side of its box.
             "wall": None if slope == 0.0 else -offset / slope,
             "slope": slope,
             "runner_up": None if runner_up < 0 else runner_up,
@@ -87,7 +87,7 @@ class Decisions:
         }
 
     def reasons(self, n: int, labels: Sequence[str]) -> dict[str, Any] | None:
-        """Return contributions to the lead over the next class in row n, of a sum of terms."""
+        """Return the contributions to the margin in row n; None for a single network."""
         if self.found is None:
             return None
         return {
@@ -98,7 +98,7 @@ class Decisions:
         }
 
     def groups(self) -> dict[str, Any] | None:
-        """Return the columns that contributions are of, with their terms and mean scores."""
+        """Return the groups of columns with contributions, their terms and mean scores."""
         if self.found is None or self.means is None:
             return None
         assert isinstance(self.model, AdditiveLMM)
@@ -118,7 +118,7 @@ class Decisions:
         }
 
 
-# Rows that distributions and importances are taken from, and drawings at most.
+# Maximum numbers of rows for distributions and importances, of curves, and of surfaces.
 MOST_DRAWN, MOST_CURVES, MOST_SURFACES = 2_000, 9, 4
 # A column with at most this many values is drawn value by value.
 MAX_LEVELS = 8
@@ -127,28 +127,28 @@ SHOWN = 0.01, 0.99
 N_POINTS, N_BINS, N_CELLS = 41, 24, 32
 # Pixels of a drawing: the plot from left to right and from top to bottom, and the bars below it.
 LEFT, RIGHT, TOP, BOTTOM, BARS = 40.0, 272.0, 8.0, 104.0, 128.0
-# Letters that fit left of a surface.
+# Characters that fit left of a surface.
 MOST_LETTERS = 6
-# Blue, vermilion, green, orange, purple, sky, grey: told apart in light, in dark, and by most eyes.
+# Okabe-Ito colours and grey: distinguishable in light and dark mode and with colour blindness.
 COLOURS = ("0072b2", "d55e00", "009e73", "e69f00", "cc79a7", "56b4e9", "888888")
 
 
 class _Axis(NamedTuple):
-    """Values of a column to draw: rows with these in its features, places in 0..1 and words."""
+    """Axis of a column: rows with its values, their positions in [0, 1] and the tick labels."""
 
     rows: NDArray
-    place: NDArray
-    words: list[str]
+    position: NDArray
+    labels: list[str]
     is_levels: bool
 
 
 def shape_drawings(
     model: AdditiveLMM, X: NDArray, means: NDArray, domain: Domain, classes: Sequence[Any]
 ) -> dict[str, Any] | None:
-    """Return drawings of the most important columns and pairs of columns; None if there are none.
+    """Return plots of the most important columns and pairs of columns, or None.
 
-    Of two classes the curve is z_1 − z_0, of several each class less the mean of all; scores are
-    centred over the training rows. All curves have one scale.
+    For two classes the curve is z_1 − z_0; for more, the score of each class minus the mean of all
+    classes. Scores are centred over the training rows. All curves share one scale.
 
     Parameters
     ----------
@@ -172,8 +172,8 @@ def shape_drawings(
     return {
         "is_binary": len(classes) == 2,
         "colours": [f"#{COLOURS[d % len(COLOURS)]}" for d in range(len(classes))],
-        "curves": [_drawn_curve(domain, X, one, reach) for one in curves],
-        "surfaces": [_drawn_surface(domain, one, depth) for one in surfaces],
+        "curves": [_curve_data(domain, X, one, reach) for one in curves],
+        "surfaces": [_surface_data(domain, one, depth) for one in surfaces],
         "reach": short(float(f"{reach:.2g}")),
         "n_more": max(0, len(singles) - MOST_CURVES) + max(0, len(pairs) - MOST_SURFACES),
         "n_larger": sum(len(group) > 2 for group in ranked),
@@ -181,13 +181,13 @@ def shape_drawings(
 
 
 def _features_of(domain: Domain, column: int) -> list[int]:
-    """Return the features of a column without the indicator of a missing value."""
+    """Return the features of a column, except its missing-value indicator."""
     columns, indicators = columns_of(domain), set(domain.indicators.values())
     return [int(p) for p in np.flatnonzero(columns == column) if int(p) not in indicators]
 
 
 def _axis(model: AdditiveLMM, domain: Domain, X: NDArray, column: int, n_points: int) -> _Axis:
-    """Return what to draw of a column: its words or few values, else points of an interval."""
+    """Return the axis of a column: its levels if there are few, else points in an interval."""
     features = _features_of(domain, column)
     if domain.category_of[column] >= 0:
         category = domain.categories[domain.category_of[column]]
@@ -195,22 +195,22 @@ def _axis(model: AdditiveLMM, domain: Domain, X: NDArray, column: int, n_points:
         shown = np.sort(np.argsort(-share, kind="stable")[:MAX_LEVELS])
         rows = np.zeros((len(shown), domain.n_features))
         rows[np.arange(len(shown)), np.array(category.features)[shown]] = 1.0
-        words = [str(category.words[k]) for k in shown]
-        return _Axis(rows, (np.arange(len(shown)) + 0.5) / len(shown), words, True)
+        labels = [str(category.words[k]) for k in shown]
+        return _Axis(rows, (np.arange(len(shown)) + 0.5) / len(shown), labels, True)
     (p,) = features
     levels = np.unique(X[:, p])
     if levels.size <= MAX_LEVELS:
         rows = np.zeros((levels.size, domain.n_features))
         rows[:, p] = levels
-        words = [domain.number(p, float(f"{v:.4g}")).strip("'") for v in levels]
-        return _Axis(rows, (np.arange(levels.size) + 0.5) / levels.size, words, True)
+        labels = [domain.number(p, float(f"{v:.4g}")).strip("'") for v in levels]
+        return _Axis(rows, (np.arange(levels.size) + 0.5) / levels.size, labels, True)
     low, high = np.quantile(X[:, p], SHOWN)
     if not low < high:
         low, high = levels[0], levels[-1]
     x = np.linspace(low, high, n_points)
     if n_points == N_POINTS:
-        bends = shape_function(model, p).x
-        x = np.unique(np.concatenate([x, bends[(bends > low) & (bends < high)]]))
+        knots = shape_function(model, p).x
+        x = np.unique(np.concatenate([x, knots[(knots > low) & (knots < high)]]))
     rows = np.zeros((x.size, domain.n_features))
     rows[:, p] = x
     return _Axis(rows, (x - low) / (high - low), [short(low), short(high)], False)
@@ -219,7 +219,7 @@ def _axis(model: AdditiveLMM, domain: Domain, X: NDArray, column: int, n_points:
 def _scores(
     model: AdditiveLMM, found: Contributions, means: NDArray, group: tuple[int, ...], rows: NDArray
 ) -> NDArray:
-    """Return z_1 − z_0 of the terms over a group of columns, (n, 1), or of all classes, (n, C)."""
+    """Return z_1 − z_0, (n, 1), or all centred scores, (n, C), of the terms over some columns."""
     _, group_of = groups_of(model, columns_of(found.domain))
     U = model.mapped(rows)
     scores = np.zeros((len(U), model.n_classes))
@@ -247,11 +247,11 @@ def _surface(
     return group, [across, up], values.reshape(*rows.shape[:2], -1)
 
 
-def _drawn_curve(
+def _curve_data(
     domain: Domain, X: NDArray, curve: tuple[int, _Axis, NDArray], reach: float
 ) -> dict[str, Any]:
     column, axis, values = curve
-    x = LEFT + (RIGHT - LEFT) * axis.place
+    x = LEFT + (RIGHT - LEFT) * axis.position
     y = (TOP + BOTTOM) / 2 - (BOTTOM - TOP) / 2 * values / reach
     if axis.is_levels:
         features = _features_of(domain, column)
@@ -269,7 +269,7 @@ def _drawn_curve(
     return {
         "name": name,
         "is_levels": axis.is_levels,
-        "words": axis.words,
+        "words": axis.labels,
         "places": [round(float(v), 1) for v in x] if axis.is_levels else [LEFT, RIGHT],
         "lines": [" ".join(f"{a:.1f},{b:.1f}" for a, b in zip(x, own, strict=True)) for own in y.T],
         "dots": [
@@ -284,21 +284,23 @@ def _drawn_curve(
             if h > 0
         ],
         "bar_width": round(float(width), 1),
-        "alt": _words(axis, values),
+        "alt": _curve_text(axis, values),
     }
 
 
-def _words(axis: _Axis, values: NDArray) -> str:
+def _curve_text(axis: _Axis, values: NDArray) -> str:
     """Return a description of a curve for screen readers."""
     if values.shape[1] > 1:
-        return f"from {axis.words[0]} to {axis.words[-1]}, a line for each class"
+        return f"from {axis.labels[0]} to {axis.labels[-1]}, a line for each class"
     if axis.is_levels:
-        return ", ".join(f"{w}: {short(v)}" for w, v in zip(axis.words, values[:, 0], strict=True))
+        return ", ".join(
+            f"{label}: {short(v)}" for label, v in zip(axis.labels, values[:, 0], strict=True)
+        )
     first, last = short(values[0, 0]), short(values[-1, 0])
-    return f"{first} at {axis.words[0]}, {last} at {axis.words[-1]}"
+    return f"{first} at {axis.labels[0]}, {last} at {axis.labels[-1]}"
 
 
-def _drawn_surface(
+def _surface_data(
     domain: Domain, surface: tuple[tuple[int, ...], list[_Axis], NDArray], depth: float
 ) -> dict[str, Any]:
     group, axes, values = surface
@@ -313,14 +315,14 @@ def _drawn_surface(
     names = [domain.column_names[p] for p in group]
     return {
         "name": " × ".join(names),
-        "across": {"name": names[0], "ends": [axes[0].words[0], axes[0].words[-1]]},
-        "up": {"name": names[1], "ends": [axes[1].words[k][:MOST_LETTERS] for k in (0, -1)]},
+        "across": {"name": names[0], "ends": [axes[0].labels[0], axes[0].labels[-1]]},
+        "up": {"name": names[1], "ends": [axes[1].labels[k][:MOST_LETTERS] for k in (0, -1)]},
         "image": "data:image/png;base64," + base64.b64encode(_png(pixels)).decode("ascii"),
     }
 
 
 def _png(pixels: NDArray) -> bytes:
-    """Return an image of shape (height, width, 4) of bytes, red, green, blue and alpha, as PNG."""
+    """Encode an RGBA image, a uint8 array of shape (height, width, 4), as PNG."""
     height, width = pixels.shape[:2]
 
     def chunk(kind: bytes, data: bytes) -> bytes:

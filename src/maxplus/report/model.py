@@ -1,4 +1,4 @@
-"""Description of a model: its origin and training, and its weights for the page's scripts."""
+"""Metadata of a model, and its weights in the form that the page's scripts read."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ HIDDEN_PARAMETERS = ("callbacks", "verbose", "n_jobs", "warm_start")
 
 
 def about_page(estimator: Any, name: str) -> dict[str, Any]:
-    """Return the title and origin of a page."""
+    """Return the title of a page, and the version and time it was created with."""
     encoder = getattr(estimator, "encoder_", None)
     target = name if encoder is None else f"“{encoder.target_.name}”"
     return {
-        "title": f"A model that tells {target}",
+        "title": f"Model report: {target}",
         "made_by": f"maxplus {maxplus.__version__}",
         "made_at": datetime.now(timezone.utc).isoformat(timespec="minutes"),
     }
 
 
 def about_model(estimator: Any) -> dict[str, Any]:
-    """Return what a model predicts and how it was trained, in numbers and words."""
+    """Return the target, the parameters and a training summary of a model."""
     encoder = getattr(estimator, "encoder_", None)
     n_features = estimator.model_.n_features
     facts = {
-        words: format(value, spec)
-        for words, attribute, spec in (
+        label: format(value, spec)
+        for label, attribute, spec in (
             ("ended", "status_message_", ""),
             ("iterations", "n_iter_", ","),
             ("maximum loss", "max_loss_", ".6g"),
@@ -70,22 +70,22 @@ def about_model(estimator: Any) -> dict[str, Any]:
     }
 
 
-def columns_of(estimator: Any, words: Sequence[str]) -> list[str]:
-    """Return the column that each feature is made of."""
-    return column_of_features(getattr(estimator, "encoder_", None), words)
+def columns_of(estimator: Any, feature_names: Sequence[str]) -> list[str]:
+    """Return the column from which each feature is derived."""
+    return column_of_features(getattr(estimator, "encoder_", None), feature_names)
 
 
-def importances(estimator: Any, X: NDArray, words: Sequence[str]) -> dict[str, Any]:
-    """Return columns by importance, the largest first, without those of importance 0.
+def importances(estimator: Any, X: NDArray, feature_names: Sequence[str]) -> dict[str, Any]:
+    """Return the columns of nonzero importance, in descending order.
 
-    On the training rows if the estimator kept that, else on the rows that the page is about.
+    Importances are those of the training rows if the estimator has stored them, else of ``X``.
     """
     shares = getattr(estimator, "feature_importances_", None)
     kept = shares is not None
     if not kept:
         shares = feature_importances(estimator.model_, X)
     sums: dict[str, float] = {}
-    for column, share in zip(columns_of(estimator, words), np.asarray(shares), strict=True):
+    for column, share in zip(columns_of(estimator, feature_names), np.asarray(shares), strict=True):
         sums[column] = sums.get(column, 0.0) + float(share)
     order = sorted(sums, key=lambda column: -sums[column])
     listed = [{"name": column, "share": sums[column]} for column in order if sums[column] > 0.0]
@@ -94,13 +94,13 @@ def importances(estimator: Any, X: NDArray, words: Sequence[str]) -> dict[str, A
 
 
 def search(estimator: Any) -> dict[str, str] | None:
-    """Return a figure of the search before the training, if there was one."""
-    tried = getattr(estimator, "search_", None)
-    return None if tried is None else figures.search_figure(tried)
+    """Return the figure of the model search, or None if there was no search."""
+    results = getattr(estimator, "search_", None)
+    return None if results is None else figures.search_figure(results)
 
 
 def as_sum(model: LMM | AdditiveLMM) -> AdditiveLMM:
-    """Return the model itself, or the sum of a single term, which has the same scores."""
+    """Return an additive model with the same scores; an LMM becomes its only term."""
     if isinstance(model, AdditiveLMM):
         return model
     return AdditiveLMM([Term(np.arange(model.n_features), model)], model.n_features)
@@ -112,12 +112,12 @@ def n_weights(model: LMM | AdditiveLMM) -> int:
 
 
 def model_data(model: LMM | AdditiveLMM, scale: NDArray) -> dict[str, Any]:
-    """Return all that scores and certified radii are computed from, arrays as base64.
+    """Return the data that scores and certified radii are computed from, arrays as base64.
 
     Parameters
     ----------
     model : LMM or AdditiveLMM
-    scale : how far each feature moves for a radius of 1, (P,)
+    scale : array of shape (P,), change of each feature for a radius of 1
     """
     total = as_sum(model)
     P, dtype, info = model.n_features, model.dtype, np.finfo(model.dtype)
@@ -139,7 +139,7 @@ def model_data(model: LMM | AdditiveLMM, scale: NDArray) -> dict[str, Any]:
             }
             for (features, lmm), (_, own) in zip(total.terms, exact.terms, strict=True)
         ],
-        # Terms over one feature, with the points at which slopes change; bounds are exact there.
+        # Terms over one feature, with the points where the slope changes; their bounds are exact.
         "shapes": [
             {
                 "feature": shape.feature,
@@ -166,7 +166,7 @@ def model_data(model: LMM | AdditiveLMM, scale: NDArray) -> dict[str, Any]:
         "n_classes": model.n_classes,
         "scale": margins.scale.tolist(),
         "steepest": margins.slope,
-        # Rounding error of a margin: relative to the largest numbers, and absolute.
+        # Bounds on the rounding error of a margin: relative to the largest operand, and absolute.
         "rounding": (2.0 * T + 6.0) * float(info.eps) + (2.0 * T + 64.0) * 2.0**-52,
         "least": 32.0 * (T + 1.0) * float(info.smallest_subnormal),
     }
@@ -174,5 +174,5 @@ def model_data(model: LMM | AdditiveLMM, scale: NDArray) -> dict[str, Any]:
 
 def _packed(array: NDArray, dtype: DTypeLike) -> str:
     """Return the little-endian bytes of an array in C order, as base64."""
-    little = np.dtype(dtype).newbyteorder("<")
-    return base64.b64encode(np.ascontiguousarray(array, little).tobytes()).decode("ascii")
+    little_endian = np.dtype(dtype).newbyteorder("<")
+    return base64.b64encode(np.ascontiguousarray(array, little_endian).tobytes()).decode("ascii")

@@ -1,4 +1,4 @@
-"""HTML page about one model, rendered from plain data by Jinja2 templates."""
+"""Rendering of the HTML page with Jinja2 templates."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 def render(template: str, package: str = "maxplus.report", **values: Any) -> str:
-    """Return the page that a template makes of ``values``.
+    """Render a template with ``values``.
 
-    It lies in the folder ``assets`` of ``package`` and may extend or import those of
+    The template is a file in the folder ``assets`` of ``package``; it can extend or import those of
     `maxplus.report`, such as ``base.html`` and ``tables.html``.
     """
     return _environment(package).get_template(template).render(**values)
@@ -30,9 +30,9 @@ def render(template: str, package: str = "maxplus.report", **values: Any) -> str
 def _environment(package: str) -> Environment:
     from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
-    places = dict.fromkeys((package, "maxplus.report"))
+    packages = dict.fromkeys((package, "maxplus.report"))
     environment = Environment(
-        loader=ChoiceLoader([PackageLoader(place, "assets") for place in places]),
+        loader=ChoiceLoader([PackageLoader(name, "assets") for name in packages]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -55,7 +55,7 @@ def _environment(package: str) -> Environment:
 
 
 def _asset(*names: str) -> Markup:
-    """Return styles or scripts of this folder, one after the other."""
+    """Return the concatenated text of style sheets or scripts in ``assets``."""
     from markupsafe import Markup
 
     folder = files("maxplus.report") / "assets"
@@ -67,14 +67,14 @@ def _base64(text: str) -> str:
 
 
 def _sha256(text: str) -> str:
-    """Return the digest by which a content-security policy names a script."""
+    """Return the base64 SHA-256 digest of a script, for the Content-Security-Policy."""
     return base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")
 
 
 def render_page(report: dict[str, Any]) -> str:
-    """Return the whole page, with styles, scripts, pictures and data inside.
+    """Render a self-contained HTML page, with embedded styles, scripts, images and data.
 
-    ``report`` holds plain JSON types, as `report_content` and `regression_content` give them.
+    ``report`` consists of JSON types, as returned by `report_content` and `regression_content`.
     Numbers that are None, NaN or infinite are shown as unknown; any list may be empty.
 
     Parameters
@@ -104,7 +104,7 @@ def render_page(report: dict[str, Any]) -> str:
 
 
 def _data(report: dict[str, Any]) -> dict[str, Any]:
-    """Return the data of the explorer."""
+    """Return the data that the explorer's scripts read."""
     editable = report["network"] is not None
     listed = (report["importances"] or {}).get("columns", [])
     rank = {one["name"]: k for k, one in enumerate(listed)}
@@ -124,16 +124,16 @@ def _data(report: dict[str, Any]) -> dict[str, Any]:
             }
             for k, (column, end) in enumerate(zip(report["columns"], ends, strict=False))
         ],
-        # Edited values enter computations, which need every digit.
-        "rows": report["rows"] if editable else [_shorter(row) for row in report["rows"]],
-        "units": {name: _short(unit) for name, unit in report["units"].items()},
+        # Editable rows keep full precision, because the page computes scores from them.
+        "rows": report["rows"] if editable else [_round_values(row) for row in report["rows"]],
+        "units": {name: _round(unit) for name, unit in report["units"].items()},
     }
 
 
-def _shorter(row: dict[str, Any]) -> dict[str, Any]:
-    return {**row, "values": _short(row["values"])}
+def _round_values(row: dict[str, Any]) -> dict[str, Any]:
+    return {**row, "values": _round(row["values"])}
 
 
-def _short(numbers: list[float | None]) -> list[float | None]:
-    """Round to six digits, more than are shown, which keeps a page of images small."""
+def _round(numbers: list[float | None]) -> list[float | None]:
+    """Round to six significant digits to reduce the size of pages with images."""
     return [None if number is None else float(f"{number:.6g}") for number in numbers]

@@ -31,14 +31,15 @@ def regression_content(
     ids: Sequence[str] | None = None,
     feature_names: Sequence[str] | None = None,
 ) -> dict[str, Any]:
-    """Return everything `render_page` shows, for a fitted LMMRegressor on rows.
+    """Return the content of the page about a fitted LMMRegressor, for `render_page`.
 
-    Rows with true numbers are test data, and lead the page, unless they are the training rows.
+    Rows with target values are treated as test data, and their metrics come first, unless they are
+    the training rows.
 
     Parameters
     ----------
     reg : fitted LMMRegressor
-    X, y : rows and their true numbers, or None
+    X, y : rows and their target values, or None
     name, row_numbers, ids, feature_names : as in `report_content`
 
     Returns
@@ -57,66 +58,66 @@ def regression_content(
     True
     """
     y = None if y is None else np.asarray(y, float)
-    asked = PageRows(X, y, name, row_numbers, ids)
-    told = np.stack([reg.predict(X), *reg.predict_interval(X, COVERAGE)])
-    predicted, lower, upper = told
-    words = feature_names or [f"feature {p}" for p in range(X.shape[1])]
+    table = PageRows(X, y, name, row_numbers, ids)
+    prediction = np.stack([reg.predict(X), *reg.predict_interval(X, COVERAGE)])
+    predicted, lower, upper = prediction
+    names = feature_names or [f"feature {p}" for p in range(X.shape[1])]
     is_training = y is not None and is_training_table(reg, y)
     equal = equal_to_training(reg, row_hashes(X))
-    where = which_rows(asked, is_training, equal)
+    where = which_rows(table, is_training, equal)
     if y is None:
-        where = f"{asked.name} has no true numbers to compare with."
-    sources = _sources(reg, asked, told, is_training, where)
+        where = f"{table.name} has no target values to compare with."
+    sources = _sources(reg, table, prediction, is_training, where)
     headline = _headline(sources[0] if sources else None, where)
     if y is not None and not is_training and equal is not None and equal.any():
         headline["text"] += f" {where}"
-    order = np.argsort(np.zeros(asked.n) if y is None else -np.abs(y - predicted), kind="stable")
+    order = np.argsort(np.zeros(table.n) if y is None else -np.abs(y - predicted), kind="stable")
     half = (upper - lower) / 2.0
     width = float(half[0]) if np.allclose(half, half[0]) else np.inf
     return {
-        **model.about_page(reg, asked.name),
+        **model.about_page(reg, table.name),
         "task": "regression",
         "model": model.about_model(reg),
-        "data": {"name": asked.name, "n_rows": asked.n},
+        "data": {"name": table.name, "n_rows": table.n},
         "headline": headline,
         "sources": sources,
         "where": where,
         "coverage": COVERAGE,
         "figure": None if y is None else figures.predictions_figure(y, predicted, width),
-        # Those that it is farthest off; without true numbers, the first.
-        "rows": [_row(asked, told, int(n)) for n in order[:N_NAMED]],
-        "importances": model.importances(reg, asked.X[asked.some(MOST_COUNTED)], words),
+        # The rows with the largest errors; without target values, the first rows.
+        "rows": [_row(table, prediction, int(n)) for n in order[:N_NAMED]],
+        "importances": model.importances(reg, table.X[table.some(MOST_COUNTED)], names),
         "search": model.search(reg),
     }
 
 
-def _row(asked: PageRows, told: NDArray, n: int) -> dict[str, Any]:
-    """Return the prediction for a row, and its error where the true number is known."""
-    predicted, lower, upper = (float(column[n]) for column in told)
-    row = {**asked.name_of(n), "predicted": predicted, "lower": lower, "upper": upper}
-    if asked.y is None:
+def _row(table: PageRows, prediction: NDArray, n: int) -> dict[str, Any]:
+    """Return the prediction for a row, and its error if the target value is known."""
+    predicted, lower, upper = (float(column[n]) for column in prediction)
+    row = {**table.name_of(n), "predicted": predicted, "lower": lower, "upper": upper}
+    if table.y is None:
         return row | {"true": None, "off": None, "inside": None}
-    true = float(asked.y[n])
+    true = float(table.y[n])
     return row | {"true": true, "off": true - predicted, "inside": lower <= true <= upper}
 
 
 def _sources(
-    reg: Any, asked: PageRows, told: NDArray, is_training: bool, where: str
+    reg: Any, table: PageRows, prediction: NDArray, is_training: bool, where: str
 ) -> list[dict[str, Any]]:
-    """Return figures on the given rows, unless they are the training rows, and of a validation."""
+    """Return the metrics on the given rows, if they are new, and those of the validation."""
     sources = []
-    if asked.y is not None and not is_training:
+    if table.y is not None and not is_training:
         mean = training_summary(reg).get("mean")
         guess = None
         if mean is not None:
-            found = regression_metrics(asked.y, np.full(asked.n, mean)).to_json()
+            found = regression_metrics(table.y, np.full(table.n, mean)).to_json()
             guess = {name: found[name] for name in ("r2", "mae", "rmse")}
         sources.append(
             {
-                "title": asked.name,
-                "whose": f"of {asked.name}",
-                "on": asked.name,
-                "figures": regression_metrics(asked.y, *told).to_json(),
+                "title": table.name,
+                "whose": f"of {table.name}",
+                "on": table.name,
+                "figures": regression_metrics(table.y, *prediction).to_json(),
                 "guess": guess,
                 "words": where,
             }
@@ -130,34 +131,34 @@ def _sources(
                 "on": "new rows",
                 "figures": record["figures"],
                 "guess": record["guess"],
-                "words": "each of these training rows was judged by a model trained without it.",
+                "words": "each of these training rows was predicted by a model trained without it.",
             }
         )
     return sources
 
 
 def _headline(source: dict[str, Any] | None, where: str) -> dict[str, Any]:
-    """Return whether the model is better than the mean on rows that it has not seen."""
+    """Return whether the model is better than the mean on rows not used in training."""
     if source is None:
-        text = f"No validation is kept with the model. {where} {REMEDY}"
+        text = f"No validation is stored with the model. {where} {REMEDY}"
         return {"holds": None, "words": "Not measured on new rows", "text": text}
     found, guess = source["figures"], source["guess"]
     off = with_error(found["mae"], ERRORS * found["mae_error"])
     text = (
         f"On {plural(found['n_rows'], 'row')} {source['whose']} it was off by {off} on average "
-        f"(95 %){_variance_words(found['r2'])}."
+        f"(95 %){_explained_variance_text(found['r2'])}."
     )
     better = found["r2"] is not None and found["r2"] > 0.0
     if guess is not None:
-        text += f" Always saying the mean would have been off by {readable(guess['mae'])}."
+        text += f" Always predicting the mean would have been off by {readable(guess['mae'])}."
         better = better and found["mae"] + ERRORS * found["mae_error"] < guess["mae"]
     if better:
         return {"holds": True, "words": f"Better than guessing on {source['on']}", "text": text}
     return {"holds": False, "words": "Not shown to be better than guessing", "text": text}
 
 
-def _variance_words(r2: float | None) -> str:
-    """Return R² in words; below 0 nothing is explained."""
+def _explained_variance_text(r2: float | None) -> str:
+    """Return the explained variance as text."""
     if r2 is None:
         return ""
     if r2 > 0.0:

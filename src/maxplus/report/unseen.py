@@ -1,4 +1,4 @@
-"""Quality of a classifier on rows that it was not trained on, as far as that is known."""
+"""Performance of a classifier on rows that were not used in training."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from maxplus.report.data import PageRows
 from maxplus.report.figures import reliability_figure
 from maxplus.tables import row_hashes
 
-# Rows of each kind that the page names.
+# Number of rows in each list of rows.
 N_NAMED = 25
 REMEDY = "Train with maxplus train, or give rows with labels that were not used in training."
 
 
-def equal_to_training(estimator: Any, prints: NDArray) -> NDArray | None:
-    """Return which rows, by their hashes, equal a training row; None if no rows are kept."""
+def equal_to_training(estimator: Any, hashes: NDArray) -> NDArray | None:
+    """Return whether each row hash is that of a training row; None if no hashes are stored."""
     known = getattr(estimator, "training_rows_", None)
-    return None if known is None else np.isin(prints, known)
+    return None if known is None else np.isin(hashes, known)
 
 
-def which_rows(asked: PageRows, is_training: bool, equal: NDArray | None) -> str:
-    """Return in a sentence whether rows are among the training rows."""
-    rows = f"{plural(asked.n, 'row')} of {asked.name}"
+def which_rows(table: PageRows, is_training: bool, equal: NDArray | None) -> str:
+    """Return a sentence on the overlap between the rows and the training rows."""
+    rows = f"{plural(table.n, 'row')} of {table.name}"
     if is_training:
         return f"The model was trained on the {rows}."
     if equal is None:
@@ -42,11 +42,11 @@ def which_rows(asked: PageRows, is_training: bool, equal: NDArray | None) -> str
     if n == 0:
         return f"None of the {rows} has the values of a training row."
     has = "has" if n == 1 else "have"
-    return f"{n:,} of the {rows} {has} the same values as a training row, and count as all others."
+    return f"{n:,} of the {rows} {has} the same values as a training row; all rows are counted."
 
 
-def of_validation(estimator: Any, asked: PageRows, is_training: bool) -> dict[str, Any] | None:
-    """Return the results of the validation in training; None if there was none."""
+def of_validation(estimator: Any, table: PageRows, is_training: bool) -> dict[str, Any] | None:
+    """Return the validation results stored with the model, or None."""
     record = getattr(estimator, "validation_", None)
     if record is None:
         return None
@@ -62,52 +62,52 @@ def of_validation(estimator: Any, asked: PageRows, is_training: bool) -> dict[st
         dispersion=record.get("dispersion", 1.0),
         guess=record["guess"],
         bins=record.get("reliability"),
-        least_sure=_renamed(record.get("least_sure", ()), asked, is_training),
-        most_surprising=_renamed(record.get("most_surprising", ()), asked, is_training),
+        least_sure=_renamed(record.get("least_sure", ()), table, is_training),
+        most_surprising=_renamed(record.get("most_surprising", ()), table, is_training),
     )
 
 
-def _renamed(rows: Sequence[dict], asked: PageRows, same: bool) -> list[dict[str, Any]]:
-    """Return rows of a validation with their names where the page shows the same table."""
-    place = {asked.number(n): n for n in range(asked.n)}
+def _renamed(rows: Sequence[dict], table: PageRows, same: bool) -> list[dict[str, Any]]:
+    """Return validation rows, with their identifiers if the page shows the same table."""
+    place = {table.number(n): n for n in range(table.n)}
     if not (same and all(row["row"] in place for row in rows)):
         return [{**row, "id": None, "of_data": False} for row in rows]
-    return [{**row, **asked.name_of(place[row["row"]]), "of_data": True} for row in rows]
+    return [{**row, **table.name_of(place[row["row"]]), "of_data": True} for row in rows]
 
 
-def of_rows(estimator: Any, asked: PageRows, log_proba: NDArray, words: str) -> dict[str, Any]:
-    """Return the results of the model on all rows that the page is about."""
-    assert asked.y is not None
+def of_rows(estimator: Any, table: PageRows, log_proba: NDArray, words: str) -> dict[str, Any]:
+    """Return the metrics of the model on the rows of the page."""
+    assert table.y is not None
     classes = estimator.classes_
-    codes = np.searchsorted(classes, asked.y)
+    codes = np.searchsorted(classes, table.y)
     P = np.exp(log_proba)
     P /= P.sum(axis=1, keepdims=True)
-    losses, best = -log_proba[np.arange(asked.n), codes], log_proba.argmax(axis=1)
+    losses, best = -log_proba[np.arange(table.n), codes], log_proba.argmax(axis=1)
     figures = classification_metrics(codes, P, classes, predicted=best, losses=losses)
     return _source(
-        title=asked.name,
-        whose=f"of {asked.name}",
-        on=asked.name,
+        title=table.name,
+        whose=f"of {table.name}",
+        on=table.name,
         words=words,
         figures=figures.to_json(),
         dispersion=1.0,
         guess=_guess(estimator, codes),
         bins=to_jsonable(reliability(codes, P)),
-        least_sure=named_rows(estimator, asked, P, np.argsort(P.max(axis=1), kind="stable")),
-        most_surprising=named_rows(estimator, asked, P, np.argsort(-losses, kind="stable")),
+        least_sure=named_rows(estimator, table, P, np.argsort(P.max(axis=1), kind="stable")),
+        most_surprising=named_rows(estimator, table, P, np.argsort(-losses, kind="stable")),
     )
 
 
-def named_rows(estimator: Any, asked: PageRows, P: NDArray, order: NDArray) -> list[dict[str, Any]]:
-    """Return the first rows of an order, with their labels, if any, and predictions."""
+def named_rows(estimator: Any, table: PageRows, P: NDArray, order: NDArray) -> list[dict[str, Any]]:
+    """Return the first rows in the given order, with labels (if any) and predictions."""
     classes = [str(label) for label in estimator.classes_]
     best = P.argmax(axis=1)
     rows = []
     for n in order[:N_NAMED].tolist():
-        code = None if asked.y is None else int(np.searchsorted(estimator.classes_, asked.y[n]))
+        code = None if table.y is None else int(np.searchsorted(estimator.classes_, table.y[n]))
         rows.append(
             {
-                **asked.name_of(n),
+                **table.name_of(n),
                 "of_data": True,
                 "label": None if code is None else classes[code],
                 "predicted": classes[best[n]],
@@ -119,7 +119,7 @@ def named_rows(estimator: Any, asked: PageRows, P: NDArray, order: NDArray) -> l
 
 
 def _guess(estimator: Any, codes: NDArray) -> dict[str, Any]:
-    """Return the figures of a prediction by the training rows' class frequencies."""
+    """Return the metrics of a baseline that predicts the class frequencies in training."""
     classes = estimator.classes_
     counts = np.array(training_summary(estimator)["class_counts"])
     P = np.tile(counts / counts.sum(), (len(codes), 1))
@@ -132,7 +132,7 @@ def _guess(estimator: Any, codes: NDArray) -> dict[str, Any]:
 
 
 def _source(figures: dict, dispersion: float, bins: Any, **others: Any) -> dict[str, Any]:
-    """Return results with confidence intervals added."""
+    """Add confidence intervals to the metrics of a data source."""
     classes = [
         {**one, "interval": wilson_interval(one["recall"], one["n_rows"] / dispersion)}
         for one in figures["classes"]
@@ -149,9 +149,9 @@ def _source(figures: dict, dispersion: float, bins: Any, **others: Any) -> dict[
 
 
 def headline(source: dict[str, Any] | None, where: str) -> dict[str, Any]:
-    """Return whether the model is better than a guess on rows that it has not seen."""
+    """Return whether the model is better than the baseline on rows not used in training."""
     if source is None:
-        text = f"No validation is kept with the model. {where} {REMEDY}"
+        text = f"No validation is stored with the model. {where} {REMEDY}"
         return {"holds": None, "words": "Not measured on new rows", "text": text}
     figures, guess = source["figures"], source["guess"]
     low, high = figures["interval"]
@@ -164,31 +164,29 @@ def headline(source: dict[str, Any] | None, where: str) -> dict[str, Any]:
     if low > guess["accuracy"]:
         return {"holds": True, "words": f"Better than guessing on {source['on']}", "text": text}
     if _ranks(figures):
-        text += (
-            f" It does rank rows: the area under the curve is {figures['auc']:.3f}; chance is 0.5."
-        )
+        text += f" It does rank rows better than chance: the ROC AUC is {figures['auc']:.3f}."
     return {"holds": False, "words": "Not shown to be better than guessing", "text": text}
 
 
 def _ranks(figures: dict[str, Any]) -> bool:
-    """Return whether the area under the curve is significantly above chance."""
+    """Return whether the ROC AUC is significantly above 0.5."""
     known = [(one["auc"], one["n_rows"]) for one in figures["classes"] if one["auc"] is not None]
     if figures["auc"] is None or not known:
         return False
     return figures["auc"] - ERRORS * mean_auc_error(known, figures["n_rows"]) > 0.5
 
 
-def performance(clf: Any, asked: PageRows, log_proba: NDArray, is_training: bool) -> dict[str, Any]:
-    """Return the quality on new rows: on those that are given, else by a validation."""
-    validation = of_validation(clf, asked, is_training)
+def performance(clf: Any, table: PageRows, log_proba: NDArray, is_training: bool) -> dict[str, Any]:
+    """Return the performance on new rows: the given rows, or else the stored validation."""
+    validation = of_validation(clf, table, is_training)
     sources = [] if validation is None else [validation]
-    equal = equal_to_training(clf, row_hashes(asked.X))
-    where = which_rows(asked, is_training, equal)
+    equal = equal_to_training(clf, row_hashes(table.X))
+    where = which_rows(table, is_training, equal)
     own = None
-    if asked.y is None:
-        where = f"{asked.name} has no true labels to compare with."
+    if table.y is None:
+        where = f"{table.name} has no true labels to compare with."
     else:
-        own = of_rows(clf, asked, log_proba, where)
+        own = of_rows(clf, table, log_proba, where)
         if not is_training:
             sources.insert(0, own)
     first = headline(sources[0] if sources else None, where)
@@ -202,13 +200,13 @@ def performance(clf: Any, asked: PageRows, log_proba: NDArray, is_training: bool
         "where": where,
         "sources": sources,
         "judged": None if judged is None else {"is_new": bool(sources), **judged},
-        "named": _least_sure(clf, asked, log_proba) if asked.y is None else named,
+        "named": _least_sure(clf, table, log_proba) if table.y is None else named,
         "reliability": None if bins is None else reliability_figure(bins),
     }
 
 
-def _least_sure(clf: Any, asked: PageRows, log_proba: NDArray) -> dict[str, Any]:
-    """Return the rows without labels whose predictions are least probable."""
+def _least_sure(clf: Any, table: PageRows, log_proba: NDArray) -> dict[str, Any]:
+    """Return the unlabelled rows with the lowest probability of the predicted class."""
     P = np.exp(log_proba)
     order = np.argsort(P.max(axis=1), kind="stable")
-    return {"least_sure": named_rows(clf, asked, P, order), "most_surprising": []}
+    return {"least_sure": named_rows(clf, table, P, order), "most_surprising": []}

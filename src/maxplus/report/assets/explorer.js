@@ -1,4 +1,4 @@
-// The explorer: one row is picked, looked at and, where the model is in the page, edited.
+// Explorer: shows the selected row, which can be edited if the page contains the model.
 
 const { rows, features, labels, columns, image_shape: shape, units } = page;
 const network = page.network && readNetwork(page.network);
@@ -12,14 +12,14 @@ function pair(name, value, decides) {
     element("dt", {}, name), element("dd", {}, short(value)));
 }
 
-/** The features that set a score, or those of the largest contributions. */
+/** Returns the features that determine a score, or those with the largest contributions. */
 function decidingFeatures(row) {
   if (!row.reasons) return row.classes.map((entry) => entry.feature_index);
   return byAmount(row.reasons.amounts).slice(0, MOST_MARKED)
     .map((g) => page.contributions.groups[g].features).filter((own) => own.length <= 2).flat();
 }
 
-/** The first values by name and all that decide, which stand out. */
+/** Lists the first features and all deciding features, which are highlighted. */
 function valueList(row) {
   const deciding = new Set(decidingFeatures(row));
   const shown = [...row.values.keys()].filter((i) => i < MOST_VALUES || deciding.has(i));
@@ -27,7 +27,7 @@ function valueList(row) {
     pair(features[i] ?? `feature ${i}`, row.values[i], deciding.has(i)));
   const rest = row.values.length - shown.length;
   const note = (row.reasons ? "Marked features contribute most."
-    : "Marked features decide a class's score.") +
+    : "Marked features determine the score of a class.") +
     (rest > 0 ? ` ${rest} more features are left out.` : "");
   return [element("dl", { class: "values" }, ...pairs), element("p", { class: "note" }, note)];
 }
@@ -41,7 +41,7 @@ function legend(kind, text) {
   return element("span", {}, element("span", { class: `ring ${kind}` }), ` ${text}`);
 }
 
-/** The input and, from the best score down, the boxes that it was held against. */
+/** Draws the input and the best box of each class, in descending order of the scores. */
 function pictures(row) {
   const [marks, notes] = [[], [legend("deciding", "deciding pixel")]];
   const best = row.classes.find((entry) => entry.class === row.predicted);
@@ -50,7 +50,7 @@ function pictures(row) {
   const flip = row.flip ? features.indexOf(row.flip.column) : -1;
   if (flip >= 0) {
     marks.push(["flip", flip]);
-    notes.push(legend("flip", "pixel of the smallest change that flips the prediction"));
+    notes.push(legend("flip", "pixel of the nearest counterfactual"));
   }
   notes.push(`black: ${short(greys[0])} or less, white: ${short(greys[1])} or more`);
   const input = picture(row.values, shape, greys, marks, `${nameOf(row)} as a picture`);
@@ -64,7 +64,7 @@ function pictures(row) {
     element("p", { class: "note legend" }, ...notes)];
 }
 
-/** The form; what it says is shown after each edit. */
+/** Creates the what-if form, which updates the explorer after each edit. */
 function editor(row) {
   const show = (now, changed) => {
     showTiles(now, row, changed);
@@ -92,7 +92,7 @@ function show(position) {
   byId("input").replaceChildren(...(hasPictures ? pictures(row) : valueList(row)));
 }
 
-/** Shows the row with this number, if it is here, and goes there. */
+/** Shows the row with this number, if the page contains it, and scrolls to the explorer. */
 function visit(number) {
   const position = rows.findIndex((row) => String(row.row) === number);
   if (position < 0) return;
@@ -114,7 +114,7 @@ function start() {
   byId("previous").addEventListener("click", () => step(-1));
   byId("next").addEventListener("click", () => step(+1));
   byId("reset")?.addEventListener("click", () => step(0));
-  // The address alone is not enough: a second click on the same link does not change it.
+  // The hashchange event is not enough: a second click on the same link does not trigger it.
   document.addEventListener("click", (event) => {
     visit(event.target.closest("tr[data-row]")?.dataset.row);
   });

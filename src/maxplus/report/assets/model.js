@@ -1,12 +1,12 @@
-// The model in the page: the same operations as models/additive.py and models/lmm.py, in the same
-// order and float type, so that scores are the same to the last bit. Ties go to the lowest index.
+// Scores of the model: the same operations as models/additive.py and models/lmm.py, in the same
+// order and precision, so that scores are bitwise identical. Ties go to the lowest index.
 
-/** Numbers that weights.py has packed. */
+/** Decodes a base64 array written by report/model.py. */
 function unpack(text, kind) {
   return new kind(Uint8Array.from(atob(text), (byte) => byte.charCodeAt(0)).buffer);
 }
 
-/** A network as render_page has it, with its arrays unpacked. */
+/** Decodes the arrays of a network. */
 function readNetwork(data) {
   const kind = data.single ? Float32Array : Float64Array;
   const terms = data.terms.map((term) => ({
@@ -27,7 +27,7 @@ function readNetwork(data) {
     round: data.single ? Math.fround : (value) => value };
 }
 
-/** Feature p as terms take it: on the line between two knots, constant outside. */
+/** Maps feature p by linear interpolation between knots, constant outside. */
 function mappedValue(map, p, x) {
   if (!map || Number.isNaN(x)) return x;
   let [low, high] = [map.starts[p], map.starts[p + 1] - 1];
@@ -59,20 +59,20 @@ function hiddenOf(term, lines, round) {
   });
 }
 
-/** All units' values for class d, g_h + W2[h, d]; the score is the largest. */
+/** Values of all units for class d, g_h + W2[h, d]; the score is their maximum. */
 function heightsOf(term, hidden, d, round) {
   return hidden.map((value, h) => round(value + term.W2[d * term.n_units + h]));
 }
 
 const largest = (values) => values.reduce((a, b) => Math.max(a, b), -Infinity);
 
-/** The scores of one term. */
+/** Scores of one term. */
 function termScores({ n_classes: C }, term, u, round) {
   const hidden = hiddenOf(term, linesOf(term, u, round), round);
   return Array.from({ length: C }, (_, d) => largest(heightsOf(term, hidden, d, round)));
 }
 
-/** What decided a single network's score of class d: a unit and, in it, one line. */
+/** Decision path of a single network for class d: the active unit and its active line. */
 function pathOf(term, row, d, round) {
   const lines = linesOf(term, row, round);
   const hidden = hiddenOf(term, lines, round);
@@ -103,7 +103,7 @@ function softmax(scores) {
   return shares.map((share) => share / total);
 }
 
-/** Scores and probabilities of all classes; of a single network, with their paths. */
+/** Scores and probabilities of all classes, and decision paths for a single network. */
 function decide(network, row) {
   const { terms, round, n_classes: C } = network;
   const u = mappedRow(network, row, round);
@@ -112,12 +112,12 @@ function decide(network, row) {
     const own = termScores(network, term, u, round);
     for (let d = 0; d < C; d++) scores[d] = round(scores[d] + own[d]);
   }
-  const chances = softmax(scores);
-  return scores.map((score, d) => ({ score, probability: chances[d],
+  const probabilities = softmax(scores);
+  return scores.map((score, d) => ({ score, probability: probabilities[d],
     ...(network.is_sum ? {} : pathOf(terms[0], u, d, round)) }));
 }
 
-/** What each group of columns adds to the margin of class A over class B, less its mean. */
+/** Contributions of the groups of columns to the margin of class A over B, minus their means. */
 function amountsOf(network, { groups, means }, row, A, B) {
   const u = mappedRow(network, row, network.round);
   const total = [...network.intercept].map((b, d) => means.reduce((sum, own) => sum + own[d], b));

@@ -1,13 +1,13 @@
-// Inputs and boxes as grey pictures, with the pixels that decide marked.
+// Inputs and boxes as greyscale images with marked pixels.
 
 const SIDE = 224; // canvas pixels along the longer side, about twice what is shown
-// Of different sizes, so that both are seen where they mark the same pixel.
+// Different radii keep both rings visible when they mark the same pixel.
 const MARKS = {
   deciding: { colour: "#ff8a1f", radius: 0.045 * SIDE },
   flip: { colour: "#38b6ff", radius: 0.085 * SIDE },
 };
 
-/** The smallest and the largest of many numbers; unknown ones do not count. */
+/** Minimum and maximum of all numbers; null is ignored. */
 function range(lists) {
   let [low, high] = [Infinity, -Infinity];
   for (const list of lists) {
@@ -20,20 +20,20 @@ function range(lists) {
   return low < high ? [low, high] : [low, low + 1];
 }
 
-/** One grey pixel per number: `low` and less is black, `high` and more is white. */
+/** Greyscale image of the numbers: `low` and below is black, `high` and above is white. */
 function greyImage(values, [height, width], [low, high]) {
   const small = element("canvas", { width, height });
   const context = small.getContext("2d");
   const image = context.createImageData(width, height);
   values.forEach((value, i) => {
-    const grey = (255 * (value - low)) / (high - low); // the array cuts to 0..255 by itself
+    const grey = (255 * (value - low)) / (high - low); // Uint8ClampedArray clips to 0..255
     image.data.set([grey, grey, grey, 255], 4 * i);
   });
   context.putImageData(image, 0, 0);
   return small;
 }
 
-/** A ring around a pixel, with a dark edge so that it is seen on white as well. */
+/** Draws a ring around a pixel, with a dark edge for contrast on white. */
 function ring(context, x, y, { colour, radius }) {
   for (const [width, style] of [[7, "#000"], [4, colour]]) {
     context.beginPath();
@@ -44,7 +44,7 @@ function ring(context, x, y, { colour, radius }) {
   }
 }
 
-/** A canvas with the picture; `marks` are pairs of a kind and a pixel's index. */
+/** Creates a canvas with the image; `marks` are pairs of a kind and a pixel index. */
 function picture(values, shape, limits, marks, label) {
   const [height, width] = shape;
   const scale = Math.max(1, Math.floor(SIDE / Math.max(height, width)));

@@ -1,5 +1,4 @@
-// How far a row may move before its prediction could change: the bounds of certify/margins.py for
-// one row, in float64.
+// Certified radius of one row, by the bounds of certify/margins.py in float64.
 
 const TOLERANCE = 1e-6;
 const GROWTH = 4;
@@ -7,10 +6,10 @@ const LARGE_TERM = 20000;
 
 const double = (value) => value;
 const sizeOf = (values) => values.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
-/** A number a little further away, by one rounding at least. */
+/** Rounds outwards by at least one unit in the last place. */
 const beyond = (x, sign) => x + sign * (Math.abs(x) * Number.EPSILON + Number.MIN_VALUE);
 
-/** The least and the largest mapped features in the box around a row, exact or computed. */
+/** Lower and upper limits of the mapped features in the box around a row, including rounding. */
 function mappedBox(network, row, eps) {
   const end = (x, p, sign) => {
     const s = network.scale[p];
@@ -22,7 +21,7 @@ function mappedBox(network, row, eps) {
   return [-1, 1].map((sign) => row.map((x, p) => end(x, p, sign)));
 }
 
-/** The most by which margins can be off, for inputs in the box. */
+/** Upper bound on the rounding error of the margins for inputs in the box. */
 function roundingOf(network, low, high) {
   const { map } = network;
   const size = (p) => (map ? sizeOf(map.u.subarray(map.starts[p], map.starts[p + 1]))
@@ -33,7 +32,7 @@ function roundingOf(network, low, high) {
   return network.rounding * most + network.least;
 }
 
-/** The lowest margins of terms over one feature: at an end, or where a slope changes. */
+/** Minimum margins of terms over one feature, attained at an end or where the slope changes. */
 function shapeMargins(network, shape, low, high, y) {
   const [from, to, C] = [low[shape.feature], high[shape.feature], network.n_classes];
   const at = [low, high].map((u) => shape.terms
@@ -64,13 +63,13 @@ function termMargins(network, term, low, high, y, unit) {
     Math.min(...ahead.map((value, h) => value - height(h, d))));
 }
 
-/** The unit that decides a term's score of class d. */
+/** Active unit of a term for class d. */
 function unitOf(term, u, d) {
   const heights = heightsOf(term, hiddenOf(term, linesOf(term, u, double), double), d, double);
   return heights.indexOf(largest(heights));
 }
 
-/** By how much class y stays ahead of all others; positive is a proof. */
+/** Lower bound on the margin of class y over all others; a positive value is a proof. */
 function gapOf(network, row, y, eps) {
   const [low, high] = mappedBox(network, row, eps);
   const centre = row.map((x, p) => mappedValue(network.map, p, x));
@@ -84,7 +83,7 @@ function gapOf(network, row, y, eps) {
   return Math.min(...margins.filter((_, d) => d !== y)) - roundingOf(network, low, high);
 }
 
-/** Where to look next: outwards until the gap is gone, then between. */
+/** Next radius to test: increases until the gap is not positive, then bracketing. */
 function guess(step, low, high, gapLow, gapHigh, slope) {
   if (high === Infinity) {
     const outwards = Math.max(GROWTH * low, ((1 - 0.1 * TOLERANCE) * gapLow) / (2 * slope));
@@ -97,7 +96,7 @@ function guess(step, low, high, gapLow, gapHigh, slope) {
   return Math.min(Math.max(root + aside, least), most);
 }
 
-/** The largest change of all features at once that provably leaves the prediction y. */
+/** Largest simultaneous change of all features for which the prediction y is certified. */
 function certifiedRadius(network, row, y) {
   let [low, high, gapHigh] = [0, Infinity, NaN];
   let gapLow = gapOf(network, row, y, 0);

@@ -1,4 +1,4 @@
-// What is said about one row: its tiles, and the table of all classes.
+// Summary tiles, contributions and class scores of one row.
 
 const page = JSON.parse(byId("data").textContent);
 
@@ -6,9 +6,9 @@ const strong = (text) => element("b", {}, text);
 const isRight = (row) => (row.label === row.predicted ? "right" : "wrong");
 const nameOf = (row) => (row.id === null ? `Row ${row.row}` : `${row.id} (row ${row.row})`);
 
-// A long name is read in small letters, where a label or a number is large.
+// Values longer than this are set in a smaller font.
 const LONG = 18;
-// Contributions that are listed one by one.
+// Maximum number of contributions listed individually.
 const MOST_REASONS = 12;
 
 function tile(name, value, hint, kind = "") {
@@ -17,18 +17,18 @@ function tile(name, value, hint, kind = "") {
     element("dd", { class: "hint" }, ...hint));
 }
 
-/** Of a class, as text; a row that has been edited also tells what it was. */
+/** Probability of a class as text; for an edited row, with the original probability. */
 function chance(row, label, before) {
   const of = (one) => probability(one.classes.find((entry) => entry.class === label)?.probability);
   return `probability ${of(row)}` + (before === row ? "" : `, it was ${of(before)}`);
 }
 
 function radiusTile(row, before) {
-  const words = row.radius == null ? "unknown or unlimited"
-    : `all numbers may move by less${page.radius_unit ? `, in ${page.radius_unit}` : ""}, ` +
-      "and the prediction stays";
+  const hint = row.radius == null ? "unknown or unlimited"
+    : `changes of all numbers below this${page.radius_unit ? `, in ${page.radius_unit},` : ""} ` +
+      "leave the prediction unchanged";
   const was = before === row ? "" : `; it was ${fixed(before.radius)}`;
-  return tile("Certified radius", fixed(row.radius), [words + was]);
+  return tile("Certified radius", fixed(row.radius), [hint + was]);
 }
 
 function wallWords(entry) {
@@ -36,7 +36,7 @@ function wallWords(entry) {
   return `${entry.slope > 0 ? "≥" : "≤"} ${short(entry.wall)}`;
 }
 
-/** Of a sum, the column that adds most; of a single network, the wall that sets the score. */
+/** Tile for the largest contribution, or for the active wall of a single network. */
 function decidingTile(row) {
   if (row.reasons) {
     const { amounts, margin, rival } = row.reasons;
@@ -47,10 +47,11 @@ function decidingTile(row) {
   const best = row.classes.find((entry) => entry.class === row.predicted);
   const second = row.classes.filter((entry) => entry !== best)
     .reduce((a, b) => (a === null || b.score > a.score ? b : a), null);
-  // One column that moves both scores alike has no part in the lead.
+  // A column with the same slope in both scores cancels in the margin.
   if (second && second.feature === best.feature && second.slope === best.slope) {
     return tile("Decided by", "no single column", [
-      `${best.feature} moves the scores of ${best.class} and ${second.class} alike and cancels`]);
+      `${best.feature} has the same slope in the scores of ${best.class} and ${second.class} ` +
+        "and cancels"]);
   }
   return tile("Decided by", best.feature, [
     `is ${short(best.value)}; box ${best.unit} has its wall at ${wallWords(best)}`]);
@@ -58,18 +59,18 @@ function decidingTile(row) {
 
 function flipTile({ flip }, isEdited) {
   const name = "Smallest flip";
-  if (isEdited) return tile(name, UNKNOWN, ["is sought for rows as they were"]);
+  if (isEdited) return tile(name, UNKNOWN, ["computed for unedited rows only"]);
   if (!flip) return tile(name, "none", ["no change of one column flips this prediction"]);
   return tile(name, flip.column, [
     `alone, from ${flip.from} to ${flip.to}, makes it `, strong(flip.becomes)]);
 }
 
-/** What is to be known first; `before` is the row as it was. */
+/** Shows the summary tiles; `before` is the unedited row. */
 function showTiles(row, before, changed) {
   const isEdited = row !== before;
-  // A table without labels has none to compare with.
+  // Unlabelled rows have no true label.
   const isKnown = row.label !== null;
-  const truth = isEdited ? `of the row as it was; ${chance(row, row.label, before)}`
+  const truth = isEdited ? `of the unedited row; ${chance(row, row.label, before)}`
     : chance(row, row.label, before);
   const kind = isEdited ? (row.predicted === before.predicted ? "" : "changed")
     : isKnown ? isRight(row) : "";
@@ -88,11 +89,11 @@ function showTiles(row, before, changed) {
     : `${nameOf(row)} is predicted ${row.predicted}.`;
 }
 
-/** The groups of columns, the largest contributions first. */
+/** Groups of columns in descending order of their absolute contributions. */
 const byAmount = (amounts) => [...amounts.keys()]
   .sort((a, b) => Math.abs(amounts[b]) - Math.abs(amounts[a]) || a - b);
 
-/** The values of some columns, each numbered by its first feature: a word, a number or "missing". */
+/** Values of columns, given by their first features: a category, a number or "missing". */
 function valueWords(row, firsts) {
   if (firsts.length > 2) return "";
   return firsts.map((first) => {
@@ -107,7 +108,7 @@ function valueWords(row, firsts) {
   }).join(", ");
 }
 
-/** What adds up to the margin: the largest contributions, the others together, and the baseline. */
+/** Shows how the margin adds up: largest contributions, sum of the others, and baseline. */
 function showReasons(row) {
   if (!row.reasons) return;
   const { amounts, baseline, margin, rival } = row.reasons;
@@ -138,7 +139,7 @@ function showReasons(row) {
   byId("reasons").tFoot.replaceChildren(total);
 }
 
-/** A cell that sorts by its value. */
+/** Creates a cell that is sorted by its value. */
 function numberCell(value, shown) {
   return element("td", { class: "number", "data-value": value ?? "" }, shown);
 }
@@ -167,7 +168,7 @@ function showClasses(row) {
   const table = byId("classes");
   const heads = [...table.tHead.rows[0].cells].map((cell) => cell.textContent);
   const lines = row.classes.map((entry) => classLine(entry, row));
-  // On narrow screens, where the table has no columns, cells have their names beside them.
+  // On narrow screens, where rows are stacked, labels are shown beside the cells.
   for (const line of lines) [...line.cells].forEach((cell, k) => (cell.dataset.label = heads[k]));
   table.tBodies[0].replaceChildren(...lines);
   sortRows(table);

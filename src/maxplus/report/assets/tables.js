@@ -1,8 +1,8 @@
-// Tables that sort by a column: a click or a key press on its heading, again to turn it round.
+// Tables that sort by column: activate a heading to sort, again to reverse the order.
 
 const collator = new Intl.Collator(undefined, { numeric: true });
 
-/** The heading that a table is sorted by, if any. */
+/** Heading of the column that a table is sorted by, if any. */
 const sortedBy = (table) => table.querySelector("th[aria-sort]");
 
 /** Compares two cells by their data-value if they have one, else by their text; unknown is last. */
@@ -13,7 +13,7 @@ function compareCells(a, b, sign) {
   return sign * (Number(x) - Number(y));
 }
 
-/** Puts the rows in the order that the marked heading asks for. */
+/** Sorts the rows by the column whose heading has `aria-sort`. */
 function sortRows(table) {
   const heading = sortedBy(table);
   if (!heading) return;

@@ -1,9 +1,9 @@
-// Elements whose text stays text, and numbers by the same rules as in _text.py.
+// Safe creation of elements, and number formats by the same rules as in _text.py.
 
 const UNKNOWN = "–";
 const byId = (id) => document.getElementById(id);
 
-/** A new element; children are nodes or strings, and a string is never read as markup. */
+/** Creates an element; children are nodes or strings, and strings are never parsed as HTML. */
 function element(tag, attributes = {}, ...children) {
   const node = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
@@ -11,9 +11,9 @@ function element(tag, attributes = {}, ...children) {
   return node;
 }
 
-const FURTHER = 40; // digits behind the last one that tell whether a number lies exactly between
+const FURTHER = 40; // further digits that are examined to detect an exact tie
 
-/** Rounds as Python does: of two numbers that are equally near, the one that ends on an even digit. */
+/** Rounds half to even, as Python does. */
 function rounded(size, method, digits) {
   const text = size[method](digits);
   const [exact] = size[method](digits + FURTHER).split("e");
@@ -22,7 +22,7 @@ function rounded(size, method, digits) {
   return isBetween && isOdd ? (size * (1 - Number.EPSILON))[method](digits) : text;
 }
 
-/** Minus signs as they are printed, exponents of two digits at least. */
+/** Formats with a typographic minus sign and at least two exponent digits. */
 function typeset(value, text) {
   const [mantissa, exponent] = text.split("e");
   const power = exponent ? `e${exponent[0]}${exponent.slice(1).padStart(2, "0")}` : "";
@@ -33,7 +33,7 @@ function isPlain(value) {
   return value === 0 || (Math.abs(value) >= 1e-3 && Math.abs(value) < 1e6);
 }
 
-/** Three decimals, so that a column lines up; powers of ten where they would say nothing. */
+/** Formats with three decimals, or in scientific notation if very small or large. */
 function fixed(value) {
   if (value == null) return UNKNOWN;
   const size = Math.abs(value);
@@ -41,7 +41,7 @@ function fixed(value) {
   return typeset(value, rounded(size, "toFixed", 3).replace(/\B(?=(\d{3})+\.)/g, ","));
 }
 
-/** As short as four digits allow: for prose and for inputs, which are often round. */
+/** Formats with at most four significant digits, for prose and input values. */
 function short(value) {
   if (value == null) return UNKNOWN;
   const size = Math.abs(value);
@@ -50,10 +50,10 @@ function short(value) {
   return typeset(value, String(Number(rounded(size, "toPrecision", 4))));
 }
 
-/** The same with a plus where there is no minus. */
+/** Formats with an explicit sign for positive numbers. */
 const signed = (value, format) => (value > 0 ? "+" : "") + format(value);
 
-/** Three decimals that never claim certainty where there is none. */
+/** Formats with three decimals; only exact values are shown as 0 or 1. */
 function probability(value) {
   if (value == null) return UNKNOWN;
   if (value > 0 && value < 1e-3) return "<0.001";

@@ -1,16 +1,16 @@
-// What if a value were another: a form for the picked row, and the features that it stands for.
+// What-if form for the selected row, and the encoding of its values as features.
 
 const MOST_COLUMNS = 24;
 const MISSING = "missing";
 
-/** The features of a column in a row. */
+/** Features of a column in a row. */
 function partOf(column, row) {
   return row.values.slice(column.first, column.first + column.size);
 }
 
 const equal = (a, b) => a.length === b.length && a.every((value, i) => value === b[i]);
 
-/** A list of words, "missing" among them where that may be; choosing tells the new features. */
+/** Creates a drop-down list, with "missing" if allowed; `changed` receives the new features. */
 function choiceField(column, id, own, isMissing, changed) {
   const choices = column.choices.map(({ text, values }) => ({ text, values }));
   if (column.missing) choices.push({ text: MISSING, values: column.missing });
@@ -24,7 +24,7 @@ function choiceField(column, id, own, isMissing, changed) {
   return [select];
 }
 
-/** Says what is wrong with a number; null if nothing is. */
+/** Returns the validation error of a number field, or null. */
 function problemOf(input, column) {
   const { validity } = input;
   if (input.value.trim() === "" || validity.badInput) return "a number, please";
@@ -35,7 +35,7 @@ function problemOf(input, column) {
   return null;
 }
 
-/** A number within the range of training, with a box to tick where it may be missing. */
+/** Creates a number field limited to the training range, with a checkbox if it can be missing. */
 function numberField(column, id, own, isMissing, changed) {
   const limits = column.low === null ? {}
     : { min: Math.min(column.low, own[0]), max: Math.max(column.high, own[0]) };
@@ -43,25 +43,25 @@ function numberField(column, id, own, isMissing, changed) {
   const input = element("input", { id, type: "number", ...limits, step, value: own[0],
     "aria-describedby": `${id}-problem` });
   const problem = element("span", { class: "problem", id: `${id}-problem`, role: "status" });
-  const tell = () => {
-    const words = problemOf(input, column);
-    problem.textContent = words === null ? "" : `${words}; ${short(own[0])} is used`;
-    input.ariaInvalid = String(words !== null);
-    changed(words === null ? [Number(input.value), ...column.rest] : null);
+  const update = () => {
+    const error = problemOf(input, column);
+    problem.textContent = error === null ? "" : `${error}; ${short(own[0])} is used`;
+    input.ariaInvalid = String(error !== null);
+    changed(error === null ? [Number(input.value), ...column.rest] : null);
   };
-  input.addEventListener("input", tell);
+  input.addEventListener("input", update);
   if (!column.missing) return [input, problem];
   const box = element("input", { type: "checkbox", id: `${id}-missing` });
   box.addEventListener("change", () => {
     input.disabled = box.checked;
-    if (!box.checked) tell();
+    if (!box.checked) update();
     else changed(column.missing);
   });
   [box.checked, input.disabled] = [isMissing, isMissing];
   return [input, element("label", { class: "missing" }, box, " missing"), problem];
 }
 
-/** One line of the form; `changed` is told the column's new features, null for those of the row. */
+/** Creates one field of the form; `changed` receives the new features, null for the original. */
 function fieldOf(column, k, row, changed) {
   const [id, own, isMissing] = [`column-${k}`, partOf(column, row), row.missing.includes(k)];
   const make = column.choices ? choiceField : numberField;
@@ -72,14 +72,14 @@ function fieldOf(column, k, row, changed) {
   return line;
 }
 
-/** The row with some columns' features replaced. */
+/** Returns the values of a row with the features of some columns replaced. */
 function editedValues(columns, row, edits) {
   const values = [...row.values];
   for (const [k, own] of edits) own.forEach((value, i) => { values[columns[k].first + i] = value; });
   return values;
 }
 
-/** What the model says about features, in the form that a row of the explorer has. */
+/** Evaluates the model on edited features and returns a row of the explorer. */
 function answer(network, labels, row, values) {
   const classes = decide(network, values).map((entry, d) => ({ ...entry, class: labels[d] }));
   const order = [...classes.keys()].sort((a, b) => classes[b].score - classes[a].score || a - b);
@@ -91,7 +91,7 @@ function answer(network, labels, row, values) {
     radius: Number.isFinite(radius) ? radius : null };
 }
 
-/** The form for a row; `show` is called with what the model says after each edit. */
+/** Creates the form for a row; `show` is called with the updated row after each edit. */
 function whatIfForm(network, columns, labels, row, show) {
   const edits = new Map();
   const lines = columns.map((column, k) => fieldOf(column, k, row, (own) => {
@@ -115,7 +115,7 @@ function whatIfForm(network, columns, labels, row, show) {
     element("div", { class: "fields" }, ...lines), more);
 }
 
-/** Marks the columns of deciding features, and shows them all. */
+/** Marks the columns of deciding features and makes them visible. */
 function markDeciding(form, columns, features) {
   const deciding = new Set(features
     .map((i) => columns.findIndex(({ first, size }) => first <= i && i < first + size)));
