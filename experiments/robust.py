@@ -43,10 +43,19 @@ SHIFTED = 0.4
 PIXELS = 784
 
 GROOT_EPS = {
-    "SPECTF": 0.1, "banknote-authentication": 0.1, "blood-transfusion": 0.1, "breast-cancer": 0.3,
-    "climate-model-simulation": 0.1, "cylinder-bands": 0.1, "diabetes": 0.05, "haberman": 0.1,
-    "ionosphere": 0.2, "parkinsons": 0.1, "planning-relax": 0.1, "sonar": 0.1,
-}  # fmt: skip
+    "SPECTF": 0.1,
+    "banknote-authentication": 0.1,
+    "blood-transfusion": 0.1,
+    "breast-cancer": 0.3,
+    "climate-model-simulation": 0.1,
+    "cylinder-bands": 0.1,
+    "diabetes": 0.05,
+    "haberman": 0.1,
+    "ionosphere": 0.2,
+    "parkinsons": 0.1,
+    "planning-relax": 0.1,
+    "sonar": 0.1,
+}
 # Clean and certified error of the papers' trees, in percent; None if the paper has no number.
 Errors = tuple[float | None, float | None]
 
@@ -141,9 +150,16 @@ def shift_some(rows: NDArray, rng: np.random.Generator) -> NDArray:
 
 
 def _image_task(
-    name: str, eps: float, data: str, classes: tuple[int, int] | None, trees: Errors, epochs: int,
-    clip: Any, factor: float = 1.0, shifted: bool = True,
-) -> Task:  # fmt: skip
+    name: str,
+    eps: float,
+    data: str,
+    classes: tuple[int, int] | None,
+    trees: Errors,
+    epochs: int,
+    clip: Any,
+    factor: float = 1.0,
+    shifted: bool = True,
+) -> Task:
     options = {"clip": clip, "robust_training": factor, "warmup_epochs": epochs}
     if shifted:
         options["augment"] = shift_some
@@ -162,12 +178,22 @@ TASKS = (
     _image_task("MNIST at 0.1", 0.1, "mnist", None, (None, None), 10, TWO_LEVELS),
     _image_task("MNIST 1-5", 0.3, "mnist", (1, 5), (0.2, 1.3), 20, BLACK_OR_WHITE),
     _image_task("MNIST 2-6", 0.3, "mnist", (2, 6), (0.7, 3.8), 20, BLACK_OR_WHITE),
-    _image_task("sandal-sneaker", 0.1, "fashion_mnist", (5, 7), (3.6, 8.0), 10, GREY_LEVELS,
-                shifted=False),
+    _image_task(
+        "sandal-sneaker", 0.1, "fashion_mnist", (5, 7), (3.6, 8.0), 10, GREY_LEVELS, shifted=False
+    ),
     _image_task("MNIST at 0.3", 0.3, "mnist", None, (None, 12.46), 20, BLACK_OR_WHITE),
-    _image_task("Fashion-MNIST at 0.1", 0.1, "fashion_mnist", None, (None, 23.17), 12, GREY_LEVELS,
-                1.2, shifted=False),
-)  # fmt: skip
+    _image_task(
+        "Fashion-MNIST at 0.1",
+        0.1,
+        "fashion_mnist",
+        None,
+        (None, 23.17),
+        12,
+        GREY_LEVELS,
+        1.2,
+        shifted=False,
+    ),
+)
 MEAN, MEAN_OF_TREES = "mean of 12 tables", (21.8, 26.9)
 
 
@@ -185,8 +211,16 @@ def run(settings: Settings) -> Result:
         name = task.name.replace("&", "")
         measured[task.name] = settings.cache.get_json(name, partial(measure, task, settings.quick))
     missing = [task.name for task in TASKS if task.name not in measured]
-    columns = ("task", "ε", "error", "certified error", "constant", "trees (papers)", "GROOT tree",
-               "seconds")  # fmt: skip
+    columns = (
+        "task",
+        "ε",
+        "error",
+        "certified error",
+        "constant",
+        "trees (papers)",
+        "GROOT tree",
+        "seconds",
+    )
     scale = ""
     if settings.quick:
         scale = (
@@ -219,8 +253,14 @@ def measure(task: Task, quick: bool = False) -> dict[str, Any]:
     }
     trees = [one["groot"] for one in found if one["groot"] is not None]
     groot = np.mean(trees, axis=0).tolist() if trees else None
-    return {**means, **totals, "groot": groot, "eps": task.eps, "trees": list(task.trees),
-            "chosen": [one["chosen"] for one in found]}  # fmt: skip
+    return {
+        **means,
+        **totals,
+        "groot": groot,
+        "eps": task.eps,
+        "trees": list(task.trees),
+        "chosen": [one["chosen"] for one in found],
+    }
 
 
 def _measure_split(task: Task, seed: int, split: Split, quick: bool) -> dict[str, Any]:
@@ -298,8 +338,12 @@ def _mean(measured: dict[str, dict[str, Any]]) -> dict[str, Any] | None:
     }
     trees = [one["groot"] for one in tables if one["groot"] is not None]
     groot = np.mean(trees, axis=0).tolist() if len(trees) == len(tables) else None
-    return means | {"eps": "", "trees": list(MEAN_OF_TREES), "groot": groot,
-                    "seconds": sum(one["seconds"] for one in tables)}  # fmt: skip
+    return means | {
+        "eps": "",
+        "trees": list(MEAN_OF_TREES),
+        "groot": groot,
+        "seconds": sum(one["seconds"] for one in tables),
+    }
 
 
 def _with_mean(measured: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
@@ -310,12 +354,17 @@ def _with_mean(measured: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]
 def _rows(measured: dict[str, dict[str, Any]]) -> list[tuple[Any, ...]]:
     return [
         (
-            name, one["eps"], f"{one['error']:.2f}", f"{one['certified']:.2f}",
-            f"{one['constant']:.1f}", _pair(one["trees"]), _pair(one["groot"]),
+            name,
+            one["eps"],
+            f"{one['error']:.2f}",
+            f"{one['certified']:.2f}",
+            f"{one['constant']:.1f}",
+            _pair(one["trees"]),
+            _pair(one["groot"]),
             f"{one['seconds']:.0f}",
         )
         for name, one in _with_mean(measured).items()
-    ]  # fmt: skip
+    ]
 
 
 def _pair(errors: list[float | None] | None) -> str:
@@ -347,9 +396,13 @@ def _draw(measured: dict[str, dict[str, Any]]) -> Figure:
         (BLUE, "o", "error", [one["error"] for one in shown.values()]),
         (VERMILION, "s", "certified error", [one["certified"] for one in shown.values()]),
         (GREY, "|", "constant", [one["constant"] for one in shown.values()]),
-        (GREY, "x", "trees, certified (papers)",
-         [np.nan if one["trees"][1] is None else one["trees"][1] for one in shown.values()]),
-    ):  # fmt: skip
+        (
+            GREY,
+            "x",
+            "trees, certified (papers)",
+            [np.nan if one["trees"][1] is None else one["trees"][1] for one in shown.values()],
+        ),
+    ):
         ax.plot(values, places, marker, color=colour, label=label, ms=6)
     ax.set_yticks(places, list(shown))
     ax.invert_yaxis()

@@ -129,10 +129,12 @@ def exact_gap(model, x, eps, scale):
             crossings = [(B - A) / (a - b) for pairs in tops for A, _ in pairs for _, B in pairs]
             points += [t for t in crossings if box[0][0] < t < box[0][1]]
         Z = [
-            [max(min(a * t + W1[0][h], b * t + W1[1][h]) + W2[h][d] for h in units)
-             for d in range(model.n_classes)]
+            [
+                max(min(a * t + W1[0][h], b * t + W1[1][h]) + W2[h][d] for h in units)
+                for d in range(model.n_classes)
+            ]
             for t in points
-        ]  # fmt: skip
+        ]
         return min(z[y] - z[d] for z in Z for d in others)
     least = [min(W0[i] * end for end in box[i // 2]) for i in rows]
     lowest, highest = exact_units(model, x, eps, scale)

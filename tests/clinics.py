@@ -19,12 +19,18 @@ def patients(n=90, seed=0):
     outcome = np.where(risk + rng.normal(0, 0.8, n) > 1.5, "ill", "well")
     age[rng.random(n) < 0.1] = np.nan
     ward = np.where(rng.random(n) < 0.1, "", ward)
-    return RawTable("patients.csv", {
-        "patient": np.array([f"P{100 + k}" for k in range(n)], object),
-        "age": age, "dose": dose, "smoker": smoker,
-        "ward": ward.astype(object), "pain": pain.astype(object),
-        "outcome": outcome.astype(object),
-    })  # fmt: skip
+    return RawTable(
+        "patients.csv",
+        {
+            "patient": np.array([f"P{100 + k}" for k in range(n)], object),
+            "age": age,
+            "dose": dose,
+            "smoker": smoker,
+            "ward": ward.astype(object),
+            "pain": pain.astype(object),
+            "outcome": outcome.astype(object),
+        },
+    )
 
 
 def prepared(table):

@@ -184,9 +184,21 @@ def orchard_model(tmp_path_factory):
 
     path = tmp_path_factory.mktemp("models") / "orchard.maxplus"
     good(
-        "train", ORCHARD, "--categorical", "variety", "--algorithm", "subgradient", "-H", 30,
-        *settings("max_iter=2000"), "--validate", "none", "--remember-rows", "-o", path,
-    )  # fmt: skip
+        "train",
+        ORCHARD,
+        "--categorical",
+        "variety",
+        "--algorithm",
+        "subgradient",
+        "-H",
+        30,
+        *settings("max_iter=2000"),
+        "--validate",
+        "none",
+        "--remember-rows",
+        "-o",
+        path,
+    )
     return path
 
 
@@ -197,9 +209,18 @@ def digits_model(tmp_path_factory):
 
     path = tmp_path_factory.mktemp("models") / "digits.maxplus"
     good(
-        "train", "digits", "--algorithm", "subgradient", "-H", 30, *settings("max_iter=300"),
-        "--validate", "none", "-o", path,
-    )  # fmt: skip
+        "train",
+        "digits",
+        "--algorithm",
+        "subgradient",
+        "-H",
+        30,
+        *settings("max_iter=300"),
+        "--validate",
+        "none",
+        "-o",
+        path,
+    )
     return path
 
 

@@ -198,6 +198,8 @@ def random_map(rng, n_features):
 
 def random_sum(rng, n_features, n_classes, *, is_mapped=True, dtype=np.float64, n_terms=4):
     return AdditiveLMM(
-        random_terms(rng, n_features, n_classes, dtype, n_terms), n_features,
-        random_map(rng, n_features) if is_mapped else None, 0.3 * rng.normal(size=n_classes),
-    )  # fmt: skip
+        random_terms(rng, n_features, n_classes, dtype, n_terms),
+        n_features,
+        random_map(rng, n_features) if is_mapped else None,
+        0.3 * rng.normal(size=n_classes),
+    )

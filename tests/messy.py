@@ -8,9 +8,20 @@ import statistics
 
 MISSING = ["", "?", "NA", "n/a", "null", "<null>", "NaN", "-", "None", " NA "]
 HEADER = [
-    "patient", "nr", "age", "weight", "sex", "colour", "grade", "span", "visit", "same", "note",
-    "town", "class",
-]  # fmt: skip
+    "patient",
+    "nr",
+    "age",
+    "weight",
+    "sex",
+    "colour",
+    "grade",
+    "span",
+    "visit",
+    "same",
+    "note",
+    "town",
+    "class",
+]
 GRADES = ["low", "medium", "high"]
 SPANS = ["<5", "5-9", "10-19", "20+"]
 LEFT_OUT = ["patient", "nr", "visit", "same", "note"]

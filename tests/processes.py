@@ -61,8 +61,11 @@ def run_fresh(code, *arguments):
     """Return the JSON output of a new interpreter."""
     done = subprocess.run(
         [sys.executable, "-c", code, *map(str, arguments)],
-        capture_output=True, text=True, check=True, timeout=60,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
     return json.loads(done.stdout)
 
 
@@ -79,8 +82,11 @@ def kill_writers(path, kind, kills, longest, draw):
     n = progressed = 0
     with subprocess.Popen(
         [sys.executable, "-c", WRITERS, path, kind],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1,
-    ) as writers:  # fmt: skip
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        bufsize=1,
+    ) as writers:
         for _ in range(kills):
             writers.stdin.write(f"{n}\n")
             pid = int(writers.stdout.readline())
@@ -106,7 +112,9 @@ def interrupt_second_fits(load, columns, recipe, moments):
     code = INTERRUPTED.format(load=load, columns=columns, recipe=recipe)
     done = subprocess.run(
         [sys.executable, "-c", code, *map(str, moments)],
-        capture_output=True, text=True, timeout=240,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout == "done\n"

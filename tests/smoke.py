@@ -140,9 +140,12 @@ def files(folder):
     whole.save(folder / "model")
     assert np.array_equal(maxplus.load(folder / "model").predict_proba(X), whole.predict_proba(X))
     stop = LMMClassifier(
-        9, slope=3.0, warmup_epochs=4, random_state=0,
+        9,
+        slope=3.0,
+        warmup_epochs=4,
+        random_state=0,
         callbacks=[Checkpoint(folder / "state", every=0.0), lambda now: now.iteration == 2],
-    )  # fmt: skip
+    )
     stop.fit(X, y)
     again = maxplus.resume(folder / "state", X, y)
     assert np.array_equal(again.W1_, whole.W1_)
@@ -162,9 +165,19 @@ def commands(folder):
         "train", ORCHARD, *brief, "--validate", "none", "--estimators", 2, "-o", folder / "ensemble"
     )
     good(
-        "train", EXAMPLES / "iris.csv", "--algorithm", "subgradient", "--set", "engine=dense",
-        "--set", "max_iter=50", "--validate", "none", "-o", folder / "paper",
-    )  # fmt: skip
+        "train",
+        EXAMPLES / "iris.csv",
+        "--algorithm",
+        "subgradient",
+        "--set",
+        "engine=dense",
+        "--set",
+        "max_iter=50",
+        "--validate",
+        "none",
+        "-o",
+        folder / "paper",
+    )
     good("predict", model, ORCHARD, "-o", folder / "predicted.csv")
     assert (folder / "predicted.csv").read_text().count("\n") > 100
     assert "shop" in good("evaluate", model, ORCHARD)

@@ -33,10 +33,15 @@ def random_sum(seed=0, n_classes=3, dtype=np.float64, feature_map=None):
 def mapped_sum(seed=0, n_classes=3, dtype=np.float64):
     """Return a sum over mapped features, and rows for it: levels, heavy tails, a constant."""
     rng = np.random.default_rng(seed)
-    X = np.column_stack([
-        rng.normal(3, 2, 80), rng.integers(0, 3, 80), rng.normal(size=80) ** 5,
-        np.full(80, 2.0), rng.exponential(size=80),
-    ]).astype(dtype)  # fmt: skip
+    X = np.column_stack(
+        [
+            rng.normal(3, 2, 80),
+            rng.integers(0, 3, 80),
+            rng.normal(size=80) ** 5,
+            np.full(80, 2.0),
+            rng.exponential(size=80),
+        ]
+    ).astype(dtype)
     return random_sum(seed, n_classes, dtype, FeatureMap.fit(X)), X
 
 
@@ -47,18 +52,27 @@ def classifier(model, X, classes=None):
     y = model.scores(X).argmax(axis=1)
     losses = model.losses(X, y)
     clf.__dict__ |= {
-        "model_": model, "classes_": classes, "n_features_in_": model.n_features, "n_iter_": 10,
-        "status_": "max_iter", "max_loss_": float(losses.max()), "mean_loss_": float(losses.mean()),
-        "temperature_": 1.5, "scale_": np.ones(model.n_features),
+        "model_": model,
+        "classes_": classes,
+        "n_features_in_": model.n_features,
+        "n_iter_": 10,
+        "status_": "max_iter",
+        "max_loss_": float(losses.max()),
+        "mean_loss_": float(losses.mean()),
+        "temperature_": 1.5,
+        "scale_": np.ones(model.n_features),
         "unit_activation_counts_": model.wins(X),
-        "term_means_": term_means(model, X), "loss_curve_": np.array([1.0, 0.5]),
+        "term_means_": term_means(model, X),
+        "loss_curve_": np.array([1.0, 0.5]),
         "feature_importances_": np.full(model.n_features, 1.0 / model.n_features),
-        "training_labels_": classes[y], "training_losses_": losses,
+        "training_labels_": classes[y],
+        "training_losses_": losses,
         "search_": {
-            "candidates": np.array(["shapes", "pairs"]), "chosen": 1,
+            "candidates": np.array(["shapes", "pairs"]),
+            "chosen": 1,
             "losses": np.array([[0.5, np.inf, np.inf], [0.25, 0.5, 0.75]]),
         },
-    }  # fmt: skip
+    }
     return clf
 
 
@@ -68,11 +82,15 @@ def regressor(model, X):
     low, high = np.quantile(values, [0.1, 0.9])
     reg = LMMRegressor(n_jobs=1)
     reg.__dict__ |= {
-        "model_": model, "n_features_in_": model.n_features, "n_iter_": 10, "status_": "max_iter",
-        "bounds_": np.array([low, high], model.dtype), "loss_curve_": np.array([1.0, 0.5]),
+        "model_": model,
+        "n_features_in_": model.n_features,
+        "n_iter_": 10,
+        "status_": "max_iter",
+        "bounds_": np.array([low, high], model.dtype),
+        "loss_curve_": np.array([1.0, 0.5]),
         "residual_quantiles_": np.linspace(0.1, 1.0, COVERAGES.size),
         "training_summary_": {"n_rows": len(X), "mean": 0.5, "deviation": 1.0},
-    }  # fmt: skip
+    }
     return reg
 
 

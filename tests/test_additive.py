@@ -89,17 +89,20 @@ def test_weights_are_named_by_term():
     assert list(names) == ["0.W2", "0.W1", "0.W0", "1.W2", "1.W1", "1.W0", "intercept"]
 
 
-@pytest.mark.parametrize(("terms", "others", "message"), [
-    ([], {}, "at least one term"),
-    ([([0, 0], 2, 3)], {}, "increasing numbers"),
-    ([([4], 1, 3)], {}, r"0\.\.3"),
-    ([([0.0], 1, 3)], {}, "increasing numbers"),
-    ([([0], 2, 3)], {}, "must have 1 features"),
-    ([([0], 1, 3), ([1], 1, 2)], {}, "same n_classes"),
-    ([([0], 1, 3)], {"intercept": [1.0]}, "3 finite numbers"),
-    ([([0], 1, 3)], {"intercept": [1.0, np.nan, 0.0]}, "3 finite numbers"),
-    ([([0], 1, 3)], {"feature_map": FeatureMap([([0.0], [0.0])])}, "must have 4 features"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("terms", "others", "message"),
+    [
+        ([], {}, "at least one term"),
+        ([([0, 0], 2, 3)], {}, "increasing numbers"),
+        ([([4], 1, 3)], {}, r"0\.\.3"),
+        ([([0.0], 1, 3)], {}, "increasing numbers"),
+        ([([0], 2, 3)], {}, "must have 1 features"),
+        ([([0], 1, 3), ([1], 1, 2)], {}, "same n_classes"),
+        ([([0], 1, 3)], {"intercept": [1.0]}, "3 finite numbers"),
+        ([([0], 1, 3)], {"intercept": [1.0, np.nan, 0.0]}, "3 finite numbers"),
+        ([([0], 1, 3)], {"feature_map": FeatureMap([([0.0], [0.0])])}, "must have 4 features"),
+    ],
+)
 def test_wrong_terms_are_refused(terms, others, message):
     rng = np.random.default_rng(0)
     built = [(features, random_lmm(rng, m, 2, C)) for features, m, C in terms]
@@ -173,9 +176,13 @@ def test_joint_training_learns_a_sum_of_shape_functions():
     losses = []
     annealing = TERM_ANNEALING._replace(scale=2.0)
     trained = train_terms(
-        start.scaled(2.0), U, y, annealing, np.random.default_rng(0),
+        start.scaled(2.0),
+        U,
+        y,
+        annealing,
+        np.random.default_rng(0),
         on_epoch=lambda epoch, loss, _: losses.append(loss),
-    )  # fmt: skip
+    )
     assert losses[-1] < 0.5 * losses[0]
     assert np.mean(trained.scores(U).argmax(axis=1) == y) > 0.95 > np.mean(y == 0) + 0.1
     for _, lmm in trained.terms:
@@ -201,7 +208,7 @@ def test_weight_of_zero_leaves_rows_out():
     labels = np.where(wrong, 1 - y, y)
     trained = train_terms(
         start, U, labels, TERM_ANNEALING, np.random.default_rng(0), weight=(~wrong).astype(float)
-    )  # fmt: skip
+    )
     assert np.mean(trained.scores(U).argmax(axis=1) == y) > 0.9
 
 
@@ -209,9 +216,13 @@ def test_training_ends_where_on_epoch_returns_true():
     U, y, start = additive_problem(100)
     seen = []
     train_terms(
-        start, U, y, TERM_ANNEALING, np.random.default_rng(0),
+        start,
+        U,
+        y,
+        TERM_ANNEALING,
+        np.random.default_rng(0),
         on_epoch=lambda epoch, loss, _: seen.append(epoch) or epoch == 2,
-    )  # fmt: skip
+    )
     assert seen == [0, 1, 2]
 
 

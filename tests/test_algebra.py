@@ -16,16 +16,7 @@ from maxplus._compile.intrinsics import exp32
 from maxplus._compile.tiles import BLOCK
 from maxplus.algebra import _kernels, maxplus, minplus, morphological_perceptron
 from maxplus.algebra._kernels import PARALLEL_FROM, _tiled, maxplus_winners
-from strategies import (
-    DTYPES,
-    GRID,
-    INFINITIES,
-    SEEDS,
-    SIZES_OR_ZERO,
-    grid_array,
-    operands,
-    quick,
-)
+from strategies import DTYPES, GRID, INFINITIES, SEEDS, SIZES_OR_ZERO, grid_array, operands, quick
 
 INF = np.inf
 PRODUCTS = {"min": minplus, "max": maxplus}
@@ -192,9 +183,13 @@ def test_product_index_is_correct_in_tiles_of_small_registers(tmp_path):
         "NUMBA_CACHE_DIR": str(tmp_path),
     }
     done = subprocess.run(
-        [sys.executable, "-c", NARROW], capture_output=True, text=True, timeout=120,
-        env={**os.environ, **plain, "NUMBA_CACHE_DIR": str(tmp_path)}, check=False,
-    )  # fmt: skip
+        [sys.executable, "-c", NARROW],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, **plain, "NUMBA_CACHE_DIR": str(tmp_path)},
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
 
 
@@ -369,12 +364,16 @@ def exponentials(x, out):
 def test_fast_exponential_is_accurate_over_its_range():
     halves = np.arange(-251, 252) * np.float32(np.log(2) / 2)
     halves = halves[abs(halves) < 86.9]
-    x = np.concatenate([
-        np.linspace(-87, 87, 2_000_001),
-        np.geomspace(1e-30, 1, 1000), -np.geomspace(1e-30, 1, 1000), [0.0],
-        # Both sides of each change of the power of two.
-        *(np.nextafter(halves, side, dtype=np.float32) for side in (-np.inf, np.inf)),
-    ]).astype(np.float32)  # fmt: skip
+    x = np.concatenate(
+        [
+            np.linspace(-87, 87, 2_000_001),
+            np.geomspace(1e-30, 1, 1000),
+            -np.geomspace(1e-30, 1, 1000),
+            [0.0],
+            # Both sides of each change of the power of two.
+            *(np.nextafter(halves, side, dtype=np.float32) for side in (-np.inf, np.inf)),
+        ]
+    ).astype(np.float32)
     found = np.empty_like(x)
     exponentials(x, found)
     exact = np.exp(x.astype(np.float64))

@@ -30,8 +30,10 @@ NAN, INF = float("nan"), float("inf")
 def quick(estimator, **parameters):
     """Return an estimator whose training is short."""
     few = {
-        LMMRegressor: {"epochs": 2}, LMMClassifier: {"warmup_epochs": 2}, LipschitzInterpolator: {},
-    }  # fmt: skip
+        LMMRegressor: {"epochs": 2},
+        LMMClassifier: {"warmup_epochs": 2},
+        LipschitzInterpolator: {},
+    }
     return estimator(**few.get(estimator, {"max_iter": 5}) | parameters)
 
 

@@ -289,10 +289,12 @@ def test_certified_radius_survives_fine_grid_of_two_features(seed):
     labels = predict(model, grid)
     X = rng.uniform(-1.5, 1.5, size=(40, 2))
     radius = certified_radius(model, X)
-    nearest = np.array([
-        np.abs(grid[labels != y] - x).max(axis=1).min(initial=np.inf)
-        for x, y in zip(X, predict(model, X), strict=True)
-    ])  # fmt: skip
+    nearest = np.array(
+        [
+            np.abs(grid[labels != y] - x).max(axis=1).min(initial=np.inf)
+            for x, y in zip(X, predict(model, X), strict=True)
+        ]
+    )
     assert (radius <= nearest).all()
     assert (nearest <= 1.05 * radius + step).mean() > 0.05
 

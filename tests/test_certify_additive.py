@@ -355,9 +355,10 @@ def test_radius_of_zero_rows_is_empty():
 
 
 @BOTH_TYPES
-@pytest.mark.parametrize("structure", [
-    Structure(units=2), Structure(units=2, pairs_per_feature=0.5, boxes=2, box_units=2, size=3.0),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "structure",
+    [Structure(units=2), Structure(units=2, pairs_per_feature=0.5, boxes=2, box_units=2, size=3.0)],
+)
 def test_attacks_on_trained_sums_fail(iris, dtype, structure):
     rng = np.random.default_rng(0)
     feature_map = FeatureMap.fit(iris.X)
@@ -374,14 +375,17 @@ def test_attacks_on_trained_sums_fail(iris, dtype, structure):
     assert attack(model, iris.X, 1.3 * radius, spread, rng)[0].mean() > 0.2
 
 
-@pytest.mark.parametrize(("arguments", "message"), [
-    ({"X": np.zeros((2, 3))}, "X must have 4 columns"),
-    ({"scale": [1.0, 2.0]}, "scale must hold 4 finite numbers"),
-    ({"scale": [1.0, -1.0, 1.0, 1.0]}, "scale must hold 4 finite numbers"),
-    ({"eps": -1.0}, "eps must be a number >= 0"),
-    ({"scores": np.zeros((2, 2))}, "scores must have shape"),
-    ({"where": np.zeros(3, bool)}, "where must have shape"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"X": np.zeros((2, 3))}, "X must have 4 columns"),
+        ({"scale": [1.0, 2.0]}, "scale must hold 4 finite numbers"),
+        ({"scale": [1.0, -1.0, 1.0, 1.0]}, "scale must hold 4 finite numbers"),
+        ({"eps": -1.0}, "eps must be a number >= 0"),
+        ({"scores": np.zeros((2, 2))}, "scores must have shape"),
+        ({"where": np.zeros(3, bool)}, "where must have shape"),
+    ],
+)
 def test_wrong_arguments_are_refused(arguments, message):
     given_ = {"X": np.zeros((2, 4)), "eps": 0.1, **arguments}
     with pytest.raises(ValueError, match=message):

@@ -5,15 +5,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from certified import (
-    ROUNDING,
-    SHORT,
-    attack,
-    cast,
-    cones,
-    lipschitz_radius,
-    size,
-)
+from certified import ROUNDING, SHORT, attack, cast, cones, lipschitz_radius, size
 from maxplus import SubgradientLMMClassifier, datasets
 from maxplus.certify import certified_radius
 from maxplus.models import LMM

@@ -146,9 +146,13 @@ def test_certified_rows_are_correct_rows():
     assert (np.array([0.3, 0.1, 0.2, 0.4]) >= found.median).mean() >= 0.5
     text = found.sentence(held=["sex", "pain", "stage", "thal"])
     for words in (
-        "4 of 5 rows are right", "half of those 4", "0.2 training deviations", "up to 0.1",
-        "(sex, pain, stage and 1 more held fixed)", "1 rows that are wrong",
-    ):  # fmt: skip
+        "4 of 5 rows are right",
+        "half of those 4",
+        "0.2 training deviations",
+        "up to 0.1",
+        "(sex, pain, stage and 1 more held fixed)",
+        "1 rows that are wrong",
+    ):
         assert words in text
     assert "held" not in found.sentence("raw units")
     nobody = CertifiedRows.of([0.3], [False])

@@ -44,9 +44,11 @@ def test_radius_is_infinite_without_influence(iris, dtype):
     flat = cast(LMM(np.zeros(8), ROUGH.W1, ROUGH.W2), dtype)
     half = cast(LMM(ROUGH.W0 * np.repeat([1, 0, 1, 0], 2), ROUGH.W1, ROUGH.W2), dtype)
     for model, scale in [
-        (flat, None), (flat, np.arange(4.0)), (cast(ROUGH, dtype), np.zeros(4)),
+        (flat, None),
+        (flat, np.arange(4.0)),
+        (cast(ROUGH, dtype), np.zeros(4)),
         (half, np.array([0.0, 1.0, 0.0, 2.0])),
-    ]:  # fmt: skip
+    ]:
         assert_array_equal(certified_radius(model, X, scale), np.inf)
         assert certified_at(model, X, 1e3, scale).all()
 
@@ -75,9 +77,14 @@ def test_radius_of_row_does_not_depend_on_other_rows(digits, dtype):
 
 @pytest.mark.parametrize(
     ("dtype", "far"),
-    [(np.float64, 1e9), (np.float64, 1e15), (np.float64, 1e250), (np.float32, 1e6),
-     (np.float32, 1e30)],
-)  # fmt: skip
+    [
+        (np.float64, 1e9),
+        (np.float64, 1e15),
+        (np.float64, 1e250),
+        (np.float32, 1e6),
+        (np.float32, 1e30),
+    ],
+)
 def test_radius_of_huge_inputs_is_sound(dtype, far):
     """Radii shrink, to 0 at last, but no neighbour of a number is classified differently."""
     rng = np.random.default_rng(0)

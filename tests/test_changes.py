@@ -67,9 +67,10 @@ def listed_problems(draw, is_sum):
     P = 7
     domain = replace(
         Domain.free(P, rng.uniform(0.5, 2.0, P)).within(-2.0, 3.0),
-        whole=np.isin(np.arange(P), [0, 1, 6]), values={2: np.array([-1.5, 0.25, 2.0])},
+        whole=np.isin(np.arange(P), [0, 1, 6]),
+        values={2: np.array([-1.5, 0.25, 2.0])},
         categories=(OneHotGroup("word", (3, 4, 5), ("u", "v", "w"), draw(st.booleans())),),
-    )  # fmt: skip
+    )
     if is_sum:
         model = random_sum(rng, P, 3, is_mapped=draw(st.booleans()), n_terms=6)
     else:
@@ -146,8 +147,9 @@ def test_changes_of_sums_for_integers_and_missing_values_are_the_smallest(seed):
     model = AdditiveLMM(random_terms(rng, 3, 2, n_terms=5), 3, feature_map)
     domain = replace(
         Domain.free(3, [2.0, 5.0, 1.0]).within(-30.0, 30.0),
-        whole=np.array([True, True, False]), indicators={1: 2},
-    ).with_fixed([2])  # fmt: skip
+        whole=np.array([True, True, False]),
+        indicators={1: 2},
+    ).with_fixed([2])
     assert domain.is_long[:2].all()
     # A whole number that was filled in by a fraction cannot stay what it is.
     x = np.array([rng.integers(-30, 31), rng.integers(-30, 31) + rng.choice([0.0, 0.4]), 1.0])
@@ -193,8 +195,9 @@ def test_changes_keep_integers_and_fill_missing_values():
     P = 4
     domain = replace(
         Domain.free(P, names=["a", "b", "c", "no c"]).within(-50.0, 50.0),
-        whole=np.array([True, False, False, False]), indicators={2: 3},
-    ).with_fixed([3])  # fmt: skip
+        whole=np.array([True, False, False, False]),
+        indicators={2: 3},
+    ).with_fixed([3])
     found = 0
     for _ in range(8):
         model, x = random_model(rng, P), np.append(rng.normal(size=3), 1.0)
@@ -239,9 +242,7 @@ def test_changes_reject_too_large_problems(monkeypatch):
 def test_changes_without_limits_or_counterfactual_are_not_searched():
     # Class 1 wins where both numbers are above 5.
     W1 = [[100.0, -5.0], [0.0, 100.0], [100.0, -5.0], [0.0, 100.0]]
-    model = LMM(
-        np.array([1.0, 0, 1, 0]), np.array(W1), np.array([[0.0, -100.0], [-100.0, 0.0]])
-    )  # fmt: skip
+    model = LMM(np.array([1.0, 0, 1, 0]), np.array(W1), np.array([[0.0, -100.0], [-100.0, 0.0]]))
     x = np.zeros(2)
     with pytest.raises(ValueError, match=r"^domain must have limits .*'feature 0' has none"):
         smallest_change(model, x, Domain.free(2), 2)

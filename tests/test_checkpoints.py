@@ -12,11 +12,7 @@ from safetensors.numpy import load_file
 
 import maxplus
 from file_mutations import tamper
-from maxplus import (
-    LMMClassifier,
-    MaxPlusClassifier,
-    SubgradientLMMClassifier,
-)
+from maxplus import LMMClassifier, MaxPlusClassifier, SubgradientLMMClassifier
 from maxplus.io import Checkpoint, FileError, container
 from processes import kill_writers
 
@@ -267,10 +263,21 @@ def test_resume_rejects_checkpoint_for_other_features(tmp_path, iris, stage, n_f
 
 @pytest.mark.parametrize(
     "generator",
-    [None, {}, 3, "x", {"bit_generator": "PCG64"}, {"bit_generator": "MT19937", "state": {}},
-     {"bit_generator": "PCG64", "state": {"state": -1, "inc": 10**60}, "has_uint32": 0,
-      "uinteger": 0}],
-)  # fmt: skip
+    [
+        None,
+        {},
+        3,
+        "x",
+        {"bit_generator": "PCG64"},
+        {"bit_generator": "MT19937", "state": {}},
+        {
+            "bit_generator": "PCG64",
+            "state": {"state": -1, "inc": 10**60},
+            "has_uint32": 0,
+            "uinteger": 0,
+        },
+    ],
+)
 def test_resume_rejects_damaged_generator(tmp_path, iris, generator):
     path = tmp_path / "checkpoint"
     checkpoint_of(path, iris, BEGUN["warm-up"])

@@ -89,10 +89,16 @@ def test_structure_parameter_limits_the_terms(noisy, structure, most):
 
 @pytest.mark.parametrize(
     "options",
-    [{"n_hidden": 8}, {"slope": 2.0}, {"polish": "log2"},
-     {"early_stopping": True}, {"init_margin": 3.0}, {"standardize": False},
-     {"augment": lambda rows, rng: rows}],
-)  # fmt: skip
+    [
+        {"n_hidden": 8},
+        {"slope": 2.0},
+        {"polish": "log2"},
+        {"early_stopping": True},
+        {"init_margin": 3.0},
+        {"standardize": False},
+        {"augment": lambda rows, rng: rows},
+    ],
+)
 def test_single_network_parameters_select_an_lmm(iris, options):
     clf = LMMClassifier(warmup_epochs=2, random_state=0, **options)
     with warnings.catch_warnings():

@@ -23,9 +23,17 @@ def test_help_fits_on_a_screen_and_every_command_has_an_example():
     assert len(top.splitlines()) <= 30
     names = re.findall(r"^│ (\w+) ", top, re.MULTILINE)
     for name in [
-        "train", "compare", "predict", "evaluate", "explain", "rules", "certify", "export",
-        "report", "compile",
-    ]:  # fmt: skip
+        "train",
+        "compare",
+        "predict",
+        "evaluate",
+        "explain",
+        "rules",
+        "certify",
+        "export",
+        "report",
+        "compile",
+    ]:
         assert name in names
     for name in names:
         assert f"Example: maxplus {name}" in " ".join(run(name, "--help").output.split())
@@ -109,11 +117,7 @@ MISTAKES = {
         "Invalid value for '--hidden'",
         "train",
     ),
-    "a number out of range": (
-        ("train", IRIS, "-H", 0),
-        "Invalid value for '--hidden'",
-        "train",
-    ),
+    "a number out of range": (("train", IRIS, "-H", 0), "Invalid value for '--hidden'", "train"),
     "a missing argument": (("predict",), "Missing argument 'MODEL'", "predict"),
     "an unknown command": (("forecast",), "No such command 'forecast'", ""),
 }
@@ -135,9 +139,15 @@ def test_command_without_arguments_prints_help():
 
 def test_warning_is_printed_once_for_all_folds(tmp_path):
     result = run(
-        "train", IRIS, *BRIEF[:-2], "--validate", 2, *settings("polish=none", "max_suspects=3"),
-        "-o", tmp_path / "model",
-    )  # fmt: skip
+        "train",
+        IRIS,
+        *BRIEF[:-2],
+        "--validate",
+        2,
+        *settings("polish=none", "max_suspects=3"),
+        "-o",
+        tmp_path / "model",
+    )
     assert result.exit_code == 0
     warned = [line for line in result.stderr.splitlines() if "max_suspects=3 has no effect" in line]
     assert len(warned) == 1
@@ -193,9 +203,8 @@ def escaped(tmp_path_factory):
     table, model = folder / "t\x1bable.csv", folder / "model.maxplus"
     table.write_text("\n".join(lines) + "\n", encoding="utf-8")
     done = run(
-        "train", table, "--out", model, "-H", 6, *settings("slope=3", "warmup_epochs=3"),
-        color=True,
-    )  # fmt: skip
+        "train", table, "--out", model, "-H", 6, *settings("slope=3", "warmup_epochs=3"), color=True
+    )
     assert done.exit_code == 0, done.output
     return table, model, done.output
 

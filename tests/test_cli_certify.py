@@ -31,8 +31,9 @@ def test_certify_unit_is_standard_deviation_of_training_data(orchard_model, tmp_
     for row in (0, 7):
         one = tmp_path / "one.csv"
         one.write_text("\n".join([lines[0], lines[1 + row]]) + "\n", encoding="utf-8")
-        printed = good("certify", orchard_model, one, "--eps", 0, "--eps", 1000,
-                       "--move-categories")  # fmt: skip
+        printed = good(
+            "certify", orchard_model, one, "--eps", 0, "--eps", 1000, "--move-categories"
+        )
         assert f"ε and radii are in {unit}." in printed
         assert f"median certified radius {radius[row]:.4g}, least {radius[row]:.4g}" in printed
         assert re.search(r"1000 +0\.00%", printed)
@@ -109,9 +110,12 @@ def test_report_command_writes_one_page(digits_model, orchard_model, tmp_path):
         assert "<!doctype html>" in page.lower()
         assert not re.search(r'(src|href)="https?:', page)
         for words in (
-            "How well it does on new rows", "Whom it fails", "One row at a time",
-            "What small changes cannot do", "The mathematics",
-        ):  # fmt: skip
+            "How well it does on new rows",
+            "Whom it fails",
+            "One row at a time",
+            "What small changes cannot do",
+            "The mathematics",
+        ):
             assert f"<h2>{words}</h2>" in page
         assert "How far probabilities can be trusted" in page
         assert "expected calibration error" in page

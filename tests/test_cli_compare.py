@@ -41,8 +41,9 @@ def test_compare_scores_equal_scikit_learn(tmp_path):
 def test_compare_reports_certificates_and_explanations_of_our_models():
     printed = good("compare", IRIS, "--models", "lmm,forest", "--validate", 2, width=80)
     assert max(map(len, printed.splitlines())) <= 100
-    assert re.search(r"LMM +9\d\.\d % ± \d\.\d +0\.\d+ +0\.\d+ +\d+\.\d\d +\d\d\.\d % +exactly",
-                     printed)  # fmt: skip
+    assert re.search(
+        r"LMM +9\d\.\d % ± \d\.\d +0\.\d+ +0\.\d+ +\d+\.\d\d +\d\d\.\d % +exactly", printed
+    )
     assert re.search(r"forest +9\d.* – +no", printed)
     assert (
         "Judged by 2-fold cross-validation, the same for all. Always guessing setosa: 33.3 %"

@@ -211,7 +211,7 @@ def test_long_class_names_are_truncated(n_rows):
     table = validation_table(
         SimpleNamespace(
             figures=figures, baseline=figures, baseline_label=names[0], interval=(0.1, 0.9)
-        ),
+        )
     )
     text = io.StringIO()
     Console(file=text, width=80).print(table)
@@ -239,8 +239,10 @@ def test_closed_output_pipe_is_no_error(orchard_model):
     command = [sys.executable, "-c", "from maxplus.cli import main; main()"]
     with subprocess.Popen(
         [*command, "evaluate", str(orchard_model), ORCHARD],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    ) as process:  # fmt: skip
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
         process.stdout.close()
         message = process.stderr.read()
     assert "Error" not in message

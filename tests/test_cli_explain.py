@@ -120,9 +120,16 @@ def test_explain_accepts_regressors(tmp_path):
     lines = ["a,b,y", *(f"{a},{b},{abs(a) + b:.3f}" for a, b in X)]
     table.write_text("\n".join(lines) + "\n", encoding="utf-8")
     good(
-        "train", table, "--task", "regression", *settings("epochs=30"), "--validate",
-        "none", "-o", path,
-    )  # fmt: skip
+        "train",
+        table,
+        "--task",
+        "regression",
+        *settings("epochs=30"),
+        "--validate",
+        "none",
+        "-o",
+        path,
+    )
     files = ("--table", tmp_path / "e.csv", "--picture", tmp_path / "p.png")
     result = document("explain", path, table, "--row", 3, *files)
     why = maxplus.load(path).explain(X[2:3])

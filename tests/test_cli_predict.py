@@ -16,8 +16,17 @@ pytestmark = pytest.mark.slow
 
 def test_predict_command_equals_model(orchard_model, tmp_path):
     out = tmp_path / "p.csv"
-    good("predict", orchard_model, ORCHARD, "--probabilities", "--radius", "--raw-units",
-         "--move-categories", "-o", out)  # fmt: skip
+    good(
+        "predict",
+        orchard_model,
+        ORCHARD,
+        "--probabilities",
+        "--radius",
+        "--raw-units",
+        "--move-categories",
+        "-o",
+        out,
+    )
     rows = read_csv(out)
     model = maxplus.load(orchard_model)
     X = opened(ORCHARD, "goes to").X
@@ -54,8 +63,17 @@ def test_predict_keeps_selected_columns(orchard_model, tmp_path):
         '07,"sweet, soft",Gala,157,12.1,1.3\n'
         "x9,,Elstar,135,12.6,11.9\n"
     )
-    good("predict", orchard_model, table, "--keep-columns", 'id,"note, long"', "-o", out,
-         "--keep-columns", "weight g")  # fmt: skip
+    good(
+        "predict",
+        orchard_model,
+        table,
+        "--keep-columns",
+        'id,"note, long"',
+        "-o",
+        out,
+        "--keep-columns",
+        "weight g",
+    )
     first, second = read_csv(out)
     assert list(first) == ["row", "id", "note, long", "weight g", "predicted"]
     assert (first["id"], first["note, long"], first["weight g"]) == ("07", "sweet, soft", "157")
@@ -116,8 +134,14 @@ def test_spreadsheet_safe_prefixes_formulas_only(tmp_path):
         csv.writer(file).writerows([("size", "=note", "class"), *rows])
     good("train", table, "-o", tmp_path / "m", "--drop", "=note", *BRIEF)
     options = (
-        "predict", tmp_path / "m", table, "--keep-columns", "=note", "-o", tmp_path / "p.csv",
-    )  # fmt: skip
+        "predict",
+        tmp_path / "m",
+        table,
+        "--keep-columns",
+        "=note",
+        "-o",
+        tmp_path / "p.csv",
+    )
     good(*options)
     plain = read_csv(tmp_path / "p.csv")
     assert {row["predicted"] for row in plain} == set(labels)

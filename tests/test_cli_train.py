@@ -57,9 +57,15 @@ def test_train_without_scaling_equals_estimator(tmp_path):
         ),
     ):
         printed = good(
-            "train", IRIS, *settings("standardize=false"), *options, "--validate", "none", "-o",
+            "train",
+            IRIS,
+            *settings("standardize=false"),
+            *options,
+            "--validate",
+            "none",
+            "-o",
             tmp_path / "m",
-        )  # fmt: skip
+        )
         model = maxplus.load(tmp_path / "m")
         again = recipe.fit(samples.X, samples.y)
         assert np.array_equal(model.W1_, again.W1_)
@@ -70,24 +76,56 @@ def test_train_without_scaling_equals_estimator(tmp_path):
 def test_train_options_reach_the_estimator(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     both = (
-        "--validate", "none", "--hidden", 7, "--seed", 5,
-        *settings("slope=3.0", "init_margin=2.0"), "--jobs", 1,
-    )  # fmt: skip
+        "--validate",
+        "none",
+        "--hidden",
+        7,
+        "--seed",
+        5,
+        *settings("slope=3.0", "init_margin=2.0"),
+        "--jobs",
+        1,
+    )
     own = settings(
-        "max_suspects=0.1", "warmup_epochs=3", "robust_eps=0.01", "early_stopping=true",
-        "polish=0.6", "class_weight=balanced", "calibrate=true",
-    )  # fmt: skip
+        "max_suspects=0.1",
+        "warmup_epochs=3",
+        "robust_eps=0.01",
+        "early_stopping=true",
+        "polish=0.6",
+        "class_weight=balanced",
+        "calibrate=true",
+    )
     good("train", IRIS, "-o", tmp_path / "m", *both, *own)
-    assert maxplus.load(tmp_path / "m").get_params() == maxplus.LMMClassifier(
-        7, random_state=5, slope=3.0, init_margin=2.0, max_suspects=0.1, warmup_epochs=3,
-        robust_eps=0.01, early_stopping=True, polish=0.6, n_jobs=1,
-        class_weight="balanced", calibrate=True,
-    ).get_params()  # fmt: skip
+    assert (
+        maxplus.load(tmp_path / "m").get_params()
+        == maxplus.LMMClassifier(
+            7,
+            random_state=5,
+            slope=3.0,
+            init_margin=2.0,
+            max_suspects=0.1,
+            warmup_epochs=3,
+            robust_eps=0.01,
+            early_stopping=True,
+            polish=0.6,
+            n_jobs=1,
+            class_weight="balanced",
+            calibrate=True,
+        ).get_params()
+    )
     own = settings(
-        "max_iter=11", "top_k=5", "init=uniform", "objective=max", "step=polyak",
-        "polyak_target=0.1", "polyak_fraction=0.3", "learning_rate=0.2", "w0_update_interval=4",
-        "engine=dense", "keep=last",
-    )  # fmt: skip
+        "max_iter=11",
+        "top_k=5",
+        "init=uniform",
+        "objective=max",
+        "step=polyak",
+        "polyak_target=0.1",
+        "polyak_fraction=0.3",
+        "learning_rate=0.2",
+        "w0_update_interval=4",
+        "engine=dense",
+        "keep=last",
+    )
     good("train", IRIS, "-o", tmp_path / "m", *both, "--algorithm", "subgradient", *own)
     assert (
         maxplus.load(tmp_path / "m").get_params()
@@ -111,9 +149,16 @@ def test_train_options_reach_the_estimator(tmp_path, monkeypatch):
         ).get_params()
     )
     good(
-        "train", IRIS, "-o", tmp_path / "m", "--algorithm", "subgradient",
-        *settings("max_iter=5"), "--validate", "none",
-    )  # fmt: skip
+        "train",
+        IRIS,
+        "-o",
+        tmp_path / "m",
+        "--algorithm",
+        "subgradient",
+        *settings("max_iter=5"),
+        "--validate",
+        "none",
+    )
     recipe = maxplus.SubgradientLMMClassifier(max_iter=5, random_state=0)
     assert maxplus.load(tmp_path / "m").get_params() == recipe.get_params()
     good(
@@ -166,9 +211,19 @@ def test_train_scorer_reaches_the_estimator(tmp_path):
 def test_train_and_predict_ensemble(tmp_path):
     path = tmp_path / "m"
     result = document(
-        "train", IRIS, "-o", path, "--estimators", 2, *settings("bootstrap=true"), "-H", 6,
-        *settings("warmup_epochs=2"), "--validate", "none",
-    )  # fmt: skip
+        "train",
+        IRIS,
+        "-o",
+        path,
+        "--estimators",
+        2,
+        *settings("bootstrap=true"),
+        "-H",
+        6,
+        *settings("warmup_epochs=2"),
+        "--validate",
+        "none",
+    )
     assert (result["estimator"], result["validation"]) == ("LMMEnsembleClassifier", None)
     model = maxplus.load(path)
     assert (model.n_estimators, model.bootstrap, len(model.model_.terms)) == (2, True, 2)
@@ -185,9 +240,14 @@ def test_train_scaling_and_structure_reach_the_estimator(tmp_path):
     good("train", IRIS, *BRIEF, *settings("standardize=auto"), "-o", path)
     assert maxplus.load(path).standardize == "auto"
     good(
-        "train", IRIS, *settings("structure=shapes", "max_features=3", "warmup_epochs=2"),
-        "--validate", "none", "-o", path,
-    )  # fmt: skip
+        "train",
+        IRIS,
+        *settings("structure=shapes", "max_features=3", "warmup_epochs=2"),
+        "--validate",
+        "none",
+        "-o",
+        path,
+    )
     model = maxplus.load(path)
     assert (model.structure, model.standardize) == ("shapes", "auto")
     assert model.max_features == 3
@@ -206,14 +266,25 @@ def test_train_reports_cross_validated_accuracy(tmp_path):
     size = rng.normal(size=n)
     y = np.where(size + (town == "Ulm") + rng.normal(0, 0.7, n) > 0.4, "yes", "no")
     holes = rng.random(n) < 0.15
-    lines = [f"{'' if hole else s},{t},{c}"
-             for hole, s, t, c in zip(holes, size, town, y, strict=True)]  # fmt: skip
+    lines = [
+        f"{'' if hole else s},{t},{c}" for hole, s, t, c in zip(holes, size, town, y, strict=True)
+    ]
     table = tmp_path / "t.csv"
     table.write_text("size,town,ill\n" + "\n".join(lines) + "\n")
     result = document(
-        "train", table, "-o", tmp_path / "m", "-H", 8, *settings("slope=4", "warmup_epochs=3"),
-        "--seed", 3, "--validate", 4, "--remember-rows",
-    )  # fmt: skip
+        "train",
+        table,
+        "-o",
+        tmp_path / "m",
+        "-H",
+        8,
+        *settings("slope=4", "warmup_epochs=3"),
+        "--seed",
+        3,
+        "--validate",
+        4,
+        "--remember-rows",
+    )
     P = np.zeros((n, 2))
     for training, test in StratifiedKFold(4, shuffle=True, random_state=3).split(y, y):
         known = size[training][~holes[training]]
@@ -245,9 +316,16 @@ def test_train_prints_validation_metrics_before_training_fit(tmp_path):
     assert re.search(r"accuracy +\d\d\.\d % +33\.3 %", printed)
     assert re.search(r"95 % interval for many new rows +\d\d\.\d % to \d\d\.\d %", printed)
     assert re.search(r"Of other tables with 150 rows, 95 % score \d\d\.\d % to", printed)
-    for words in ("balanced accuracy", "log loss", "AUC", "recall of setosa, 50 rows",
-                  "always setosa", "Judged by 3-fold cross-validation", "trained on all rows",
-                  "this says nothing about new rows"):  # fmt: skip
+    for words in (
+        "balanced accuracy",
+        "log loss",
+        "AUC",
+        "recall of setosa, 50 rows",
+        "always setosa",
+        "Judged by 3-fold cross-validation",
+        "trained on all rows",
+        "this says nothing about new rows",
+    ):
         assert words in printed
     assert "proof" not in printed
     assert "prov" not in printed
@@ -264,8 +342,17 @@ def test_train_validation_exposes_memorised_ids(tmp_path):
     rows = [f"{n},{label}" for n, label in zip(numbers, labels, strict=True)]
     table.write_text("id,label\n" + "\n".join(rows) + "\n")
     assert "left out 'id'" in bad("train", table)
-    result = document("train", table, "--keep", "id", "-o", tmp_path / "m",
-                      "-H", 80, *settings("polish=log2", "slope=20"))  # fmt: skip
+    result = document(
+        "train",
+        table,
+        "--keep",
+        "id",
+        "-o",
+        tmp_path / "m",
+        "-H",
+        80,
+        *settings("polish=log2", "slope=20"),
+    )
     assert result["training_fit"]["right"] > 70
     validation = result["validation"]
     assert validation["figures"]["accuracy"] < validation["guess"]["accuracy"] + 0.1
@@ -276,8 +363,8 @@ def test_train_accepts_tables_too_small_for_validation(tmp_path):
     table = tmp_path / "t.csv"
     table.write_text("a,b,label\n1.5,2,x\n2,1,y\n3,5,z\n")
     printed = good(
-        "train", table, "-H", 3, *settings("slope=1", "warmup_epochs=1"), "-o", tmp_path / "m",
-    )  # fmt: skip
+        "train", table, "-H", 3, *settings("slope=1", "warmup_epochs=1"), "-o", tmp_path / "m"
+    )
     assert "Not validated: every class has one row only" in printed
     assert maxplus.load(tmp_path / "m").classes_.tolist() == ["x", "y", "z"]
     for value in ("half", "1", "0", "1.5", "-3"):
@@ -289,9 +376,10 @@ def test_train_accepts_tables_too_small_for_validation(tmp_path):
 def test_validation_does_not_hold_out_the_only_row_of_a_class(tmp_path):
     table = tmp_path / "t.csv"
     rows = [f"{k + 0.5},{k % 3},{'xy'[k % 2]}" for k in range(20)]
-    for lonely, words, whose in (("z",), "1 row", "its class"), (
-        ("z", "w"), "2 rows", "their classes"
-    ):  # fmt: skip
+    for lonely, words, whose in (
+        (("z",), "1 row", "its class"),
+        (("z", "w"), "2 rows", "their classes"),
+    ):
         lines = [*rows, *(f"{50 + k},9,{name}" for k, name in enumerate(lonely))]
         table.write_text("a,b,label\n" + "\n".join(lines) + "\n")
         printed = good("train", table, *BRIEF[:-2], "--validate", 2, "-o", tmp_path / "m")
@@ -324,9 +412,16 @@ def test_suspects_are_numbered_by_row_of_the_file(tmp_path):
     table.write_text("\n".join(lines) + "\n", encoding="utf-8")
     out = tmp_path / "s.csv"
     good(
-        "train", table, "-o", tmp_path / "m", *BRIEF, *settings("max_suspects=5"),
-        "--suspects-out", out, "--remember-rows",
-    )  # fmt: skip
+        "train",
+        table,
+        "-o",
+        tmp_path / "m",
+        *BRIEF,
+        *settings("max_suspects=5"),
+        "--suspects-out",
+        out,
+        "--remember-rows",
+    )
     rows = read_csv(out)
     assert {"7", "60"} <= {row["row"] for row in rows}
     model = maxplus.load(tmp_path / "m")
@@ -350,9 +445,11 @@ def test_train_fits_regressors(tmp_path):
     assert (result["task"], result["estimator"]) == ("regression", "LMMRegressor")
     assert any("--task classification" in line for line in result["decisions"])
     predicted = cross_val_predict(
-        maxplus.LMMRegressor(epochs=30, random_state=0), x, y,
+        maxplus.LMMRegressor(epochs=30, random_state=0),
+        x,
+        y,
         cv=KFold(3, shuffle=True, random_state=0),
-    )  # fmt: skip
+    )
     figures = result["validation"]["figures"]
     assert figures["r2"] == pytest.approx(r2_score(y, predicted))
     assert figures["mae"] == pytest.approx(mean_absolute_error(y, predicted))
@@ -363,8 +460,12 @@ def test_train_fits_regressors(tmp_path):
     np.testing.assert_allclose(model.predict(x), again.predict(x))
     intervals = tmp_path / "p.csv"
     good("predict", tmp_path / "m", table, "--intervals", "-o", intervals)
-    found = np.array([[float(row[name]) for name in ("predicted", "lower", "upper")]
-                      for row in read_csv(intervals)])  # fmt: skip
+    found = np.array(
+        [
+            [float(row[name]) for name in ("predicted", "lower", "upper")]
+            for row in read_csv(intervals)
+        ]
+    )
     np.testing.assert_allclose(found.T, [model.predict(x), *model.predict_interval(x, 0.9)])
     printed = good("evaluate", tmp_path / "m", table)
     assert f"{r2_score(y, model.predict(x)):.4f}" in printed
@@ -403,8 +504,10 @@ def test_train_column_options_reach_the_encoder(tmp_path):
     assert features("--drop", 'word,"x, y"') == ["code"]
     assert features("--drop", "word", "--keep", "id")[0] == "id"
     assert features("--categorical", "code", "--drop", "word")[:3] == [
-        "code = 0", "code = 1", "code = 2"
-    ]  # fmt: skip
+        "code = 0",
+        "code = 1",
+        "code = 2",
+    ]
     assert features("--numeric", "word")[1] == "word"
     table.write_text("a,b,label\n1.5,2,x\n,1,y\n3,5,x\n4,4,y\n")
     assert "missing values: 1 in 'a'" in bad("train", table, "--missing", "error")
@@ -414,8 +517,9 @@ def test_train_column_options_reach_the_encoder(tmp_path):
 def test_resumed_train_validates_with_the_same_columns(tmp_path):
     checkpoint = tmp_path / "c"
     brief = (*BRIEF[:-2], "--drop", "sepal length")
-    whole = document("train", IRIS, *brief, "--validate", 2, "--checkpoint", checkpoint,
-                     "-o", tmp_path / "m")  # fmt: skip
+    whole = document(
+        "train", IRIS, *brief, "--validate", 2, "--checkpoint", checkpoint, "-o", tmp_path / "m"
+    )
     again = document("train", IRIS, "--resume", checkpoint, "--validate", 2, "-o", tmp_path / "n")
     assert again["features"] == 3
     assert again["validation"]["figures"] == whole["validation"]["figures"]
@@ -461,12 +565,23 @@ def test_resumed_train_ends_with_the_same_weights(tmp_path, uninterrupted, how):
         "from maxplus.cli import main; main()"
     )
     options, whole = uninterrupted
-    arguments = ["train", IRIS, *options, "-o", model, "--checkpoint", checkpoint,
-                 "--validate", "none"]  # fmt: skip
+    arguments = [
+        "train",
+        IRIS,
+        *options,
+        "-o",
+        model,
+        "--checkpoint",
+        checkpoint,
+        "--validate",
+        "none",
+    ]
     process = subprocess.Popen(
         [sys.executable, "-c", code, *map(str, arguments)],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     wait_for(checkpoint)
     process.send_signal(how)
     _, message = process.communicate()

@@ -85,8 +85,11 @@ def few_parts(monkeypatch):
 def test_all_parts_are_compiled_in_both_float_types(few_parts):
     printed = good("compile")
     assert [(name, dtype) for name, dtype, *_ in few_parts] == [
-        ("default", "float64"), ("default", "float32"), ("paper", "float64"), ("paper", "float32"),
-    ]  # fmt: skip
+        ("default", "float64"),
+        ("default", "float32"),
+        ("paper", "float64"),
+        ("paper", "float32"),
+    ]
     assert [line.split()[0] for line in printed.splitlines()] == ["default", "paper"]
 
 

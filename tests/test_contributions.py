@@ -202,8 +202,9 @@ def test_shape_function_is_the_sum_of_the_one_feature_terms(seed):
     at_reference[:, 1] = reference[:, 1]
     assert_allclose(
         (model.term_scores(at_reference)[own] - means[own, None]).sum(axis=0).mean(axis=0),
-        0.0, atol=1e-12,
-    )  # fmt: skip
+        0.0,
+        atol=1e-12,
+    )
 
 
 def test_shape_function_has_no_more_points_than_bends():
@@ -269,16 +270,22 @@ def test_importances_of_a_constant_model_are_zeros():
 # -- wrong arguments --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("arguments", "message"), [
-    ({"X": np.zeros((3, 2))}, "X must have 4 columns"),
-    ({"baseline": np.zeros((2, 3))}, r"baseline .* shape \(1, 3\)"),
-    ({"baseline": np.full((1, 3), np.nan)}, "baseline must hold finite"),
-    ({"against": 3}, r"against must be an integer 0\.\.2"),
-    ({"feature_names": ["a"]}, "feature_names must name 4"),
-    ({"class_names": ["a"]}, "class_names must name 3"),
-    ({"domain": Domain.free(3)}, "domain must be of 4"),
-    ({"domain": Domain.free(4), "feature_names": list("abcd")}, "feature_names must not be given"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"X": np.zeros((3, 2))}, "X must have 4 columns"),
+        ({"baseline": np.zeros((2, 3))}, r"baseline .* shape \(1, 3\)"),
+        ({"baseline": np.full((1, 3), np.nan)}, "baseline must hold finite"),
+        ({"against": 3}, r"against must be an integer 0\.\.2"),
+        ({"feature_names": ["a"]}, "feature_names must name 4"),
+        ({"class_names": ["a"]}, "class_names must name 3"),
+        ({"domain": Domain.free(3)}, "domain must be of 4"),
+        (
+            {"domain": Domain.free(4), "feature_names": list("abcd")},
+            "feature_names must not be given",
+        ),
+    ],
+)
 def test_contributions_refuse_wrong_arguments(arguments, message):
     model = random_model(np.random.default_rng(0), [[0]])
     given = {"X": np.zeros((1, P)), "baseline": np.zeros((1, 3)), **arguments}

@@ -34,10 +34,14 @@ def flowers():
 
 def frame():
     rng = np.random.default_rng(0)
-    table = pd.DataFrame({
-        "age": rng.integers(20, 80, 60).astype(float), "colour": rng.choice(["red", "blue"], 60),
-        "size": rng.choice(["low", "medium", "high"], 60), "x": rng.normal(size=60),
-    })  # fmt: skip
+    table = pd.DataFrame(
+        {
+            "age": rng.integers(20, 80, 60).astype(float),
+            "colour": rng.choice(["red", "blue"], 60),
+            "size": rng.choice(["low", "medium", "high"], 60),
+            "x": rng.normal(size=60),
+        }
+    )
     return table, np.where(table["age"] + 20.0 * (table["colour"] == "red") > 55.0, "yes", "no")
 
 

@@ -102,11 +102,13 @@ def test_damaged_dataset_file_is_reported(tiny, tmp_path, damage):
     write(folder, tiny, True)
     path = folder / "t10k-labels-idx1-ubyte.gz"
     content = tiny["t10k-labels-idx1-ubyte"]
-    path.write_bytes({
-        "truncated": path.read_bytes()[:-9],
-        "changed": gzip.compress(content[:-1] + bytes([content[-1] ^ 1])),
-        "longer": gzip.compress(content + b"x"),
-    }[damage])  # fmt: skip
+    path.write_bytes(
+        {
+            "truncated": path.read_bytes()[:-9],
+            "changed": gzip.compress(content[:-1] + bytes([content[-1] ^ 1])),
+            "longer": gzip.compress(content + b"x"),
+        }[damage]
+    )
     with pytest.raises(DamagedFileError, match=r"t10k-labels.*damaged.*delete it"):
         datasets.load_mnist(folder)
 

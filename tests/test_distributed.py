@@ -89,8 +89,11 @@ def test_distributed_fit_equals_one_process(iris, size):
     for rank, clf in enumerate(run_ranks(size, lambda r: fit_part(iris, parts[r], weight))):
         same([fitted(clf, EXACT), dict(clf.history_)], [fitted(alone, EXACT), alone.history_])
         assert (clf.n_iter_, clf.status_, clf.slope_, clf.max_loss_) == (
-            alone.n_iter_, alone.status_, alone.slope_, alone.max_loss_
-        )  # fmt: skip
+            alone.n_iter_,
+            alone.status_,
+            alone.slope_,
+            alone.max_loss_,
+        )
         assert clf.mean_loss_ == pytest.approx(alone.mean_loss_, rel=1e-12)
         np.testing.assert_array_equal(clf.training_losses_, alone.training_losses_[parts[rank]])
 
@@ -137,9 +140,11 @@ def test_ranks_with_different_parameters_are_rejected(iris):
     refused(2, lambda r: fit(X[:, : 4 - r], y), DifferentRanksError, "number of features")
     refused(2, lambda r: fit(X.astype(["f8", "f4"][r]), y), DifferentRanksError, "rank 1 has '<f4'")
     refused(
-        2, lambda r: fit(X, y, slope=[1.0, 2.0][r]), DifferentRanksError,
+        2,
+        lambda r: fit(X, y, slope=[1.0, 2.0][r]),
+        DifferentRanksError,
         "same parameter slope; rank 0 has 1.0, rank 1 has 2.0",
-    )  # fmt: skip
+    )
     kinds = SubgradientLMMClassifier, LMMClassifier
     refused(
         2, lambda r: kinds[r](4).fit(X, y), DifferentRanksError, "same estimator; rank 0 has 'Su"

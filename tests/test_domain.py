@@ -38,10 +38,16 @@ def columns(n=60, seed=0):
     rng = np.random.default_rng(seed)
     pain = np.eye(3)[rng.integers(0, 3, n)]
     missing = rng.random(n) < 0.3
-    return np.column_stack([
-        rng.integers(20, 80, n), rng.normal(120.0, 10.0, n).round(1), pain, rng.integers(0, 4, n),
-        np.where(missing, 5.5, rng.normal(5.0, 1.0, n).round(2)), missing,
-    ])  # fmt: skip
+    return np.column_stack(
+        [
+            rng.integers(20, 80, n),
+            rng.normal(120.0, 10.0, n).round(1),
+            pain,
+            rng.integers(0, 4, n),
+            np.where(missing, 5.5, rng.normal(5.0, 1.0, n).round(2)),
+            missing,
+        ]
+    )
 
 
 def clinic(**changes):
@@ -229,11 +235,16 @@ def discrete_problems(draw):
     low, high = np.full(P, -6.0), np.full(P, 40.0)
     high[1] = 3.0
     domain = Domain(
-        rng.choice([0.5, 1.0, 3.0], P), low, high, np.isin(np.arange(P), [0, 1, 6]),
-        np.isin(np.arange(P), [7, *([0] if draw(st.booleans()) else [])]), names,
+        rng.choice([0.5, 1.0, 3.0], P),
+        low,
+        high,
+        np.isin(np.arange(P), [0, 1, 6]),
+        np.isin(np.arange(P), [7, *([0] if draw(st.booleans()) else [])]),
+        names,
         {2: np.array([-1.5, 0.0, 4.5])},
-        (OneHotGroup("word", (3, 4, 5), ("u", "v", "w"), draw(st.booleans())),), {6: 7},
-    )  # fmt: skip
+        (OneHotGroup("word", (3, 4, 5), ("u", "v", "w"), draw(st.booleans())),),
+        {6: 7},
+    )
     slopes = rng.choice([-1.0, -0.5, 0.25, 0.5, 1.0], 2 * P)
     weights = slopes, 8 * grid_array(rng, (2 * P, H)), 2 * grid_array(rng, (H, C))
     X = rng.integers(-8, 45, (n, P)).astype(float)
@@ -532,8 +543,9 @@ def test_encoded_features_are_described_by_column():
     domain = replace(
         Domain.free(5, names=["c = red", "c = blue", "c is missing", "pain", "age"]),
         categories=(OneHotGroup("c", (0, 1), ("red", "blue")),),
-        indicators={0: 2, 1: 2}, ordinals={3: ("low", "high")},
-    )  # fmt: skip
+        indicators={0: 2, 1: 2},
+        ordinals={3: ("low", "high")},
+    )
     assert domain.phrase(0, 1.0) == "c being 'red'"
     assert domain.phrase(1, 0.0) == "c not being 'blue'"
     assert domain.phrase(2, 1.0) == "c being missing"
@@ -546,9 +558,11 @@ def test_missing_category_is_a_category():
     X = np.array([[1.0, 0.0, 0.0, 1.5], [0.0, 1.0, 0.0, 0.5], [0.0, 0.0, 1.0, 1.0]] * 20)
     y = np.array([0, 1, 1] * 20)
     domain = Domain.of_rows(
-        X, names=["c = red", "c = blue", "c is missing", "size"],
-        categories=[OneHotGroup("c", (0, 1), ("red", "blue"))], indicators={0: 2, 1: 2},
-    )  # fmt: skip
+        X,
+        names=["c = red", "c = blue", "c is missing", "size"],
+        categories=[OneHotGroup("c", (0, 1), ("red", "blue"))],
+        indicators={0: 2, 1: 2},
+    )
     clf = LMMClassifier(4, slope=2.0, warmup_epochs=3, random_state=0).fit(X, y)
     missing = np.zeros((60, 2), bool)
     missing[2::3, 0] = True

@@ -449,9 +449,9 @@ def test_available_memory_is_plausible():
 
 
 @pytest.mark.parametrize(
-    ("n", "text"), [(0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (491.2e9, "491.2 GB"),
-                    (3.76e14, "376.0 TB")]
-)  # fmt: skip
+    ("n", "text"),
+    [(0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (491.2e9, "491.2 GB"), (3.76e14, "376.0 TB")],
+)
 def test_memory_sizes_are_human_readable(n, text):
     assert memory.human_bytes(n) == text
 
@@ -473,9 +473,14 @@ def test_sgd_draws_by_weight():
     X, y = np.arange(8.0).reshape(4, 2), np.array([0, 1, 0, 1])
     weight = np.array([1.0, 2.0, 3.0, 14.0])
     engine = make(
-        "sgd", start_at(X, y, 3, init="gaussian"), X, y, constant(1e-9),
-        weight=weight, rng=np.random.default_rng(0),
-    )  # fmt: skip
+        "sgd",
+        start_at(X, y, 3, init="gaussian"),
+        X,
+        y,
+        constant(1e-9),
+        weight=weight,
+        rng=np.random.default_rng(0),
+    )
     drawn = run(engine, 20_000)[0]["sample"]
     # Five standard deviations of a binomial share are 0.018 at most.
     assert_allclose(np.bincount(drawn) / drawn.size, weight / 20, atol=0.018)

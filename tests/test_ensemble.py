@@ -252,9 +252,7 @@ def test_ensemble_callbacks_count_networks(iris, options):
     ensemble(3, callbacks=seen.append, **options).fit(*iris)
     own = [progress for progress in seen if progress.stage == "ensemble"]
     assert {progress.stage for progress in seen} <= {"choice", "ensemble"}
-    assert [(progress.iteration, progress.max_iter) for progress in own] == [
-        (1, 3), (2, 3), (3, 3),
-    ]  # fmt: skip
+    assert [(progress.iteration, progress.max_iter) for progress in own] == [(1, 3), (2, 3), (3, 3)]
     assert all(progress.state is None for progress in own)
     best = [progress.best_loss for progress in own]
     assert best == sorted(best, reverse=True)

@@ -192,8 +192,15 @@ def test_comparison_uses_the_same_rows(iris):
 
 def test_comparison_includes_standard_baselines():
     assert list(usual_models()) == [
-        "LMM", "ensemble", "logistic", "kNN", "forest", "boosting", "MLP", "SVC"
-    ]  # fmt: skip
+        "LMM",
+        "ensemble",
+        "logistic",
+        "kNN",
+        "forest",
+        "boosting",
+        "MLP",
+        "SVC",
+    ]
     assert list(usual_models(regression=True)) == ["LMM", *SKLEARN_REGRESSORS]
     rng = np.random.default_rng(0)
     X = rng.normal(size=(60, 2)) * [1.0, 1000.0] + 50.0

@@ -78,11 +78,14 @@ def test_map_of_few_levels_has_equal_distances(n_levels):
     assert_allclose(steps, steps[:1].repeat(n_levels - 1))
 
 
-@pytest.mark.parametrize("column", [
-    np.random.default_rng(2).normal(size=50),
-    np.random.default_rng(3).exponential(size=50) ** 4,
-    np.concatenate([np.zeros(45), np.arange(1.0, 6.0)]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "column",
+    [
+        np.random.default_rng(2).normal(size=50),
+        np.random.default_rng(3).exponential(size=50) ** 4,
+        np.concatenate([np.zeros(45), np.arange(1.0, 6.0)]),
+    ],
+)
 def test_fit_does_not_depend_on_how_far_an_outlier_lies(column):
     maps = []
     for far in (1e3, 1e6, 1e300):
@@ -104,14 +107,17 @@ def test_map_keeps_missing_values():
     assert np.isnan(FeatureMap([([0.0, 1.0], [0.0, 1.0])])([[np.nan]])).all()
 
 
-@pytest.mark.parametrize(("knots", "message"), [
-    ([], "got none"),
-    ([([], [])], "length >= 1"),
-    ([([0.0, 1.0], [0.0])], r"shapes \(2,\) and \(1,\)"),
-    ([([0.0, np.inf], [0.0, 1.0])], "finite"),
-    ([([0.0, 0.0], [0.0, 1.0])], "increasing positions"),
-    ([([0.0, 1.0], [1.0, 0.0])], "do not decrease"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("knots", "message"),
+    [
+        ([], "got none"),
+        ([([], [])], "length >= 1"),
+        ([([0.0, 1.0], [0.0])], r"shapes \(2,\) and \(1,\)"),
+        ([([0.0, np.inf], [0.0, 1.0])], "finite"),
+        ([([0.0, 0.0], [0.0, 1.0])], "increasing positions"),
+        ([([0.0, 1.0], [1.0, 0.0])], "do not decrease"),
+    ],
+)
 def test_map_rejects_invalid_knots(knots, message):
     with pytest.raises(ValueError, match=message):
         FeatureMap(knots)

@@ -9,12 +9,7 @@ from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
 
 import maxplus
-from maxplus import (
-    LMMClassifier,
-    LMMEnsembleClassifier,
-    LMMRegressor,
-    SubgradientLMMClassifier,
-)
+from maxplus import LMMClassifier, LMMEnsembleClassifier, LMMRegressor, SubgradientLMMClassifier
 
 QUICK = {"slope": 1.0, "warmup_epochs": 2, "random_state": 0}
 ESTIMATORS = [
@@ -30,10 +25,15 @@ each_estimator = pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: 
 def frame():
     rng = np.random.default_rng(0)
     n = 80
-    return pd.DataFrame({
-        "id": np.arange(n), "constant": np.full(n, 3.0), "size": rng.normal(size=n),
-        "copy": np.arange(n) * 2.0, "word": ["same"] * n,
-    })  # fmt: skip
+    return pd.DataFrame(
+        {
+            "id": np.arange(n),
+            "constant": np.full(n, 3.0),
+            "size": rng.normal(size=n),
+            "copy": np.arange(n) * 2.0,
+            "word": ["same"] * n,
+        }
+    )
 
 
 @pytest.fixture

@@ -75,8 +75,13 @@ def test_every_method_accepts_the_raw_frame(rows, y, fitted):
     X = fitted.encoder_.transform(table_of(frame))
     assert fitted.n_features_in_ == len(USED)
     assert fitted.feature_names_in_.tolist() == USED
-    for method in ("predict", "predict_proba", "predict_log_proba", "decision_function",
-                   "certified_radius"):  # fmt: skip
+    for method in (
+        "predict",
+        "predict_proba",
+        "predict_log_proba",
+        "decision_function",
+        "certified_radius",
+    ):
         assert np.array_equal(getattr(fitted, method)(frame), getattr(fitted, method)(X))
     assert fitted.score(frame, y) == fitted.score(X, y) > 0.7
     scale = fitted.certificate_scale()
@@ -88,11 +93,15 @@ def test_every_method_accepts_the_raw_frame(rows, y, fitted):
     assert set(np.array(fitted.units()["feature"])) >= {"age", "colour = rot"}
 
 
-@pytest.mark.parametrize("estimator", [
-    LMMClassifier(4, **QUICK),
-    SubgradientLMMClassifier(4, max_iter=20, random_state=0),
-    LMMRegressor(epochs=1, random_state=0),
-], ids=lambda estimator: type(estimator).__name__)  # fmt: skip
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        LMMClassifier(4, **QUICK),
+        SubgradientLMMClassifier(4, max_iter=20, random_state=0),
+        LMMRegressor(epochs=1, random_state=0),
+    ],
+    ids=lambda estimator: type(estimator).__name__,
+)
 def test_every_estimator_saves_its_encoder(tmp_path, rows, y, estimator):
     frame = frame_of(columns_of(rows), "pandas")
     target = np.array([row["age"] == "30" for row in rows], float) + np.arange(len(rows)) / 7

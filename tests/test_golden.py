@@ -57,9 +57,17 @@ ENGINES = [
 def engine_record(engine, step, objective, interval, dtype):
     X, y = digits(dtype)
     clf = SubgradientLMMClassifier(
-        9, engine=engine, step=step, objective=objective, w0_update_interval=interval, max_iter=60,
-        top_k=5, random_state=3, slope=2.0, n_jobs=1,
-    ).fit(X, y)  # fmt: skip
+        9,
+        engine=engine,
+        step=step,
+        objective=objective,
+        w0_update_interval=interval,
+        max_iter=60,
+        top_k=5,
+        random_state=3,
+        slope=2.0,
+        n_jobs=1,
+    ).fit(X, y)
     history = (clf.history_[name] for name in ("loss", "sample", "step"))
     return digest(clf.W0_, clf.W1_, clf.W2_, *history)
 
@@ -71,9 +79,12 @@ def sum_record(dtype):
     flips = nearest_counterfactuals(model, X[:20])
     values = [getattr(flips, name) for name in flips._fields]
     return digest(
-        model.scores(X), certified_radius(model, X, scale), bounds.low, bounds.high,
+        model.scores(X),
+        certified_radius(model, X, scale),
+        bounds.low,
+        bounds.high,
         *(value for value in values if isinstance(value, np.ndarray) and value.dtype != object),
-    )  # fmt: skip
+    )
 
 
 def text_record():
@@ -83,7 +94,7 @@ def text_record():
         str(clf.explain(X[:5])),
         str(clf.smallest_change(X[0], low=X.min(axis=0), high=X.max(axis=0))),
         str(clf.rules(X, clf.predict(X), domain=Domain.free(5))),
-    ]  # fmt: skip
+    ]
     return hashlib.sha256("\n".join(texts).encode()).hexdigest()
 
 

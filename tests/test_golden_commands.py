@@ -59,16 +59,32 @@ def _runs(paths, folder):
     yield "train messy", document("train", paths["messy"], "-o", messy, *BRIEF)
     yield "train messy, printed", good("train", paths["messy"], "-o", messy, *NETWORK)
     yield "train commas", document("train", paths["commas"], "-o", commas, *BRIEF)
-    yield "train subgradient", document(
-        "train", paths["wine"], "-o", wine, "--algorithm", "subgradient", "--hidden", 12, "--set",
-        "max_iter=300", "--validate", 2,
-    )  # fmt: skip
+    yield (
+        "train subgradient",
+        document(
+            "train",
+            paths["wine"],
+            "-o",
+            wine,
+            "--algorithm",
+            "subgradient",
+            "--hidden",
+            12,
+            "--set",
+            "max_iter=300",
+            "--validate",
+            2,
+        ),
+    )
     yield "train regression", document("train", paths["diabetes"], "-o", numbers, "--validate", 2)
     yield "train ensemble", document("train", IRIS, "-o", several, "--estimators", 2, *BRIEF)
     for path, data in (
-        (iris, IRIS), (messy, paths["messy"]), (commas, paths["commas"]), (wine, paths["wine"]),
+        (iris, IRIS),
+        (messy, paths["messy"]),
+        (commas, paths["commas"]),
+        (wine, paths["wine"]),
         (several, IRIS),
-    ):  # fmt: skip
+    ):
         options = ("--probabilities", "--radius")
         yield f"predict {path.stem}", document("predict", path, data, *options)["predictions"][::5]
     found = document("predict", numbers, paths["diabetes"], "--intervals")

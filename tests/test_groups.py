@@ -59,11 +59,7 @@ def test_validate_holds_whole_groups_out(visits):
     model = LMMClassifier(60, slope=6.0, warmup_epochs=10, random_state=0)
     plain, grouped = (
         maxplus.validate(
-            model,
-            visits.drop(columns=["patient"] * (groups is None)),
-            "class",
-            cv=3,
-            groups=groups,
+            model, visits.drop(columns=["patient"] * (groups is None)), "class", cv=3, groups=groups
         )
         for groups in (None, "patient")
     )

@@ -181,9 +181,12 @@ def test_labels_from_json_refuses_wrong_types_and_values(record, words):
 
 def test_labels_round_trip_with_their_type():
     for written in (
-        np.array(["b", "ä"]), np.array([True, False]), np.array([3, 5], np.int16),
-        np.array([0.1, 2.0], np.float32), np.array(["b", "a longer one"], object),
-    ):  # fmt: skip
+        np.array(["b", "ä"]),
+        np.array([True, False]),
+        np.array([3, 5], np.int16),
+        np.array([0.1, 2.0], np.float32),
+        np.array(["b", "a longer one"], object),
+    ):
         record = json.loads(json.dumps(schema.labels_to_json(written)))
         again = schema.labels_from_json(record)
         assert again.dtype == written.dtype

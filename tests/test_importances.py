@@ -32,8 +32,10 @@ def slopes_of_leads(model, X, step=1e-6):
     def lead(Z):
         return np.subtract(*np.take_along_axis(Z, order, axis=1).T)
 
-    moved = [(lead(model.scores(X + step * e)), lead(model.scores(X - step * e)))
-             for e in np.eye(X.shape[1])]  # fmt: skip
+    moved = [
+        (lead(model.scores(X + step * e)), lead(model.scores(X - step * e)))
+        for e in np.eye(X.shape[1])
+    ]
     return np.abs([(up - down) / (2 * step) for up, down in moved]).T
 
 

@@ -165,9 +165,14 @@ def test_training_ends_where_the_callback_says_so():
         return epoch == 1
 
     train_interval(
-        start, X, y, REACH, TABLE_ANNEALING._replace(scale=scale), np.random.default_rng(0),
+        start,
+        X,
+        y,
+        REACH,
+        TABLE_ANNEALING._replace(scale=scale),
+        np.random.default_rng(0),
         on_epoch=on_epoch,
-    )  # fmt: skip
+    )
     assert [epoch for epoch, _ in seen] == [0, 1]
     assert np.isfinite([loss for _, loss in seen]).all()
 
@@ -205,9 +210,14 @@ def test_augment_is_called_with_raw_rows():
         return rows + 0.01 * rng.random(rows.shape)
 
     train_interval(
-        start, X, y, REACH, TABLE_ANNEALING._replace(scale=scale, n_epochs=2, batch_size=60),
-        np.random.default_rng(0), augment=augment,
-    )  # fmt: skip
+        start,
+        X,
+        y,
+        REACH,
+        TABLE_ANNEALING._replace(scale=scale, n_epochs=2, batch_size=60),
+        np.random.default_rng(0),
+        augment=augment,
+    )
     assert shapes == [(120, 5)] * 2
 
 

@@ -208,7 +208,7 @@ DAMAGE = {
     "history": lambda d, a: a.update({"history.loss": a["history.loss"][:-1]}),
     "labels": lambda d, a: a["training.labels"].__setitem__(0, 99),
     "losses": lambda d, a: a.update({"training.losses": a["training.losses"][:-1]}),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
@@ -223,7 +223,9 @@ def test_load_refuses_wrong_shape_type_or_value(tmp_path, model_bytes, damage):
 REFITTED = {
     "sum": LMMClassifier(random_state=0),
     "sum chosen by a scorer": LMMClassifier(
-        structure="shapes", scoring="balanced_accuracy", class_weight={0: 2.0, 1: 1.0, 2: 1.0},
+        structure="shapes",
+        scoring="balanced_accuracy",
+        class_weight={0: 2.0, 1: 1.0, 2: 1.0},
         random_state=0,
     ),
     "single network": LMMClassifier(9, standardize=False, random_state=0),
@@ -234,7 +236,7 @@ REFITTED = {
     "regression": LMMRegressor(random_state=0),
     "interpolation": LipschitzInterpolator(random_state=0),
     "paper": SubgradientLMMClassifier(8, max_iter=60, random_state=0),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])

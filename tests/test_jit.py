@@ -273,9 +273,12 @@ print(numba.threading_layer(), len(products))
 def test_workqueue_threads_serve_one_call_at_a_time():
     """Without a lock, Numba ends the process: "Concurrent access has been detected"."""
     done = subprocess.run(
-        [sys.executable, "-c", IN_THREADS], capture_output=True, text=True, timeout=120,
+        [sys.executable, "-c", IN_THREADS],
+        capture_output=True,
+        text=True,
+        timeout=120,
         env={**os.environ, "NUMBA_THREADING_LAYER": "workqueue", "NUMBA_NUM_THREADS": "2"},
-    )  # fmt: skip
+    )
     assert (done.returncode, done.stdout) == (0, "workqueue 120\n"), done.stderr
 
 
@@ -298,9 +301,12 @@ if __name__ == "__main__":
 def test_forked_process_computes_the_same():
     """OpenMP ends a forked process that uses its parent's threads, and the pool would hang."""
     done = subprocess.run(
-        [sys.executable, "-c", AFTER_A_FORK], capture_output=True, text=True, timeout=120,
+        [sys.executable, "-c", AFTER_A_FORK],
+        capture_output=True,
+        text=True,
+        timeout=120,
         env={**os.environ, "NUMBA_NUM_THREADS": "2"},
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() in ("omp", "tbb", "workqueue")
 

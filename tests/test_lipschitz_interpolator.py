@@ -170,8 +170,7 @@ def test_interpolator_error_on_a_grid_is_bounded(n_features, f, K, n_steps):
 
 
 @pytest.mark.parametrize(
-    ("weight", "expected"),
-    [(None, [2.0, 5.0]), ([1, 1, 3], [2.5, 5.0]), ([1, 9, 0], [1.0, 5.0])],
+    ("weight", "expected"), [(None, [2.0, 5.0]), ([1, 1, 3], [2.5, 5.0]), ([1, 9, 0], [1.0, 5.0])]
 )
 def test_interpolator_averages_duplicate_points(weight, expected):
     X, y = [[0.0], [4.0], [-0.0]], [1.0, 5.0, 3.0]

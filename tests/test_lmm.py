@@ -9,14 +9,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from maxplus.models import LMM, LOG2
-from model_cases import (
-    CASES,
-    FLOATS,
-    C,
-    H,
-    P,
-    normal_model,
-)
+from model_cases import CASES, FLOATS, C, H, P, normal_model
 from strategies import SEEDS, quick
 
 

@@ -318,9 +318,14 @@ def test_certified_change_of_shape_functions_is_exact():
     assert_allclose(upper, found.max(axis=1), atol=0.01)
 
 
-@pytest.mark.parametrize(("eps", "scale", "match"), [
-    (-0.1, 1.0, "eps must be"), ([0.1, 0.2], 1.0, "eps must be"), (0.1, [-1.0, 1.0], "scale must"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("eps", "scale", "match"),
+    [
+        (-0.1, 1.0, "eps must be"),
+        ([0.1, 0.2], 1.0, "eps must be"),
+        (0.1, [-1.0, 1.0], "scale must"),
+    ],
+)
 def test_wrong_certificates_are_refused(learned, eps, scale, match):
     X, _, reg = learned
     with pytest.raises(ValueError, match=match):

@@ -93,8 +93,9 @@ def test_every_schema_decision_is_reported_with_its_option(path):
 
 def test_every_schema_decision_can_be_overridden(path):
     table = read_table(path)
-    features = encoder_of(table, keep=LEFT_OUT, categorical=["grade", "town"], drop=["sex"],
-                           numeric=["span"]).columns_  # fmt: skip
+    features = encoder_of(
+        table, keep=LEFT_OUT, categorical=["grade", "town"], drop=["sex"], numeric=["span"]
+    ).columns_
     kinds = {column.name: column for column in features}
     assert "sex" not in kinds
     assert isinstance(kinds["nr"], Number)
@@ -361,15 +362,18 @@ def test_domain_of_messy_table_is_observed_range(encoder, path):
     scale = Domain.of(found).certificate_scale()
     assert [names[p] for p in np.flatnonzero(scale)] == ["age", "weight", "grade", "span"]
     assert encoder.features_of(["colour", "weight"]) == [
-        *(names.index(n) for n in names if n.startswith("colour")), names.index("weight"),
-    ]  # fmt: skip
+        *(names.index(n) for n in names if n.startswith("colour")),
+        names.index("weight"),
+    ]
     with pytest.raises(ValueError, match="no column 'size'"):
         encoder.features_of(["size"])
 
 
 def test_domain_of_binary_number_has_two_values():
-    table = RawTable("t", {"sex": np.arange(40.0) % 2, "size": np.arange(40.0) % 2 * 1.5 + 2,
-                           "y": np.arange(40) % 3})  # fmt: skip
+    table = RawTable(
+        "t",
+        {"sex": np.arange(40.0) % 2, "size": np.arange(40.0) % 2 * 1.5 + 2, "y": np.arange(40) % 3},
+    )
     values = opened(table).encoder.domain().values
     assert {p: v.tolist() for p, v in values.items()} == {0: [0.0, 1.0], 1: [2.0, 3.5]}
 
@@ -418,8 +422,12 @@ def test_numbers_with_a_unit_are_numbers_and_ids_are_not(write):
     path = write("weight,income,code,dose,y\n" + "\n".join(map(",".join, rows)))
     found = opened(str(path))
     assert found.encoder.feature_names == [
-        "weight", "income", "dose = 0 mg", "dose = 1 mg", "dose = 2 mg",
-    ]  # fmt: skip
+        "weight",
+        "income",
+        "dose = 0 mg",
+        "dose = 1 mg",
+        "dose = 2 mg",
+    ]
     weights = [50.5 + k % 17 for k in range(40)]
     weights[7] = statistics.median_low(weights[:7] + weights[8:])
     assert found.X[:, 0].tolist() == weights

@@ -35,8 +35,11 @@ def violations(difference, rng, signs, scale=3.0, n=400):
 
 
 @quick(25)
-@given(seed=SEEDS, signs=st.lists(st.sampled_from([-1, 0, 1]), min_size=3, max_size=3),
-       dtype=st.sampled_from([np.float32, np.float64]))  # fmt: skip
+@given(
+    seed=SEEDS,
+    signs=st.lists(st.sampled_from([-1, 0, 1]), min_size=3, max_size=3),
+    dtype=st.sampled_from([np.float32, np.float64]),
+)
 def test_sealed_sums_with_random_weights_keep_the_order(seed, signs, dtype):
     rng, signs = np.random.default_rng(seed), np.array(signs)
     X, score = table(rng, 60)
@@ -70,10 +73,15 @@ def test_sum_without_constraints_violates_the_order():
     assert violations(clf.decision_function, rng, np.array([1, -1, 1])) > 0
 
 
-@pytest.mark.parametrize("estimator", [
-    LMMClassifier(monotonic_cst=[1, -1, 1], random_state=0),
-    LMMEnsembleClassifier(LMMClassifier(monotonic_cst=[1, -1, 1]), n_estimators=2, random_state=0),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        LMMClassifier(monotonic_cst=[1, -1, 1], random_state=0),
+        LMMEnsembleClassifier(
+            LMMClassifier(monotonic_cst=[1, -1, 1]), n_estimators=2, random_state=0
+        ),
+    ],
+)
 def test_classifiers_keep_the_order_for_all_inputs(estimator, tmp_path):
     rng = np.random.default_rng(1)
     X, score = table(rng)
@@ -122,12 +130,15 @@ def test_columns_are_constrained_by_name():
         assert (sign * change > 0).any()
 
 
-@pytest.mark.parametrize(("cst", "message"), [
-    ([1, 0], "one number for each of the 3 columns"),
-    ({"age": 1}, "X has no column names"),
-    ([2, 0, 0], "monotonic_cst must be"),
-    ("up", "monotonic_cst must be"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("cst", "message"),
+    [
+        ([1, 0], "one number for each of the 3 columns"),
+        ({"age": 1}, "X has no column names"),
+        ([2, 0, 0], "monotonic_cst must be"),
+        ("up", "monotonic_cst must be"),
+    ],
+)
 def test_fit_rejects_wrong_constraints(cst, message):
     X, score = table(np.random.default_rng(5), 60)
     with pytest.raises(ValueError, match=message):
@@ -157,10 +168,14 @@ def test_train_command_constrains_columns(tmp_path):
     assert "Not validated" not in good("train", tmp_path / "ill.csv", *options)
     clf = load(out)
     assert clf.monotonic_cst == {"up": 1, "down": -1}
-    assert violations(
-        lambda rows: clf.decision_function(pd.DataFrame(rows, columns=["up", "down", "free"])),
-        rng, np.array([1, -1, 0]),
-    ) == 0  # fmt: skip
+    assert (
+        violations(
+            lambda rows: clf.decision_function(pd.DataFrame(rows, columns=["up", "down", "free"])),
+            rng,
+            np.array([1, -1, 0]),
+        )
+        == 0
+    )
     for extra in (["--decreasing", "up"], ["--algorithm", "subgradient"], ["--increasing", "age"]):
         assert "creasing" in (text := bad("train", tmp_path / "ill.csv", *options, *extra)) or (
             "monotonic_cst" in text

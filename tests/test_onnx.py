@@ -156,9 +156,18 @@ def test_onnx_files_are_standard_and_need_little_memory(onnx, dtype, tmp_path):
     assert model.ir_version == 8
     operators = Counter(node.op_type for node in model.graph.node)
     assert set(operators) == {
-        "Clip", "Unsqueeze", "Mul", "Reshape", "Add", "ReduceMin", "ReduceMax", "Concat",
-        "Softmax", "ArgMax", "Gather",
-    }  # fmt: skip
+        "Clip",
+        "Unsqueeze",
+        "Mul",
+        "Reshape",
+        "Add",
+        "ReduceMin",
+        "ReduceMax",
+        "Concat",
+        "Softmax",
+        "ArgMax",
+        "Gather",
+    }
     assert sum(operators.values()) < 300
     graph = onnx.shape_inference.infer_shapes(model, strict_mode=True, data_prop=True).graph
     inner = {info.name: info.type.tensor_type for info in graph.value_info}

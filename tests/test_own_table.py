@@ -288,13 +288,22 @@ def test_folder_is_rejected_as_table(tmp_path):
 def test_command_error_names_invalid_argument(trained, tmp_path):
     folder, _ = trained
     model, path, away = folder / "m", folder / "clinic.csv", tmp_path / "no" / "f.png"
-    for command, option in (("certify", "--plot"), ("evaluate", "--plot"), ("predict", "--out"),
-                            ("explain", "--table"), ("explain", "--picture")):  # fmt: skip
+    for command, option in (
+        ("certify", "--plot"),
+        ("evaluate", "--plot"),
+        ("predict", "--out"),
+        ("explain", "--table"),
+        ("explain", "--picture"),
+    ):
         line = refused(command, model, path, option, away)
         assert option in line
         assert "does not exist" in line
-    for text, part in (("age=5:1", "'age=5:1'"), ("age=nan:1", "'age=nan:1'"),
-                       ("ward=0:1", "--fixed ward"), ("pain=0:1", "--fixed pain")):  # fmt: skip
+    for text, part in (
+        ("age=5:1", "'age=5:1'"),
+        ("age=nan:1", "'age=nan:1'"),
+        ("ward=0:1", "--fixed ward"),
+        ("pain=0:1", "--fixed pain"),
+    ):
         assert part in refused("explain", model, path, "--range", text)
     names, rows = clinic()
     strange = write_clinic(tmp_path / "s.csv", names, [[*rows[0][:5], "Ost", *rows[0][6:]]])

@@ -283,12 +283,7 @@ def test_the_certified_curve_never_rises(plots, radius):
 
 @pytest.mark.parametrize(
     ("radius", "correct"),
-    [
-        ([], []),
-        ([0.1], [True, False]),
-        ([[0.1, 0.2]], [[True, False]]),
-        (0.1, True),
-    ],
+    [([], []), ([0.1], [True, False]), ([[0.1, 0.2]], [[True, False]]), (0.1, True)],
     ids=str,
 )
 def test_radii_and_answers_are_vectors(plots, radius, correct):

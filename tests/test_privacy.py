@@ -214,9 +214,14 @@ def test_load_rejects_damaged_training_summary(tmp_path, iris):
 
     clf = LMMClassifier(6, **BRIEF).fit(iris.X, iris.y)
     for name, value in (
-        ("n_rows", 149), ("n_rows", 1.5), ("class_counts", [1, 2]), ("class_counts", [50, 50, -1]),
-        ("n_below_log2", 151), ("mean_loss", "low"), ("mean_loss", -1.0),
-    ):  # fmt: skip
+        ("n_rows", 149),
+        ("n_rows", 1.5),
+        ("class_counts", [1, 2]),
+        ("class_counts", [50, 50, -1]),
+        ("n_below_log2", 151),
+        ("mean_loss", "low"),
+        ("mean_loss", -1.0),
+    ):
         clf.save(tmp_path / "model")
         tamper(tmp_path / "model", lambda d, a, n=name, v=value: d["training"].update({n: v}))
         with pytest.raises(maxplus.io.FileError, match="summary of the training"):

@@ -36,16 +36,25 @@ class Table(NamedTuple):
 
 
 CLASSIFICATIONS = [
-    Table("datasets/iris", "Species", options=CHOSEN), Table("MASS/cats", "Sex", options=CHOSEN),
-    Table("COUNT/titanic", "survived"), Table("MASS/Pima.tr2", "type"),
-    Table("MASS/biopsy", "class"), Table("MASS/birthwt", "low", ("bwt",)),
-    Table("MASS/crabs", "sp"), Table("MASS/fgl", "type"), Table("MASS/bacteria", "y"),
+    Table("datasets/iris", "Species", options=CHOSEN),
+    Table("MASS/cats", "Sex", options=CHOSEN),
+    Table("COUNT/titanic", "survived"),
+    Table("MASS/Pima.tr2", "type"),
+    Table("MASS/biopsy", "class"),
+    Table("MASS/birthwt", "low", ("bwt",)),
+    Table("MASS/crabs", "sp"),
+    Table("MASS/fgl", "type"),
+    Table("MASS/bacteria", "y"),
     Table("MASS/Cars93", "Origin", options=(*QUICK, "--categorical", "Cylinders")),
-    Table("MASS/synth.tr", "yc"), Table("datasets/infert", "case"),
-    Table("datasets/chickwts", "feed"), Table("rpart/kyphosis", "Kyphosis"),
-    Table("car/Womenlf", "partic"), Table("car/Duncan", "type"),
-    Table("survival/pbc", "status", ("id", "time")), Table("Zelig/turnout", "vote"),
-]  # fmt: skip
+    Table("MASS/synth.tr", "yc"),
+    Table("datasets/infert", "case"),
+    Table("datasets/chickwts", "feed"),
+    Table("rpart/kyphosis", "Kyphosis"),
+    Table("car/Womenlf", "partic"),
+    Table("car/Duncan", "type"),
+    Table("survival/pbc", "status", ("id", "time")),
+    Table("Zelig/turnout", "vote"),
+]
 REGRESSIONS = [
     Table("datasets/trees", "Volume", options=CHOSEN),
     Table("datasets/mtcars", "mpg", options=CHOSEN),

@@ -122,10 +122,13 @@ def test_an_ensemble_refuses_certified_sums():
 
 @pytest.mark.parametrize(
     "options",
-    [{"clip": "range"}, {"robust_training": 2.0},
-     {"robust_eps": 0.1, **QUICK, "max_features": 1},
-     {"robust_eps": 0.1, **QUICK, "scoring": "roc_auc"}],
-)  # fmt: skip
+    [
+        {"clip": "range"},
+        {"robust_training": 2.0},
+        {"robust_eps": 0.1, **QUICK, "max_features": 1},
+        {"robust_eps": 0.1, **QUICK, "scoring": "roc_auc"},
+    ],
+)
 def test_parameters_without_effect_are_a_warning(options):
     with pytest.warns(NoEffectWarning, match="has no effect unless"):
         LMMClassifier(**{"warmup_epochs": 2, **options}).fit(*blobs(60))

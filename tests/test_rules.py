@@ -256,8 +256,9 @@ def rows_inside(rule, X, domain, rng, n=400):
         if p in domain.values:
             rows[:, p] = rng.choice([v for v in domain.values[p] if low <= v <= high], n)
             continue
-        rows[:, p] = np.where(np.arange(n) < n // 2, rng.uniform(low, high, n),
-                              np.where(ends[:, p], low, high))  # fmt: skip
+        rows[:, p] = np.where(
+            np.arange(n) < n // 2, rng.uniform(low, high, n), np.where(ends[:, p], low, high)
+        )
     for condition in rule.conditions:
         rows = rows[condition.holds(rows)]
     return rows

@@ -140,9 +140,19 @@ def test_schema_keeps_order_of_pandas_categories():
 
 @pytest.mark.parametrize(
     ("word", "number"),
-    [("12 mg", 12.0), ("grade 2", 2.0), ("T3", 3.0), ("5-10", 7.5), ("<5", 5.0), ("1,250", 1250.0),
-     ("60+", 60.0), ("-3.5", -3.5), ("none", np.nan), ("2 of 3", np.nan)],
-)  # fmt: skip
+    [
+        ("12 mg", 12.0),
+        ("grade 2", 2.0),
+        ("T3", 3.0),
+        ("5-10", 7.5),
+        ("<5", 5.0),
+        ("1,250", 1250.0),
+        ("60+", 60.0),
+        ("-3.5", -3.5),
+        ("none", np.nan),
+        ("2 of 3", np.nan),
+    ],
+)
 def test_number_in_text_is_parsed(word, number):
     assert (
         text_patterns.number_in(word) == number

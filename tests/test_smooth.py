@@ -200,9 +200,13 @@ def test_early_stopping_keeps_best_epoch_of_warm_up(digits):
     assert accuracy == max(result.validation)
     printed = []
     result = warm_up(
-        start, X[:400], y[:400], annealing, rng,
+        start,
+        X[:400],
+        y[:400],
+        annealing,
+        rng,
         callbacks=[lambda p: printed.append((p.iteration, p.stage)) or p.iteration == 2],
-    )  # fmt: skip
+    )
     assert printed == [(1, "warm-up"), (2, "warm-up")]
     assert result.status is Status.CALLBACK
 

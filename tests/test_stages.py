@@ -45,9 +45,13 @@ def noisy_shift(rows, rng):
 
 @pytest.mark.parametrize(
     ("load", "scaled", "least"),
-    [(None, False, 0.94), (load_wine, True, 0.94), (load_breast_cancer, True, 0.94),
-     (load_digits, False, 0.96)],
-)  # fmt: skip
+    [
+        (None, False, 0.94),
+        (load_wine, True, 0.94),
+        (load_breast_cancer, True, 0.94),
+        (load_digits, False, 0.96),
+    ],
+)
 def test_default_fit_is_accurate_on_small_datasets(iris, load, scaled, least):
     X, y = iris if load is None else load(return_X_y=True)
     if scaled:
@@ -475,8 +479,9 @@ def is_worth_polishing(model, data, more, monitor=None, left=0):
         return model
 
     problem = TrainingProblem(data.X, data.y, rng=np.random.default_rng(1))
-    return validate_polish(train, lambda n, length: Nudge(more, left), model, problem,
-                           monitor or TrainingMonitor())  # fmt: skip
+    return validate_polish(
+        train, lambda n, length: Nudge(more, left), model, problem, monitor or TrainingMonitor()
+    )
 
 
 def test_polish_decision_uses_held_out_rows(iris):

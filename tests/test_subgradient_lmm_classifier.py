@@ -403,9 +403,14 @@ def test_fit_does_not_change_its_input(cloud):
 
 @pytest.mark.parametrize(
     "parameters",
-    [{"engine": "dense"}, {"engine": "tree"}, {"objective": "mean", "engine": "dense"},
-     {"objective": "mean", "engine": "sgd"}, {"init": "gaussian"}],
-)  # fmt: skip
+    [
+        {"engine": "dense"},
+        {"engine": "tree"},
+        {"objective": "mean", "engine": "dense"},
+        {"objective": "mean", "engine": "sgd"},
+        {"init": "gaussian"},
+    ],
+)
 def test_sample_weight_of_zero_excludes_sample(cloud, parameters):
     used = np.arange(45) % 4 != 1
     some = lmm(33, **parameters).fit(*cloud, sample_weight=used)

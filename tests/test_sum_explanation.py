@@ -106,8 +106,10 @@ def test_contributions_are_linear_in_the_mapped_value_between_the_walls(seed):
             z = sum(shape.lmm.scores(ends) for shape in shapes)[:, pair]
             return np.diff(z, axis=0)[0] / 2e-7
 
-        ends = [k if np.isinf(w) else model.mapped([[w, 0.0]])[0, 0]
-                for w, k in zip((low, high), knots[1][[0, -1]], strict=True)]  # fmt: skip
+        ends = [
+            k if np.isinf(w) else model.mapped([[w, 0.0]])[0, 0]
+            for w, k in zip((low, high), knots[1][[0, -1]], strict=True)
+        ]
         if ends[1] - ends[0] < 1e-5 or not knots[1][0] < u[n] < knots[1][-1]:
             continue
         inside = [slope(ends[0] + share * (ends[1] - ends[0])) for share in (0.1, 0.5, 0.9)]
@@ -133,8 +135,9 @@ def test_categories_and_missing_indicators_have_no_walls():
     model = AdditiveLMM([Term([p], steps) for p in range(4)], 4)
     domain = replace(
         Domain.free(4, names=["red", "blue", "age", "age missing"]),
-        categories=(OneHotGroup("colour", (0, 1), ("red", "blue")),), indicators={2: 3},
-    ).with_fixed([3])  # fmt: skip
+        categories=(OneHotGroup("colour", (0, 1), ("red", "blue")),),
+        indicators={2: 3},
+    ).with_fixed([3])
     X = np.array([[1.0, 0.0, 0.6, 0.0], [0.0, 1.0, 0.3, 1.0]])
     means = np.array([[0.3, 0.0], [0.0, 0.0], [0.0, 0.0], [0.0, 0.0]])
     why = explain_predictions(model, X, means, CLASSES[:2], domain)

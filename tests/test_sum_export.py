@@ -15,14 +15,7 @@ from exports import FLOATS
 from maxplus import LipschitzInterpolator, LMMRegressor
 from maxplus.models import LMM, AdditiveLMM, FeatureMap, Term
 from strategies import SEEDS, grid_array, quick
-from sums import (
-    classifier,
-    mapped_sum,
-    random_lmm,
-    random_sum,
-    regression_values,
-    regressor,
-)
+from sums import classifier, mapped_sum, random_lmm, random_sum, regression_values, regressor
 
 
 def run(path, X, *outputs):
@@ -232,8 +225,10 @@ def test_torch_maps_features_to_the_last_bit(torch, dtype):
 def test_torch_derivatives_of_a_sum_are_difference_quotients(torch):
     model, X = mapped_sum()
     rng = np.random.default_rng(5)
-    terms = [Term(f, LMM(*(W + 0.01 * rng.normal(size=W.shape) for W in (m.W0, m.W1, m.W2))))
-             for f, m in model.terms]  # fmt: skip
+    terms = [
+        Term(f, LMM(*(W + 0.01 * rng.normal(size=W.shape) for W in (m.W0, m.W1, m.W2))))
+        for f, m in model.terms
+    ]
     module = maxplus.export.to_torch(classifier(AdditiveLMM(terms, 5, model.feature_map), X))
     names = [name for name, _ in module.named_parameters()]
     assert names == ["intercept"] + [f"groups.{g}.W{k}" for g in range(4) for k in range(3)]

@@ -134,13 +134,16 @@ def test_load_refuses_damaged_sum(name, change, message, tmp_path):
     assert "\n" not in str(refusal.value)
 
 
-@pytest.mark.parametrize(("change", "message"), [
-    ({"bounds": np.array([1.0, 0.0])}, "'bounds' does not hold two finite numbers in order"),
-    ({"bounds": np.array([0.0, np.inf])}, "'bounds' does not hold"),
-    ({"bounds": np.zeros(3)}, "'bounds' has shape"),
-    ({"bounds": np.zeros(2, np.float32)}, "'bounds' is missing or of another type"),
-    ({}, "bounds_ is missing"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"bounds": np.array([1.0, 0.0])}, "'bounds' does not hold two finite numbers in order"),
+        ({"bounds": np.array([0.0, np.inf])}, "'bounds' does not hold"),
+        ({"bounds": np.zeros(3)}, "'bounds' has shape"),
+        ({"bounds": np.zeros(2, np.float32)}, "'bounds' is missing or of another type"),
+        ({}, "bounds_ is missing"),
+    ],
+)
 def test_load_refuses_wrong_bounds(change, message, tmp_path):
     document, arrays = describe(regressor(*mapped_sum(n_classes=2)))
     del arrays["bounds"]
@@ -162,9 +165,10 @@ def test_load_refuses_regression_with_three_outputs(tmp_path):
 def test_load_refuses_interpolator_with_a_sum(tmp_path):
     document, arrays = describe(regressor(*mapped_sum(n_classes=2)))
     document |= {
-        "estimator": "LipschitzInterpolator", "parameters": {},
+        "estimator": "LipschitzInterpolator",
+        "parameters": {},
         "attributes": {"interpolates_": True, "lipschitz_": 1.0, "slope_": 1.0},
-    }  # fmt: skip
+    }
     write(tmp_path / "damaged", KIND, document, arrays)
     with pytest.raises(FileError, match="damaged"):
         maxplus.load(tmp_path / "damaged")
@@ -190,16 +194,19 @@ def test_load_refuses_sum_in_a_subgradient_classifier(tmp_path):
         maxplus.load(tmp_path / "damaged")
 
 
-@pytest.mark.parametrize(("change", "message"), [
-    ({"candidates": ["a"]}, "the chosen candidate cannot be 1"),
-    ({"candidates": []}, "the candidates cannot be"),
-    ({"candidates": [1, 2]}, "the candidates cannot be"),
-    ({"losses": [[0.5], [0.5, 0.25]]}, "the losses of candidates cannot be"),
-    ({"losses": [[], []]}, "the losses of candidates cannot be"),
-    ({"losses": [[0.5], [float("nan")]]}, "the losses of candidates cannot be"),
-    ({"scores": [[0.5]]}, "the scores of candidates cannot be"),
-    ({"other": 1}, "what was searched cannot be"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"candidates": ["a"]}, "the chosen candidate cannot be 1"),
+        ({"candidates": []}, "the candidates cannot be"),
+        ({"candidates": [1, 2]}, "the candidates cannot be"),
+        ({"losses": [[0.5], [0.5, 0.25]]}, "the losses of candidates cannot be"),
+        ({"losses": [[], []]}, "the losses of candidates cannot be"),
+        ({"losses": [[0.5], [float("nan")]]}, "the losses of candidates cannot be"),
+        ({"scores": [[0.5]]}, "the scores of candidates cannot be"),
+        ({"other": 1}, "what was searched cannot be"),
+    ],
+)
 def test_load_refuses_invalid_search_results(change, message, tmp_path):
     document, arrays = describe(classifier(*mapped_sum()))
     document["search"] |= change

@@ -79,8 +79,9 @@ def test_counterfactuals_of_one_term_over_all_features_equal_those_of_its_lmm(se
 def test_integer_counterfactuals_of_sums_are_the_nearest(drawn):
     model, X = drawn
     P, X = model.n_features, np.round(5 * drawn[1])
-    wide = FeatureMap([(10.0 * x, u) for x, u in map(random_map(
-        np.random.default_rng(P), P).knots, range(P))])  # fmt: skip
+    wide = FeatureMap(
+        [(10.0 * x, u) for x, u in map(random_map(np.random.default_rng(P), P).knots, range(P))]
+    )
     model = AdditiveLMM(model.terms, P, wide, model.intercept)
     whole = replace(Domain.free(P).within(-40.0, 40.0), whole=np.ones(P, bool))
     assert whole.is_long.all()
@@ -165,8 +166,9 @@ def test_counterfactuals_of_sums_change_categories_and_missing_values_as_a_whole
     names = ["red", "blue", "age", "age missing"]
     domain = replace(
         Domain.free(4, [1.0, 1.0, 0.01, 1.0], names).within(0.0, 1.0),
-        categories=(OneHotGroup("colour", (0, 1), ("red", "blue")),), indicators={2: 3},
-    ).with_fixed([3])  # fmt: skip
+        categories=(OneHotGroup("colour", (0, 1), ("red", "blue")),),
+        indicators={2: 3},
+    ).with_fixed([3])
     X = np.array([[1.0, 0.0, 0.6, 0.0], [0.0, 1.0, 0.3, 1.0]])
     rows = [[0.0, 1.0, 0.6, 0.0], [0.0, 1.0, 0.3, 0.0]]
     y = model.scores(X).argmax(axis=1)
@@ -194,6 +196,7 @@ def test_counterfactuals_of_trained_sums_are_the_nearest_on_a_grid():
     for n, x in enumerate(X):
         for p in range(3):
             reach = min(flips.distance[n], 5.0) * domain.unit[p] * (1 - 1e-9)
-            values = np.clip(np.linspace(x[p] - reach, x[p] + reach, 2001), train[:, p].min(),
-                             train[:, p].max())  # fmt: skip
+            values = np.clip(
+                np.linspace(x[p] - reach, x[p] + reach, 2001), train[:, p].min(), train[:, p].max()
+            )
             assert lead_along(model, x, y[n], p, values).max() <= 1e-9

@@ -13,13 +13,15 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from maxplus import LMMClassifier, TableEncoder
 
-FRAME = pd.DataFrame({
-    "id": np.arange(60) + 100,
-    "age": np.where(np.arange(60) % 7 == 0, np.nan, np.arange(60) % 50),
-    "ward": ["north", "south", "west"] * 20,
-    "pain": ["low", "high", "medium", "low"] * 15,
-    "same": "x",
-})  # fmt: skip
+FRAME = pd.DataFrame(
+    {
+        "id": np.arange(60) + 100,
+        "age": np.where(np.arange(60) % 7 == 0, np.nan, np.arange(60) % 50),
+        "ward": ["north", "south", "west"] * 20,
+        "pain": ["low", "high", "medium", "low"] * 15,
+        "same": "x",
+    }
+)
 Y = (FRAME["age"].fillna(0) + 20 * (FRAME["ward"] == "south") > 30).to_numpy()
 ALL = ["id", "age", "age is missing", "ward = north", "ward = south", "ward = west", "pain"]
 

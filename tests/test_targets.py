@@ -66,9 +66,15 @@ def test_none_is_predicted_and_evaluated_as_a_class(tmp_path):
 
 @pytest.mark.parametrize(
     ("n_different", "n_rows", "task"),
-    [(10, 30, "classification"), (11, 100, "regression"), (11, 120, "classification"),
-     (20, 4000, "classification"), (21, 4000, "regression"), (28, 4177, "regression")],
-)  # fmt: skip
+    [
+        (10, 30, "classification"),
+        (11, 100, "regression"),
+        (11, 120, "classification"),
+        (20, 4000, "classification"),
+        (21, 4000, "regression"),
+        (28, 4177, "regression"),
+    ],
+)
 def test_integer_target_with_many_values_selects_regression(n_different, n_rows, task):
     cells = np.arange(float(n_rows)) % n_different
     table = RawTable("t", {"x": np.sin(np.arange(n_rows)), "y": cells})
@@ -95,8 +101,10 @@ def flowers(tmp_path_factory):
     """Return a model of three classes, and a file with labels that are unknown to it."""
     folder = tmp_path_factory.mktemp("flowers")
     rng = np.random.default_rng(0)
-    rows = [(f"{k % 3 + rng.normal(0, 0.1):.3f}", f"{rng.normal():.3f}", "abc"[k % 3])
-            for k in range(60)]  # fmt: skip
+    rows = [
+        (f"{k % 3 + rng.normal(0, 0.1):.3f}", f"{rng.normal():.3f}", "abc"[k % 3])
+        for k in range(60)
+    ]
     head = "size,noise,class\n"
     (folder / "train.csv").write_text(head + "\n".join(map(",".join, rows)) + "\n")
     test = [
@@ -108,9 +116,16 @@ def flowers(tmp_path_factory):
     (folder / "test.csv").write_text(head + "\n".join(map(",".join, test)) + "\n")
     (folder / "other.csv").write_text(head + "1.0,0.5,new\n")
     good(
-        "train", folder / "train.csv", "-o", folder / "m", "-H", 6,
-        *settings("slope=2", "warmup_epochs=3"), "--validate", "none",
-    )  # fmt: skip
+        "train",
+        folder / "train.csv",
+        "-o",
+        folder / "m",
+        "-H",
+        6,
+        *settings("slope=2", "warmup_epochs=3"),
+        "--validate",
+        "none",
+    )
     return folder
 
 

@@ -48,10 +48,21 @@ def worst_first(losses, k):
 
 @pytest.mark.parametrize(
     ("k", "n_samples", "count"),
-    [(1, 7, 1), (3, 7, 3), (7, 7, 7), (8, 7, 7), (0.1, 7, 1), (0.5, 7, 4), (0.999, 7, 7),
-     (0.07, 100, 7), (0.29, 100, 29), (1e-9, 100, 1), (np.int64(2), 7, 2),
-     (np.float32(0.1), 30, 3)],
-)  # fmt: skip
+    [
+        (1, 7, 1),
+        (3, 7, 3),
+        (7, 7, 7),
+        (8, 7, 7),
+        (0.1, 7, 1),
+        (0.5, 7, 4),
+        (0.999, 7, 7),
+        (0.07, 100, 7),
+        (0.29, 100, 29),
+        (1e-9, 100, 1),
+        (np.int64(2), 7, 2),
+        (np.float32(0.1), 30, 3),
+    ],
+)
 def test_top_k_number_of_samples(k, n_samples, count):
     """A fraction is rounded up, by its digits: 0.07·100 is 7.000000000000001 in floating point."""
     assert TopKLoss(k).count(n_samples) == count

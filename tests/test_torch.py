@@ -33,8 +33,12 @@ def numbers(tensor):
 
 @PRODUCTS
 @quick(40)
-@given(sizes=st.tuples(SIZES_OR_ZERO, SIZES, SIZES), seed=SEEDS, dtype=DTYPES,
-       block=st.sampled_from([1, 10, 100, 1 << 22]))  # fmt: skip
+@given(
+    sizes=st.tuples(SIZES_OR_ZERO, SIZES, SIZES),
+    seed=SEEDS,
+    dtype=DTYPES,
+    block=st.sampled_from([1, 10, 100, 1 << 22]),
+)
 def test_torch_layers_equal_the_algebra_and_gradients_go_to_the_first_winner(
     torch, layers, name, product, sizes, seed, dtype, block
 ):

@@ -150,8 +150,7 @@ def test_callback_error_is_raised():
 
 
 @pytest.mark.parametrize(
-    ("sign", "status"),
-    [(Signal.TARGET, Status.TARGET), (Signal.STATIONARY, Status.STATIONARY)],
+    ("sign", "status"), [(Signal.TARGET, Status.TARGET), (Signal.STATIONARY, Status.STATIONARY)]
 )
 @pytest.mark.parametrize("ends", [1, 5, 50])
 def test_engine_can_end_training(ends, sign, status):
@@ -222,9 +221,11 @@ def test_training_loop_works_in_another_thread():
 
 # Functions that change the state of a training.
 STATEFUL = (
-    "maxplus.models.base", "maxplus.training.engines.", "maxplus.training.result",
+    "maxplus.models.base",
+    "maxplus.training.engines.",
+    "maxplus.training.result",
     "maxplus.training.stages.iterations",
-)  # fmt: skip
+)
 
 
 class InterruptAt:

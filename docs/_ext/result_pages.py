@@ -20,13 +20,7 @@ GROUPS = {
         "timing",
     ),
     "Predictive performance": ("tables", "raw-tables", "quality", "robust", "noise", "regression"),
-    "Speed and scale": (
-        "long-run",
-        "million",
-        "mpi",
-        "products",
-        "first-use",
-    ),
+    "Speed and scale": ("long-run", "million", "mpi", "products", "first-use"),
 }
 OTHERS = "Other"
 PLACE = "results/generated"
@@ -114,13 +108,7 @@ def _soak_page(record: dict) -> str:
         "`make soak` repeats these trials with random seeds, for an hour by default. "
         f"The last run took {record['seconds']:,} s, started with the seed {record['first_seed']} "
         f"and found {len(failures) or 'no'} failure{'s' * (len(failures) != 1)}.",
-        _table(
-            {
-                "caption": "Trials",
-                "columns": ("trial", "runs", "checked"),
-                "rows": rows,
-            }
-        ),
+        _table({"caption": "Trials", "columns": ("trial", "runs", "checked"), "rows": rows}),
     ]
     if failures:
         columns = ("trial", "seed", "error")

@@ -62,10 +62,24 @@ _MODULE_OF = {
     "validate": "maxplus.evaluation",
 }
 _PACKAGES = (
-    "algebra", "certify", "datasets", "distributed", "estimators", "evaluation", "explain",
-    "export", "images", "io", "metrics", "models", "plots", "report", "tables", "training",
+    "algebra",
+    "certify",
+    "datasets",
+    "distributed",
+    "estimators",
+    "evaluation",
+    "explain",
+    "export",
+    "images",
+    "io",
+    "metrics",
+    "models",
+    "plots",
+    "report",
+    "tables",
+    "training",
     "trees",
-)  # fmt: skip
+)
 
 __all__ = [
     "LMMClassifier",

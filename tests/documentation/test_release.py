@@ -18,11 +18,7 @@ def text_of(name):
 
 
 @pytest.mark.parametrize(
-    ("name", "pattern"),
-    [
-        ("CITATION.cff", r"^version: (.+)$"),
-        ("CHANGELOG.md", r"^## (\S+) "),
-    ],
+    ("name", "pattern"), [("CITATION.cff", r"^version: (.+)$"), ("CHANGELOG.md", r"^## (\S+) ")]
 )
 def test_the_version_is_the_same_everywhere(name, pattern):
     assert re.search(pattern, text_of(name), re.MULTILINE)[1] == maxplus.__version__

@@ -9,16 +9,7 @@ from functools import cache, partial
 import pytest
 from typer.testing import CliRunner
 
-from experiments import (
-    EXPERIMENTS,
-    Settings,
-    mnist,
-    noise,
-    quality,
-    sparsity,
-    timing,
-    zero_hidden,
-)
+from experiments import EXPERIMENTS, Settings, mnist, noise, quality, sparsity, timing, zero_hidden
 from experiments.__main__ import app
 from experiments.records import is_finished
 from maxplus import LMMClassifier, datasets

@@ -96,10 +96,7 @@ def test_flipped_labels_are_as_many_as_asked_and_all_wrong():
 
 def test_first_uses_are_measured_in_processes_of_their_own(monkeypatch):
     long = "sum(range(10**7))"
-    uses = (
-        first_use.Use("whole", long),
-        first_use.Use("rest", "pass", before=long),
-    )
+    uses = (first_use.Use("whole", long), first_use.Use("rest", "pass", before=long))
     monkeypatch.setattr(first_use, "USES", uses)
     found = first_use.run(Settings())
     assert found.values["whole"]["first"] > 10 * found.values["rest"]["first"] >= 0

@@ -54,9 +54,13 @@ with maxplus.distributed.use_mpi(comm):
 
 def run(command, **options):
     return subprocess.run(
-        list(map(str, command)), capture_output=True, text=True, timeout=LIMIT, check=False,
+        list(map(str, command)),
+        capture_output=True,
+        text=True,
+        timeout=LIMIT,
+        check=False,
         **options,
-    )  # fmt: skip
+    )
 
 
 def over(n, *command, **options):

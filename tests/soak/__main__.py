@@ -27,10 +27,19 @@ from soak.recipes import recipes
 TRIALS = {
     trial.__name__: trial
     for trial in (
-        engines, sgd, recipes, certificates, flips, models, checkpoints, tables, killed_trainings,
-        killed_savings, interrupts,
+        engines,
+        sgd,
+        recipes,
+        certificates,
+        flips,
+        models,
+        checkpoints,
+        tables,
+        killed_trainings,
+        killed_savings,
+        interrupts,
     )
-}  # fmt: skip
+}
 
 
 def run(name, seed):
@@ -74,10 +83,12 @@ def main():
     began = time.monotonic()
     counts, failures = soak(list(TRIALS), calls.seconds, first_seed)
     record = {
-        "seconds": round(time.monotonic() - began), "first_seed": first_seed,
+        "seconds": round(time.monotonic() - began),
+        "first_seed": first_seed,
         "counts": {name: dict(sorted(found.items())) for name, found in counts.items()},
-        "failures": failures, "machine": machine_facts(),
-    }  # fmt: skip
+        "failures": failures,
+        "machine": machine_facts(),
+    }
     for name, found in record["counts"].items():
         print(f"{name}: " + ", ".join(f"{n:,} {what}" for what, n in found.items()))
     print(f"{len(failures)} failures" + (f"; the first: {failures[0]}" if failures else ""))

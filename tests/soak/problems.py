@@ -46,7 +46,9 @@ def step_rule(rng, n_iterations, n_classes):
     """Any of them."""
     small = constant(paper_alpha(float(rng.choice([0.01, 0.1, 1.0])), n_classes))
     rules = [
-        polyak(float(rng.choice([0.0, 0.3]))), small,
-        two_phase(polyak(), small, n_iterations // 2), level(n_iterations),
-    ]  # fmt: skip
+        polyak(float(rng.choice([0.0, 0.3]))),
+        small,
+        two_phase(polyak(), small, n_iterations // 2),
+        level(n_iterations),
+    ]
     return rules[rng.integers(len(rules))]

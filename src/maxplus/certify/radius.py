@@ -21,9 +21,14 @@ N_NAMES = 3
 
 
 def certified_at(
-    model: TermSum, X: NDArray, eps: ArrayLike,
-    scale: ArrayLike | None = None, *, scores: NDArray | None = None, where: NDArray | None = None,
-) -> NDArray:  # fmt: skip
+    model: TermSum,
+    X: NDArray,
+    eps: ArrayLike,
+    scale: ArrayLike | None = None,
+    *,
+    scores: NDArray | None = None,
+    where: NDArray | None = None,
+) -> NDArray:
     """Return whether each row's predicted class stays the same everywhere in its box.
 
     That is whether `certified_radius` is at least eps: the lowest margins of the class over every

@@ -25,8 +25,7 @@ CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 JsonOption = Annotated[
     bool,
     typer.Option(
-        "--json",
-        help="Print the result as one JSON document and nothing else; text by default.",
+        "--json", help="Print the result as one JSON document and nothing else; text by default."
     ),
 ]
 QuietOption = Annotated[
@@ -92,9 +91,11 @@ class Console:
         )
 
         columns = (
-            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
             TimeRemainingColumn(),
-        )  # fmt: skip
+        )
         with Progress(*columns, console=self.stderr, transient=True) as bar:
             task = bar.add_task("", total=total)
             yield lambda text, done: bar.update(task, description=text, completed=done)

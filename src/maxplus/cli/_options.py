@@ -28,8 +28,7 @@ Target = Annotated[
     ),
 ]
 Task = Annotated[
-    str,
-    _columns("classification, regression, or auto: many distinct numbers are a regression."),
+    str, _columns("classification, regression, or auto: many distinct numbers are a regression.")
 ]
 Drop = Annotated[
     list[str] | None,
@@ -39,8 +38,7 @@ Drop = Annotated[
     ),
 ]
 Keep = Annotated[
-    list[str] | None,
-    _columns("Columns that --drop auto does not leave out. None by default."),
+    list[str] | None, _columns("Columns that --drop auto does not leave out. None by default.")
 ]
 Categorical = Annotated[
     list[str] | None,
@@ -194,9 +192,12 @@ def table_encoder(
     if NONE not in names(drop):
         dropped = [AUTO, *dropped]
     return TableEncoder(
-        categorical=names(categorical), numeric=names(numeric), drop=dropped, keep=names(keep),
+        categorical=names(categorical),
+        numeric=names(numeric),
+        drop=dropped,
+        keep=names(keep),
         missing=missing,
-    )  # fmt: skip
+    )
 
 
 def validation_splits(text: str) -> str | int | float | None:

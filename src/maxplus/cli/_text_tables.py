@@ -130,9 +130,14 @@ def classes_table(figures: ClassificationMetrics) -> Table:
     table = plain_table("class", "rows", "predicted", "precision", "recall", "F1", "AUC")
     for one in figures.classes:
         table.add_row(
-            escape(shorten(one.label)), f"{one.n_rows:,}", f"{one.n_predicted:,}",
-            percent(one.precision), percent(one.recall), number(one.f1), number(one.auc),
-        )  # fmt: skip
+            escape(shorten(one.label)),
+            f"{one.n_rows:,}",
+            f"{one.n_predicted:,}",
+            percent(one.precision),
+            percent(one.recall),
+            number(one.f1),
+            number(one.auc),
+        )
     return table
 
 
@@ -142,10 +147,14 @@ def confusion_table(figures: ClassificationMetrics, width: int) -> Table:
     Correct predictions are in brackets, to be visible without colours.
     """
     labels = [shorten(one.label) for one in figures.classes]
-    cells = [[_cell(int(n), d == k) for k, n in enumerate(row)]
-             for d, row in enumerate(figures.confusion)]  # fmt: skip
-    widest = [max(len(label), *map(len, column))
-              for label, column in zip(labels, zip(*cells, strict=True), strict=True)]  # fmt: skip
+    cells = [
+        [_cell(int(n), d == k) for k, n in enumerate(row)]
+        for d, row in enumerate(figures.confusion)
+    ]
+    widest = [
+        max(len(label), *map(len, column))
+        for label, column in zip(labels, zip(*cells, strict=True), strict=True)
+    ]
     gaps = 2 * len(labels) + 2
     if max(map(len, [CORNER, *labels])) + sum(widest) + gaps > width:
         return _largest_confusions(figures)

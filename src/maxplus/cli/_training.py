@@ -108,8 +108,10 @@ class Training:
         console.rich.print(
             f"fits {'all' if right == n else f'{right:,} of'} {n:,} training rows (largest loss "
             f"{self.estimator.max_loss_:.4f}, mean {self.estimator.mean_loss_:.4f}); this says "
-            "nothing about new rows", style="dim", soft_wrap=True,
-        )  # fmt: skip
+            "nothing about new rows",
+            style="dim",
+            soft_wrap=True,
+        )
 
     @property
     def _n_right(self) -> int:
@@ -128,11 +130,16 @@ class Training:
         assert self.data.y is not None
         rows, losses = self._suspects, self.estimator.training_losses_
         predicted = self.estimator.predict(self.data.X[rows]) if rows.size else []
-        write_csv(path, {
-            "row": self.data.rows[rows] + 1, "label": self.data.y[rows], "predicted": predicted,
-            "probability of its label": np.exp(-losses[rows]).round(6),
-            "loss": losses[rows].round(6),
-        })  # fmt: skip
+        write_csv(
+            path,
+            {
+                "row": self.data.rows[rows] + 1,
+                "label": self.data.y[rows],
+                "predicted": predicted,
+                "probability of its label": np.exp(-losses[rows]).round(6),
+                "loss": losses[rows].round(6),
+            },
+        )
 
 
 def train_table(
@@ -164,8 +171,9 @@ def train_table(
     read = open_training(data, encoder, target, console)
     is_regression = read.target.task == REGRESSION
     for option, is_given in (
-        ("--checkpoint", checkpoint is not None), ("--suspects-out", writes_suspects)
-    ):  # fmt: skip
+        ("--checkpoint", checkpoint is not None),
+        ("--suspects-out", writes_suspects),
+    ):
         if is_regression and is_given:
             raise ValueError(
                 f"{option} is for classes, and the target is a number; leave it out, or add --task "

@@ -80,9 +80,12 @@ def compare(
         each, order = len(splits.pairs), list(chosen)
         with console.bar(each * len(chosen)) as bar:
             comparison = compare_models(
-                read, models=chosen, cv=cv, random_state=seed,
+                read,
+                models=chosen,
+                cv=cv,
+                random_state=seed,
                 on_progress=lambda name, done: bar(name, each * order.index(name) + done),
-            )  # fmt: skip
+            )
         console.rich.print(comparison_table(comparison))
         console.print(_description(comparison))
         if csv is not None:
@@ -139,10 +142,12 @@ def _columns(comparison: Comparison) -> tuple[Figure, ...]:
             Figure("calibration\nerror", lambda v: v.figures.calibration_error, number),
             seconds,
             Figure(
-                "certified", lambda v: math.nan if v.certified is None else v.certified, percent,
+                "certified",
+                lambda v: math.nan if v.certified is None else v.certified,
+                percent,
                 max,
             ),
-        )  # fmt: skip
+        )
     return (
         Figure("R²", lambda v: v.figures.r2, number, max),
         Figure("mean abs.\nerror", lambda v: v.figures.mae, readable),
@@ -160,8 +165,9 @@ def comparison_table(comparison: Comparison) -> Table:
     figures = _columns(comparison)
     table = plain_table("model", *(figure.head for figure in figures), "explained")
     found = comparison.validations
-    best = {figure.head: _best(figure, [figure.of(one) for one in found.values()])
-            for figure in figures}  # fmt: skip
+    best = {
+        figure.head: _best(figure, [figure.of(one) for one in found.values()]) for figure in figures
+    }
     for name, one in found.items():
         cells = []
         for figure in figures:

@@ -130,9 +130,13 @@ def _numbers(model: LoadedModel, data: Dataset, y: NDArray) -> tuple[Any, ...]:
 
 
 def _report_classes(
-    model: LoadedModel, plot: Path | None, console: Console,
-    rows: NDArray, codes: NDArray, log_proba: NDArray,
-) -> dict[str, Any]:  # fmt: skip
+    model: LoadedModel,
+    plot: Path | None,
+    console: Console,
+    rows: NDArray,
+    codes: NDArray,
+    log_proba: NDArray,
+) -> dict[str, Any]:
     import numpy as np
 
     from maxplus.cli._text_tables import classes_table, confusion_table
@@ -140,9 +144,12 @@ def _report_classes(
 
     P = np.exp(log_proba)
     figures = classification_metrics(
-        codes, P, model.estimator.classes_, predicted=log_proba.argmax(axis=1),
+        codes,
+        P,
+        model.estimator.classes_,
+        predicted=log_proba.argmax(axis=1),
         losses=-log_proba[np.arange(len(codes)), codes],
-    )  # fmt: skip
+    )
     # The row number in the file, which counts rows without a label.
     figures = replace(figures, worst=int(rows[figures.worst]))
     document = figures.to_json()
@@ -176,9 +183,14 @@ def _print_metrics(figures: ClassificationMetrics, console: Console) -> None:
 
 
 def _report_numbers(
-    model: LoadedModel, plot: Path | None, console: Console,
-    y: NDArray, predicted: NDArray, lower: NDArray, upper: NDArray,
-) -> dict[str, Any]:  # fmt: skip
+    model: LoadedModel,
+    plot: Path | None,
+    console: Console,
+    y: NDArray,
+    predicted: NDArray,
+    lower: NDArray,
+    upper: NDArray,
+) -> dict[str, Any]:
     from maxplus.cli._text_tables import regression_table
     from maxplus.metrics import regression_metrics
 

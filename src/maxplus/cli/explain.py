@@ -193,9 +193,12 @@ def _explained(
         return model.estimator.explain(read.X[rows])
     missing = None if read.missing is None else read.missing[rows]
     return model.estimator.explain(
-        read.X[rows], feature_names=model.feature_names, missing=missing,
-        row_numbers=(read.rows[rows] + 1).tolist(), **options,
-    )  # fmt: skip
+        read.X[rows],
+        feature_names=model.feature_names,
+        missing=missing,
+        row_numbers=(read.rows[rows] + 1).tolist(),
+        **options,
+    )
 
 
 def _documents(why: Explained, numbers: list[int], texts: list[str]) -> list[dict[str, Any]]:

@@ -23,14 +23,7 @@ from maxplus.cli._common import (
     require_folder,
 )
 from maxplus.cli._console import Console, JsonOption, QuietOption
-from maxplus.cli._model import (
-    DEVIATIONS,
-    LoadedModel,
-    Measure,
-    held_text,
-    open_model,
-    stream_parts,
-)
+from maxplus.cli._model import DEVIATIONS, LoadedModel, Measure, held_text, open_model, stream_parts
 from maxplus.cli._options import names
 
 if TYPE_CHECKING:
@@ -59,8 +52,7 @@ def predict(
         ),
     ] = None,
     probabilities: Annotated[
-        bool,
-        typer.Option("--probabilities", help="Add a column for each class; none by default."),
+        bool, typer.Option("--probabilities", help="Add a column for each class; none by default.")
     ] = False,
     radius: Annotated[
         bool,
@@ -161,12 +153,15 @@ def in_turns(comm: Communicator, blocks: Iterable[B], work: Callable[[B], R]) ->
 
 def _check_options(model: LoadedModel, probabilities: bool, radius: bool, intervals: bool) -> None:
     if model.is_classifier and intervals:
-        raise ValueError("--intervals is for regressions; this model predicts classes, for which "
-                         "there is --probabilities")  # fmt: skip
+        raise ValueError(
+            "--intervals is for regressions; this model predicts classes, for which "
+            "there is --probabilities"
+        )
     if not model.is_classifier and (probabilities or radius):
         option = "--probabilities" if probabilities else "--radius"
-        raise ValueError(f"{option} is for classes; this model predicts numbers, for which there "
-                         "is --intervals")  # fmt: skip
+        raise ValueError(
+            f"{option} is for classes; this model predicts numbers, for which there is --intervals"
+        )
 
 
 def _sink(

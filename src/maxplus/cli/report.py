@@ -66,10 +66,15 @@ def report(
         write_whole(out, page.encode("utf-8"))
         console.print(f"{content['headline']['words']}. {content['headline']['text']}")
         console.print(f"Report: {out}")
-        console.result({
-            "model": str(model), "data": rows.name, "report": str(out),
-            "headline": content["headline"], "sources": content["sources"],
-        })  # fmt: skip
+        console.result(
+            {
+                "model": str(model),
+                "data": rows.name,
+                "report": str(out),
+                "headline": content["headline"],
+                "sources": content["sources"],
+            }
+        )
 
 
 def _content(
@@ -79,9 +84,11 @@ def _content(
     from maxplus.report import regression_content, report_content
 
     about: dict[str, Any] = {
-        "name": Path(data.name).name, "feature_names": model.feature_names,
-        "row_numbers": data.rows + 1, "ids": _ids(data),
-    }  # fmt: skip
+        "name": Path(data.name).name,
+        "feature_names": model.feature_names,
+        "row_numbers": data.rows + 1,
+        "ids": _ids(data),
+    }
     if not model.is_classifier:
         return regression_content(model.estimator, data.X, y, **about)
     measure = model.measure(raw_units)

@@ -34,14 +34,22 @@ def rules(
         unknown.report(console)
         found = loaded.estimator.rules(rows.X, loaded.estimator.classes_[codes], n)
         console.print(str(found))
-        console.result({
-            "model": str(model),
-            "data": rows.name,
-            "rows": found.n_rows,
-            "rules": [
-                {"rule": rule.premise, "class": rule.label, "rows": rule.rows,
-                 "right": rule.right, "unit": rule.unit, "decides": rule.decides}
-                for rule in found
-            ],
-            "hidden": found.n_hidden,
-        })  # fmt: skip
+        console.result(
+            {
+                "model": str(model),
+                "data": rows.name,
+                "rows": found.n_rows,
+                "rules": [
+                    {
+                        "rule": rule.premise,
+                        "class": rule.label,
+                        "rows": rule.rows,
+                        "right": rule.right,
+                        "unit": rule.unit,
+                        "decides": rule.decides,
+                    }
+                    for rule in found
+                ],
+                "hidden": found.n_hidden,
+            }
+        )

@@ -77,15 +77,24 @@ def train(
                 require_folder(path, option)
         if resume is None:
             estimator_options = {
-                "algorithm": algorithm, "hidden": hidden, "estimators": estimators,
-                "increasing": opt.names(increasing), "decreasing": opt.names(decreasing),
-                "settings": settings, "seed": seed, "jobs": jobs,
-            }  # fmt: skip
+                "algorithm": algorithm,
+                "hidden": hidden,
+                "estimators": estimators,
+                "increasing": opt.names(increasing),
+                "decreasing": opt.names(decreasing),
+                "settings": settings,
+                "seed": seed,
+                "jobs": jobs,
+            }
             training = _training.train_table(
-                data, opt.table_encoder(drop, keep, categorical, numeric, missing),
-                {"target": target, "task": task, "groups": groups}, estimator_options,
-                checkpoint, console, writes_suspects=suspects_out is not None,
-            )  # fmt: skip
+                data,
+                opt.table_encoder(drop, keep, categorical, numeric, missing),
+                {"target": target, "task": task, "groups": groups},
+                estimator_options,
+                checkpoint,
+                console,
+                writes_suspects=suspects_out is not None,
+            )
         elif estimators is not None:
             raise ValueError(_training.NO_STATE.format("--resume"))
         else:

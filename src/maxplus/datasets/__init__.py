@@ -2,13 +2,7 @@
 
 from maxplus.datasets._idx import DamagedFileError
 from maxplus.datasets.images import DataNotFoundError, ImageData, load_fashion_mnist, load_mnist
-from maxplus.datasets.small import (
-    SmallData,
-    load_breast_cancer,
-    load_digits,
-    load_iris,
-    load_wine,
-)
+from maxplus.datasets.small import SmallData, load_breast_cancer, load_digits, load_iris, load_wine
 
 __all__ = [
     "DamagedFileError",

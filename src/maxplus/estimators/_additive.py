@@ -149,9 +149,12 @@ class JointTraining:
         raise StateError("the training of a sum of terms has no state to go on from")
 
     def run(
-        self, model: AdditiveLMM, problem: TrainingProblem, monitor: TrainingMonitor,
+        self,
+        model: AdditiveLMM,
+        problem: TrainingProblem,
+        monitor: TrainingMonitor,
         state: TrainingState | None = None,
-    ) -> Joint:  # fmt: skip
+    ) -> Joint:
         """Search and train; return the initial ``model`` if interrupted during the search."""
         return on_first_rank(problem, lambda rows, seed: self._train(model, rows, seed, monitor))
 
@@ -187,24 +190,39 @@ class JointTraining:
             return asked is not None
 
         trained = self.trained(
-            self.structures[choice.chosen], everything, model.n_classes, 1.0, [seed, FOLDS, 1],
+            self.structures[choice.chosen],
+            everything,
+            model.n_classes,
+            1.0,
+            [seed, FOLDS, 1],
             report,
-        )  # fmt: skip
+        )
         return Joint(without_weak_terms(trained, rows.X), status, choice, np.array(losses))
 
     def trained(
-        self, structure: Structure, prepared: Prepared, n_classes: int, length: float,
-        seed: Sequence[int], report: Callable[..., bool] | None = None,
-    ) -> AdditiveLMM:  # fmt: skip
+        self,
+        structure: Structure,
+        prepared: Prepared,
+        n_classes: int,
+        length: float,
+        seed: Sequence[int],
+        report: Callable[..., bool] | None = None,
+    ) -> AdditiveLMM:
         """Train a sum with the given structure for a fraction of the usual number of epochs."""
         rng, U = np.random.default_rng(seed), prepared.U
         pairs = prepared.pairs[: structure.n_pairs(len(prepared.features))]
         start = initial_terms(structure, U, prepared.y, n_classes, pairs, rng, prepared.features)
         annealing = self._annealing(len(U))._replace(scale=start.scale, length=length)
         model = train_terms(
-            start.model, U, prepared.y, annealing, rng, prepared.weight, report,
+            start.model,
+            U,
+            prepared.y,
+            annealing,
+            rng,
+            prepared.weight,
+            report,
             monotonic=monotonic_of(self.monotonic_signs, prepared.feature_map),
-        )  # fmt: skip
+        )
         return AdditiveLMM(model.terms, model.n_features, prepared.feature_map)
 
     def _annealing(self, n_rows: int) -> Annealing:
@@ -311,9 +329,14 @@ class _StructureSearch:
     """
 
     def __init__(
-        self, training: JointTraining, rows: TrainingData, n_classes: int, seed: int,
-        monitor: TrainingMonitor, start: AdditiveLMM,
-    ) -> None:  # fmt: skip
+        self,
+        training: JointTraining,
+        rows: TrainingData,
+        n_classes: int,
+        seed: int,
+        monitor: TrainingMonitor,
+        start: AdditiveLMM,
+    ) -> None:
         self.training, self.seed, self.n_classes = training, seed, n_classes
         self.monitor, self.start = monitor, start
         rng = np.random.default_rng(seed)
@@ -349,9 +372,13 @@ class _StructureSearch:
 
         def train(structure: Structure, part: TrainingMonitor) -> AdditiveLMM:
             return self.training.trained(
-                structure, prepared, self.n_classes, length, [self.seed, fold, 1],
+                structure,
+                prepared,
+                self.n_classes,
+                length,
+                [self.seed, fold, 1],
                 lambda *_: part.interrupted,
-            )  # fmt: skip
+            )
 
         jobs = [partial(train, self.training.structures[c]) for c in self.survivors]
         ended = run_parallel(jobs, self.training.n_jobs, self.monitor)
@@ -373,9 +400,14 @@ class _StructureSearch:
             self.scores[c, fold] = score if math.isfinite(score) else -np.inf
         self.done += 1
         return self.monitor.report(
-            self.done, self.total, loss, float(self.losses.min()), self.start, None,
+            self.done,
+            self.total,
+            loss,
+            float(self.losses.min()),
+            self.start,
+            None,
             Status.MAX_ITER if self.done == self.total else None,
-        )  # fmt: skip
+        )
 
     def _rank(self, c: int, *folds: int) -> tuple[float, float]:
         """Return the sort key of a structure: the user-defined score, then the loss."""

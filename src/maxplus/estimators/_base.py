@@ -30,12 +30,7 @@ from maxplus.estimators._parameters import (
     warn_of_no_effect,
     warn_user,
 )
-from maxplus.estimators._training_data import (
-    Scaling,
-    TrainingData,
-    mean_loss,
-    predict_in_batches,
-)
+from maxplus.estimators._training_data import Scaling, TrainingData, mean_loss, predict_in_batches
 from maxplus.models import LOG2, Model, Network
 from maxplus.models._softmax import log_softmax, softmax_by_class
 from maxplus.training import (
@@ -182,8 +177,9 @@ class FitState:
     # Names in a checkpoint.
     NUMBERS: ClassVar[tuple[str, ...]] = ("slope", "distance", "temperature")
     UNITS: ClassVar[dict[str, str]] = {
-        "prototypes": "prototypes", "activation_counts": "unit_activation_counts",
-    }  # fmt: skip
+        "prototypes": "prototypes",
+        "activation_counts": "unit_activation_counts",
+    }
 
     def to_arrays(self) -> dict[str, NDArray]:
         """Return the state as named arrays, for a checkpoint."""
@@ -246,10 +242,12 @@ class FitState:
                 raise StateError("its spread is not above 0 everywhere")
         if f"{EARLIER}loss" in arrays:
             n = len(arrays[f"{EARLIER}loss"])
-            known["history"] = History.of({
-                name: saved.array(f"before.{EARLIER}{name}", dtype, (n,), finite=False)
-                for name, dtype in History.columns.items()
-            })  # fmt: skip
+            known["history"] = History.of(
+                {
+                    name: saved.array(f"before.{EARLIER}{name}", dtype, (n,), finite=False)
+                    for name, dtype in History.columns.items()
+                }
+            )
         used = {"n_iter", "centre", "spread", *cls.NUMBERS, *cls.UNITS.values()}
         results = {
             name: array
@@ -396,9 +394,13 @@ class BaseMaxPlusClassifier(
         return self
 
     def _dataset(
-        self, X: Any, y: Any, sample_weight: ArrayLike | None, classes: ArrayLike | None,
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: ArrayLike | None,
+        classes: ArrayLike | None,
         model: Network | None,
-    ) -> TrainingData:  # fmt: skip
+    ) -> TrainingData:
         """Return the validated arguments of `fit`."""
         return TrainingData.for_classes(self, X, y, sample_weight, classes, model=model)
 
@@ -616,11 +618,12 @@ def _shared_params(estimator: Any) -> dict[str, Any]:
     own = estimator.get_params(deep=False)
     plain = (int, float, str, type(None))
     return {
-        f"parameter {name}": own[name] if isinstance(own[name], plain)
+        f"parameter {name}": own[name]
+        if isinstance(own[name], plain)
         else repr(getattr(own[name], "__qualname__", own[name]))
         for name in sorted(own)
         if name not in ("callbacks", "verbose", "n_jobs", "augment", "random_state")
-    }  # fmt: skip
+    }
 
 
 def training_summary(estimator: Any) -> Mapping[str, Any]:

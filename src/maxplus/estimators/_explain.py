@@ -301,16 +301,18 @@ class ExplainMixin:
         parts, first = [], 0
         for t, boxes in enumerate(term_boxes(model, level)):
             unit, place = (axis.ravel() for axis in np.indices(boxes.low.shape))
-            parts.append({
-                "term": np.full(unit.size, t),
-                "unit": first + unit,
-                "class": self.classes_[boxes.favourite][unit],
-                "height": boxes.height[unit],
-                "prototype": prototypes[first + unit],
-                "feature": words[model.terms[t].features][place],
-                "low": boxes.low.ravel(),
-                "high": boxes.high.ravel(),
-            })  # fmt: skip
+            parts.append(
+                {
+                    "term": np.full(unit.size, t),
+                    "unit": first + unit,
+                    "class": self.classes_[boxes.favourite][unit],
+                    "height": boxes.height[unit],
+                    "prototype": prototypes[first + unit],
+                    "feature": words[model.terms[t].features][place],
+                    "low": boxes.low.ravel(),
+                    "high": boxes.high.ravel(),
+                }
+            )
             first += len(boxes.low)
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 

@@ -87,9 +87,12 @@ class InitialBoxes(NamedTuple):
 
 
 def initial_boxes(
-    rows: TrainingData, n_classes: int, capacity: Capacity, init_margin: float | None,
+    rows: TrainingData,
+    n_classes: int,
+    capacity: Capacity,
+    init_margin: float | None,
     rng: np.random.Generator,
-) -> InitialBoxes:  # fmt: skip
+) -> InitialBoxes:
     """Return an untrained single network, initialised with boxes.
 
     Parameters
@@ -108,9 +111,10 @@ def initial_boxes(
     drop = slope * distance if init_margin is None else float(init_margin)
     n_hidden = capacity.hidden_for(X, n_classes)
     memory.require(
-        box_lmm_bytes(X, y, n_hidden, n_classes), f"a start with n_hidden={n_hidden:,}",
+        box_lmm_bytes(X, y, n_hidden, n_classes),
+        f"a start with n_hidden={n_hidden:,}",
         memory.FEWER_UNITS,
-    )  # fmt: skip
+    )
     with ONE_AT_A_TIME:
         model = box_lmm(X, y, n_hidden, n_classes, slope, drop, rng)
     if rows.weight is not None:
@@ -398,13 +402,10 @@ def from_pipeline(pipeline: Any) -> Any:
 def _affine_of(name: str, step: Any) -> Affine:
     """Return a step as an affine map of each feature; raise ValueError if it is not affine."""
     if isinstance(step, StandardScaler):
-        return Affine(
-            step.mean_ if step.with_mean else 0.0, step.scale_ if step.with_std else 1.0
-        )  # fmt: skip
+        return Affine(step.mean_ if step.with_mean else 0.0, step.scale_ if step.with_std else 1.0)
     if isinstance(step, RobustScaler):
         return Affine(
-            step.center_ if step.with_centering else 0.0,
-            step.scale_ if step.with_scaling else 1.0,
+            step.center_ if step.with_centering else 0.0, step.scale_ if step.with_scaling else 1.0
         )
     if isinstance(step, MaxAbsScaler):
         return Affine(0.0, step.scale_)

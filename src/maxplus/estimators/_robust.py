@@ -241,9 +241,12 @@ class RobustTraining:
         raise StateError("the certified training of a sum of terms has no state to go on from")
 
     def run(
-        self, model: AdditiveLMM, problem: TrainingProblem, monitor: TrainingMonitor,
+        self,
+        model: AdditiveLMM,
+        problem: TrainingProblem,
+        monitor: TrainingMonitor,
         state: TrainingState | None = None,
-    ) -> Robust:  # fmt: skip
+    ) -> Robust:
         """Search and train; return the initial ``model`` if interrupted during the search."""
         return on_first_rank(problem, lambda rows, seed: self._train(model, rows, seed, monitor))
 
@@ -293,9 +296,15 @@ class RobustTraining:
         return usual._replace(length=length, **own)
 
     def trained(
-        self, candidate: Candidate, rows: TrainingData, n_classes: int, length: float,
-        seed: Sequence[int], report: Callable[..., bool] | None = None, is_parallel: bool = False,
-    ) -> AdditiveLMM:  # fmt: skip
+        self,
+        candidate: Candidate,
+        rows: TrainingData,
+        n_classes: int,
+        length: float,
+        seed: Sequence[int],
+        report: Callable[..., bool] | None = None,
+        is_parallel: bool = False,
+    ) -> AdditiveLMM:
         """Train the sum of a candidate for a fraction of the usual length."""
         rng = np.random.default_rng(seed)
         feature_map = FeatureMap.clip(rows.X, candidate.clip)
@@ -304,17 +313,29 @@ class RobustTraining:
             some = stratified_part(rows.y, IMAGES, rng)
             windows = image_windows(structure.shape, structure.side, structure.stride)
             start, scale = window_terms(
-                windows, feature_map(rows.X[some]).astype(np.float32), rows.y[some], n_classes,
-                structure.units, structure.size, rng,
-            )  # fmt: skip
+                windows,
+                feature_map(rows.X[some]).astype(np.float32),
+                rows.y[some],
+                n_classes,
+                structure.units,
+                structure.size,
+                rng,
+            )
         else:
             start, scale = initial_terms(structure, feature_map(rows.X), rows.y, n_classes, [], rng)
         model = AdditiveLMM(start.terms, start.n_features, feature_map)
         return train_interval(
-            model, rows.X, rows.y, candidate.factor * self.reach,
-            self.annealing_of(candidate, length)._replace(scale=scale), rng, rows.weight,
-            self.augment, report, is_parallel,
-        )  # fmt: skip
+            model,
+            rows.X,
+            rows.y,
+            candidate.factor * self.reach,
+            self.annealing_of(candidate, length)._replace(scale=scale),
+            rng,
+            rows.weight,
+            self.augment,
+            report,
+            is_parallel,
+        )
 
 
 def constant_model(rows: TrainingData, n_classes: int) -> AdditiveLMM:
@@ -322,9 +343,11 @@ def constant_model(rows: TrainingData, n_classes: int) -> AdditiveLMM:
     share = np.bincount(rows.y, rows.weight, n_classes) + 0.5
     nothing = LMM(np.zeros(2), np.zeros((2, 1)), np.zeros((1, n_classes)))
     return AdditiveLMM(
-        [Term(np.array([0]), nothing)], rows.X.shape[1], FeatureMap.clip(rows.X),
+        [Term(np.array([0]), nothing)],
+        rows.X.shape[1],
+        FeatureMap.clip(rows.X),
         np.log(share / share.sum()),
-    )  # fmt: skip
+    )
 
 
 class HeldOut(NamedTuple):
@@ -345,9 +368,14 @@ class _Search:
     """Search over candidates: all with a factor of 1, then the best ones with other factors."""
 
     def __init__(
-        self, training: RobustTraining, rows: TrainingData, n_classes: int, seed: int,
-        monitor: TrainingMonitor, start: AdditiveLMM,
-    ) -> None:  # fmt: skip
+        self,
+        training: RobustTraining,
+        rows: TrainingData,
+        n_classes: int,
+        seed: int,
+        monitor: TrainingMonitor,
+        start: AdditiveLMM,
+    ) -> None:
         self.training, self.seed, self.n_classes = training, seed, n_classes
         self.monitor, self.start = monitor, start
         self.is_image = any(isinstance(c.structure, Windows) for c in training.candidates)
@@ -410,9 +438,13 @@ class _Search:
             candidate = candidate._replace(structure=candidate.structure._replace(units=few))
             length = LENGTH_OF_IMAGES
         model = self.training.trained(
-            candidate, self.rows.part(self.fold_of != fold), self.n_classes, length,
-            [self.seed, fold], lambda *_: part.interrupted,
-        )  # fmt: skip
+            candidate,
+            self.rows.part(self.fold_of != fold),
+            self.n_classes,
+            length,
+            [self.seed, fold],
+            lambda *_: part.interrupted,
+        )
         return HeldOut.of(model, self.rows.part(self.fold_of == fold), self.training.reach)
 
     def choice(self) -> RobustChoice:

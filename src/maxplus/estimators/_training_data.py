@@ -17,13 +17,7 @@ from sklearn.utils.validation import assert_all_finite, validate_data
 from maxplus.distributed import Communicator, SharedRows, current
 from maxplus.distributed.communicator import mark_collective
 from maxplus.distributed.shared_rows import count_nonzero
-from maxplus.estimators._frames import (
-    COLUMNS,
-    as_numbers,
-    encoders_differ,
-    of_features,
-    prepared,
-)
+from maxplus.estimators._frames import COLUMNS, as_numbers, encoders_differ, of_features, prepared
 from maxplus.estimators._parameters import threads
 from maxplus.models import LMM, Network
 from maxplus.models.lmm import TermSum
@@ -105,9 +99,14 @@ class TrainingData:
 
     @classmethod
     def _of_rank(
-        cls, estimator: Any, X: Any, y: Any, sample_weight: ArrayLike | None, comm: Communicator,
+        cls,
+        estimator: Any,
+        X: Any,
+        y: Any,
+        sample_weight: ArrayLike | None,
+        comm: Communicator,
         model: Network | None,
-    ) -> TrainingData:  # fmt: skip
+    ) -> TrainingData:
         """Validate the rows of this rank; y keeps its labels."""
         # One of several ranks may have no rows.
         least = {} if comm.is_alone else {"ensure_min_samples": 0}
@@ -298,13 +297,15 @@ def _agree(
             )
         )
     names = own.columns.get("feature_names_in_")
-    comm.agree({
-        "number of features": own.X.shape[1],
-        "names of features": None if names is None else tuple(names),
-        "type of features": own.X.dtype.str,
-        "classes": None if classes is None else np.asarray(classes).tolist(),
-        "sample_weight, given or not": is_weighted,
-    })  # fmt: skip
+    comm.agree(
+        {
+            "number of features": own.X.shape[1],
+            "names of features": None if names is None else tuple(names),
+            "type of features": own.X.dtype.str,
+            "classes": None if classes is None else np.asarray(classes).tolist(),
+            "sample_weight, given or not": is_weighted,
+        }
+    )
     weights = 1.0 if own.weight is None else float(own.weight.sum())
     if not comm.total(len(own.y)) or not comm.largest(weights):
         raise mark_collective(ValueError("there are no samples to train on, on any of the ranks"))
@@ -415,9 +416,12 @@ def _largest_input(model: Network, slopes: Sequence[str]) -> float:
 
 
 def predict_in_batches(
-    estimator: Any, X: Any, model: Network, output: Callable[[NDArray], NDArray],
+    estimator: Any,
+    X: Any,
+    model: Network,
+    output: Callable[[NDArray], NDArray],
     slopes: Sequence[str] = ("W0",),
-) -> NDArray:  # fmt: skip
+) -> NDArray:
     """Return ``output(scores)`` for all rows of X; O(N·P·H).
 
     Memory in addition to the result does not grow with the number of rows: scores and conversions

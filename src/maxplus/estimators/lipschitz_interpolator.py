@@ -125,7 +125,7 @@ class LipschitzInterpolator(WeightsMixin, BaseMaxPlusRegressor):
             warn_of_shortfall(
                 f"no function with slope {self.slope_:g} passes through the training points, whose "
                 f"Lipschitz constant is {self.lipschitz_:g}: the curve misses some of them, and "
-                "bounds cross; take a larger slope",
+                "bounds cross; take a larger slope"
             )
 
     def predict(self, X: Any) -> NDArray:
@@ -168,7 +168,7 @@ class LipschitzInterpolator(WeightsMixin, BaseMaxPlusRegressor):
             warn_of_shortfall(
                 f"the envelopes cross at {crossed.sum()} of {len(lower)} rows: no function with "
                 f"slope {self.slope_:g} passes through the training points; take a larger slope, "
-                "or LMMRegressor where targets are noisy",
+                "or LMMRegressor where targets are noisy"
             )
         # Crossings within rounding are removed.
         return lower, np.where(crossed, upper, np.maximum(lower, upper))

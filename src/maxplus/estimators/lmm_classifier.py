@@ -259,30 +259,33 @@ class LMMClassifier(BaseLMMClassifier):
     temperature_: float
     _effects = (
         Effect(
-            ("max_suspects",), lambda own: own.polish is not None and not own._is_sum,
+            ("max_suspects",),
+            lambda own: own.polish is not None and not own._is_sum,
             "a single network is polished: give n_hidden",
         ),
         Effect(
-            ("validation_fraction", "n_iter_no_change"), lambda own: own.early_stopping,
+            ("validation_fraction", "n_iter_no_change"),
+            lambda own: own.early_stopping,
             "early_stopping is True",
         ),
         Effect(
-            ("clip", "robust_training"), lambda own: own._is_robust,
+            ("clip", "robust_training"),
+            lambda own: own._is_robust,
             "robust_eps asks for a sum of terms with certificates",
         ),
         Effect(
-            ("scoring",), lambda own: not own._is_robust or own.scoring == "certified",
+            ("scoring",),
+            lambda own: not own._is_robust or own.scoring == "certified",
             "it is 'certified' beside robust_eps",
         ),
+        Effect(("max_features",), lambda own: not own._is_robust, "robust_eps is 0"),
         Effect(
-            ("max_features",), lambda own: not own._is_robust, "robust_eps is 0",
-        ),
-        Effect(
-            ("scoring", "structure", "max_features", "monotonic_cst"), lambda own: own._is_sum,
+            ("scoring", "structure", "max_features", "monotonic_cst"),
+            lambda own: own._is_sum,
             "there is a choice of structures, which n_hidden, slope and other parameters of a "
             "single network leave out",
         ),
-    )  # fmt: skip
+    )
     _parameters: ClassVar[Parameters] = {
         **TRAINED,
         "n_hidden": (whole(1), one_of("auto")),
@@ -364,9 +367,13 @@ class LMMClassifier(BaseLMMClassifier):
         self.callbacks = callbacks
 
     def _dataset(
-        self, X: Any, y: Any, sample_weight: ArrayLike | None, classes: ArrayLike | None,
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: ArrayLike | None,
+        classes: ArrayLike | None,
         model: Network | None,
-    ) -> TrainingData:  # fmt: skip
+    ) -> TrainingData:
         data = super()._dataset(X, y, sample_weight, classes, model)
         return data.with_class_weight(self.class_weight)
 
@@ -485,9 +492,14 @@ class LMMClassifier(BaseLMMClassifier):
         return held_out_temperature(data, data.n_classes, train, seed, monitor)
 
     def _train_briefly(
-        self, n_classes: int, rows: TrainingData, capacity: Capacity, length: float,
-        rng: np.random.Generator, monitor: TrainingMonitor,
-    ) -> LMM:  # fmt: skip
+        self,
+        n_classes: int,
+        rows: TrainingData,
+        capacity: Capacity,
+        length: float,
+        rng: np.random.Generator,
+        monitor: TrainingMonitor,
+    ) -> LMM:
         """Return a single network trained for a fraction of the usual number of epochs."""
         boxes = initial_boxes(rows, n_classes, capacity, self.init_margin, rng)
         annealing = self._annealing(boxes.slope * boxes.distance, len(rows.y), length)
@@ -510,11 +522,13 @@ class LMMClassifier(BaseLMMClassifier):
 
     def _joint_training(self, data: TrainingData) -> JointTraining:
         return JointTraining(
-            tuple(filter(ALLOWED[self.structure], STRUCTURES)), numba.get_num_threads(),
+            tuple(filter(ALLOWED[self.structure], STRUCTURES)),
+            numba.get_num_threads(),
             None if self.scoring is None else partial(self._judge, data.classes),
-            TERM_ANNEALING._replace(**self._epochs_and_batch), self.max_features,
+            TERM_ANNEALING._replace(**self._epochs_and_batch),
+            self.max_features,
             self._monotonic_signs(data),
-        )  # fmt: skip
+        )
 
     def _monotonic_signs(self, data: TrainingData) -> NDArray | None:
         signs = data.monotonic_signs(self.monotonic_cst)
@@ -533,11 +547,13 @@ class LMMClassifier(BaseLMMClassifier):
             lambda X: candidates_for(X[:], structures, self.clip, factor), data.X
         )
         return RobustTraining(
-            self._reach(data, state), candidates, FACTORS[1:] if is_automatic else (),
+            self._reach(data, state),
+            candidates,
+            FACTORS[1:] if is_automatic else (),
             numba.get_num_threads(),
             None if self.augment is None else partial(augmented, self.augment),
             Annealing(**self._epochs_and_batch),
-        )  # fmt: skip
+        )
 
     def _reach(self, data: TrainingData, state: FitState) -> NDArray:
         assert state.scaling is not None
@@ -575,9 +591,14 @@ class LMMClassifier(BaseLMMClassifier):
         return Polish(LOG2, skip, visits=epochs * n_samples)
 
     def _retrain(
-        self, slope: float, model: LMM, rows: TrainingData, length: float, rng: np.random.Generator,
+        self,
+        slope: float,
+        model: LMM,
+        rows: TrainingData,
+        length: float,
+        rng: np.random.Generator,
         monitor: TrainingMonitor,
-    ) -> LMM:  # fmt: skip
+    ) -> LMM:
         """Return a network of the same size, trained on fewer rows and for fewer epochs."""
         like = Capacity(min(model.n_hidden, len(rows.y)), slope)
         return self._train_briefly(model.n_classes, rows, like, length, rng, monitor)
@@ -597,9 +618,10 @@ class LMMClassifier(BaseLMMClassifier):
             n_samples -= int(self.validation_fraction * n_samples)
         usual = Annealing(length=length, **self._epochs_and_batch)
         return Annealing(
-            size, n_epochs=usual.epochs(n_samples),
+            size,
+            n_epochs=usual.epochs(n_samples),
             batch_size=usual.batch_size or usual.batch(n_samples),
-        )  # fmt: skip
+        )
 
     @property
     def _epochs_and_batch(self) -> dict[str, Any]:
@@ -633,8 +655,10 @@ class LMMClassifier(BaseLMMClassifier):
         if self._is_robust:
             search["robust_reach_"] = self._reach(data, state)
         return {
-            **super()._fitted_attributes(data, state, trained), "temperature_": factor, **search,
-        }  # fmt: skip
+            **super()._fitted_attributes(data, state, trained),
+            "temperature_": factor,
+            **search,
+        }
 
     def _search_results(
         self, data: TrainingData, trained: TrainingResult

@@ -166,9 +166,13 @@ training_labels_ : of the ensemble, as in `LMMClassifier`
                 warn_no_effect(f"{name}={value!r} of the estimator", "in an ensemble, set its own")
 
     def _dataset(
-        self, X: Any, y: Any, sample_weight: ArrayLike | None, classes: ArrayLike | None,
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: ArrayLike | None,
+        classes: ArrayLike | None,
         model: Network | None,
-    ) -> TrainingData:  # fmt: skip
+    ) -> TrainingData:
         data = super()._dataset(X, y, sample_weight, classes, model)
         return data.with_class_weight(self._member.class_weight)
 
@@ -201,8 +205,10 @@ training_labels_ : of the ensemble, as in `LMMClassifier`
         require_finite(model)
         state, trained = replace(state, results=results), replace(trained, model=model)
         return {
-            **super()._fitted_attributes(data, state, trained), "temperature_": factor, **search,
-        }  # fmt: skip
+            **super()._fitted_attributes(data, state, trained),
+            "temperature_": factor,
+            **search,
+        }
 
     def _status(self, results: dict[str, NDArray], status: Status, data: TrainingData) -> Status:
         """Return the training status derived from the losses of the ensemble."""
@@ -243,9 +249,13 @@ class EnsembleTraining:
     has_state: ClassVar[bool] = False
 
     def __init__(
-        self, member: LMMClassifier, n_estimators: int, bootstrap: bool, data: TrainingData,
+        self,
+        member: LMMClassifier,
+        n_estimators: int,
+        bootstrap: bool,
+        data: TrainingData,
         state: FitState,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.member, self.n_estimators, self.bootstrap = member, n_estimators, bootstrap
         self.state, self.joint = state, member._joint_training(data)
 
@@ -254,9 +264,12 @@ class EnsembleTraining:
         raise StateError("an ensemble has no state to go on from")
 
     def run(
-        self, model: LMM | AdditiveLMM, problem: TrainingProblem, monitor: TrainingMonitor,
+        self,
+        model: LMM | AdditiveLMM,
+        problem: TrainingProblem,
+        monitor: TrainingMonitor,
         state: TrainingState | None = None,
-    ) -> Joint:  # fmt: skip
+    ) -> Joint:
         """Train the networks; return the initial ``model`` if none was completed."""
         return on_first_rank(problem, lambda rows, seed: self._train(model, rows, seed, monitor))
 
@@ -303,9 +316,13 @@ class EnsembleTraining:
         return Joint(AdditiveLMM.mean(models), status, choice, losses)
 
     def _train_sum(
-        self, choice: Choice, prepared: Prepared, n_classes: int, seed: Sequence[int],
+        self,
+        choice: Choice,
+        prepared: Prepared,
+        n_classes: int,
+        seed: Sequence[int],
         quiet: TrainingMonitor,
-    ) -> tuple[AdditiveLMM, NDArray]:  # fmt: skip
+    ) -> tuple[AdditiveLMM, NDArray]:
         own = TrainingData(prepared.U, prepared.y, prepared.weight)
         if self.bootstrap:
             own = draw_bootstrap(own, np.random.default_rng([*seed, 1]))

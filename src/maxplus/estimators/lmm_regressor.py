@@ -330,10 +330,9 @@ class LMMRegressor(StatusMixin, BaseMaxPlusRegressor):
         every, reach = np.arange(len(rows)), np.broadcast_to(reach, len(rows))
         with threads(self.n_jobs):
             lower, below = (
-                Margins(self.model_, rows, np.full(len(rows), d), factors)
-                .lowest(every, reach).gap
+                Margins(self.model_, rows, np.full(len(rows), d), factors).lowest(every, reach).gap
                 for d in (1, 0)
-            )  # fmt: skip
+            )
         low, high = self.bounds_.astype(np.float64)
         return np.clip(lower, low, high), np.clip(-below, low, high)
 
@@ -364,9 +363,15 @@ class LMMRegressor(StatusMixin, BaseMaxPlusRegressor):
 
 
 def fit_regression(
-    rows: TrainingData, seed: int, monitor: TrainingMonitor, *, loss: str, epochs: int | str,
-    structures: Sequence[Structure] = STRUCTURES, signs: NDArray | None = None,
-) -> dict[str, Any]:  # fmt: skip
+    rows: TrainingData,
+    seed: int,
+    monitor: TrainingMonitor,
+    *,
+    loss: str,
+    epochs: int | str,
+    structures: Sequence[Structure] = STRUCTURES,
+    signs: NDArray | None = None,
+) -> dict[str, Any]:
     """Choose a structure by held-out loss, train it on all rows, and return fitted attributes.
 
     Results do not depend on the number of threads.
@@ -392,9 +397,14 @@ def fit_regression(
         losses.append(mean)
         is_over = len(losses) == n_epochs and not monitor.interrupted
         end = monitor.report(
-            len(losses), n_epochs, mean, min(losses), now(), None,
+            len(losses),
+            n_epochs,
+            mean,
+            min(losses),
+            now(),
+            None,
             Status.MAX_ITER if is_over else None,
-        )  # fmt: skip
+        )
         status = end or status
         return end is not None
 
@@ -474,9 +484,14 @@ def difference(Z: NDArray, bounds: NDArray) -> NDArray:
 
 
 def choose(
-    rows: TrainingData, structures: Sequence[Structure], loss: str, epochs: int | str, seed: int,
-    monitor: TrainingMonitor, signs: NDArray | None = None,
-) -> _Choice:  # fmt: skip
+    rows: TrainingData,
+    structures: Sequence[Structure],
+    loss: str,
+    epochs: int | str,
+    seed: int,
+    monitor: TrainingMonitor,
+    signs: NDArray | None = None,
+) -> _Choice:
     """Return the simplest structure whose held-out loss equals the lowest up to noise.
 
     All structures are trained on the first of three folds, the best three on the other folds. A
@@ -529,9 +544,13 @@ def choose(
 
 
 def _train_part(
-    structure: Structure, prepared: _Prepared, loss: str, epochs: int | str, seed: Sequence[int],
+    structure: Structure,
+    prepared: _Prepared,
+    loss: str,
+    epochs: int | str,
+    seed: Sequence[int],
     monitor: TrainingMonitor,
-) -> AdditiveLMM:  # fmt: skip
+) -> AdditiveLMM:
     """Train a structure; stop early if the monitor is interrupted."""
     return train(structure, prepared, loss, epochs, seed, lambda *_: monitor.interrupted)
 
@@ -549,9 +568,12 @@ def _simplest_of_the_best(
 
 
 def prepare(
-    rows: TrainingData, loss: str, epochs: int | str, rng: np.random.Generator,
+    rows: TrainingData,
+    loss: str,
+    epochs: int | str,
+    rng: np.random.Generator,
     signs: NDArray | None = None,
-) -> _Prepared:  # fmt: skip
+) -> _Prepared:
     """Transform features, standardise targets, and select pairs of features; O(N·P²)."""
     feature_map = FeatureMap.fit(rows.X)
     U = feature_map(rows.X)
@@ -587,9 +609,13 @@ def _scale_of(y: NDArray, weight: NDArray | None, loss: str) -> tuple[float, flo
 
 
 def train(
-    structure: Structure, prepared: _Prepared, loss: str, epochs: int | str, seed: Sequence[int],
+    structure: Structure,
+    prepared: _Prepared,
+    loss: str,
+    epochs: int | str,
+    seed: Sequence[int],
     on_epoch: OnEpoch | None,
-) -> AdditiveLMM:  # fmt: skip
+) -> AdditiveLMM:
     """Train a sum of terms on raw features, with z_1 − z_0 in the unit of the targets.
 
     Residuals on the training rows have mean 0, or median 0 for the absolute loss.
@@ -608,9 +634,14 @@ def train(
 
 
 def _train_mapped(
-    structure: Structure, prepared: _Prepared, loss: str, epochs: int | str, length: float,
-    rng: np.random.Generator, on_epoch: OnEpoch | None,
-) -> AdditiveLMM:  # fmt: skip
+    structure: Structure,
+    prepared: _Prepared,
+    loss: str,
+    epochs: int | str,
+    length: float,
+    rng: np.random.Generator,
+    on_epoch: OnEpoch | None,
+) -> AdditiveLMM:
     """Train a sum on transformed features; initialise units at rows with low and high targets."""
     U, target = prepared.U, prepared.target
     pairs = prepared.pairs[: structure.n_pairs(U.shape[1])]
@@ -619,9 +650,16 @@ def _train_mapped(
     annealing = _annealing(epochs, len(target))
     annealing = annealing._replace(scale=start.scale, length=length * annealing.length)
     return train_terms(
-        start.model, U, target, annealing, rng, prepared.weight, on_epoch, LOSSES[loss],
+        start.model,
+        U,
+        target,
+        annealing,
+        rng,
+        prepared.weight,
+        on_epoch,
+        LOSSES[loss],
         prepared.monotonic,
-    )  # fmt: skip
+    )
 
 
 def _annealing(epochs: int | str, n_rows: int) -> Annealing:

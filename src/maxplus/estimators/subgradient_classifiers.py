@@ -80,10 +80,11 @@ SUBGRADIENT: Parameters = {
 EFFECTS: tuple[Effect, ...] = (
     Effect(("polyak_fraction",), lambda own: own.step == TWO_PHASE, "step is 'two-phase'"),
     Effect(
-        ("learning_rate",), lambda own: own.step in (TWO_PHASE, CONSTANT),
+        ("learning_rate",),
+        lambda own: own.step in (TWO_PHASE, CONSTANT),
         "step is 'two-phase' or 'constant'",
     ),
-)  # fmt: skip
+)
 
 
 class BaseSubgradientClassifier(BaseMaxPlusClassifier):
@@ -237,11 +238,15 @@ class BaseSubgradientClassifier(BaseMaxPlusClassifier):
         earlier = np.empty(0) if state.history is None else state.history["loss"]
         best = float(np.fmin.reduce(earlier, initial=math.inf))
         return TrainingProblem(
-            data.X, data.y, self._objectives()[self.objective],
+            data.X,
+            data.y,
+            self._objectives()[self.objective],
             self._step_rule(data.n_classes, best),
-            w0_update_interval=int(getattr(self, "w0_update_interval", 0)), start=earlier.size,
-            weight=data.weight, rng=rng,
-        )  # fmt: skip
+            w0_update_interval=int(getattr(self, "w0_update_interval", 0)),
+            start=earlier.size,
+            weight=data.weight,
+            rng=rng,
+        )
 
     def _stages(self, data: TrainingData, state: FitState) -> Sequence[Stage]:
         return [Iterations(self._engine_for(data), self.max_iter, self.keep)]
@@ -724,8 +729,9 @@ loss_curve_, max_loss_, mean_loss_, perfect_fit_, training_losses_, training_lab
         # Weights are drawn in float64, and the best ones are kept as a copy.
         memory.require(
             (first[0] + last[1]) * self.n_hidden * (8 + 2 * dtype.itemsize),
-            f"a start with n_hidden={self.n_hidden:,}", memory.FEWER_UNITS,
-        )  # fmt: skip
+            f"a start with n_hidden={self.n_hidden:,}",
+            memory.FEWER_UNITS,
+        )
         if self.init == "glorot":
             A, W = glorot_uniform(*first, rng), glorot_uniform(*last, rng)
         else:

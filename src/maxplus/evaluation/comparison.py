@@ -16,9 +16,12 @@ from maxplus.tables.schema import REGRESSION
 OURS, ENSEMBLE = "LMM", "ensemble"
 # Kinds of explanation that models of this library provide; other models have none.
 EXPLAINED = {
-    OURS: "exactly", ENSEMBLE: "exactly", "logistic": "weights", "ridge": "weights",
+    OURS: "exactly",
+    ENSEMBLE: "exactly",
+    "logistic": "weights",
+    "ridge": "weights",
     "kNN": "neighbours",
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True)
@@ -64,8 +67,9 @@ def usual_models(*, regression: bool = False, seed: int = 0) -> dict[str, Any]:
         ours: dict[str, Any] = {OURS: LMMRegressor(random_state=seed)}
         return ours | {name: make(seed) for name, make in SKLEARN_REGRESSORS.items()}
     ours = {
-        OURS: LMMClassifier(random_state=seed), ENSEMBLE: LMMEnsembleClassifier(random_state=seed),
-    }  # fmt: skip
+        OURS: LMMClassifier(random_state=seed),
+        ENSEMBLE: LMMEnsembleClassifier(random_state=seed),
+    }
     return ours | {
         name: make(seed) for name, make in SKLEARN_CLASSIFIERS.items() if " " not in name
     }
@@ -112,10 +116,16 @@ def compare(
     data = as_dataset(X, y, groups)
     if models is None:
         models = usual_models(regression=data.target.task == REGRESSION, seed=random_state)
-    return Comparison({
-        name: validate(
-            model, data, cv=cv, encoder=encoder, random_state=random_state,
-            on_progress=partial(on_progress, name),
-        )
-        for name, model in models.items()
-    })  # fmt: skip
+    return Comparison(
+        {
+            name: validate(
+                model,
+                data,
+                cv=cv,
+                encoder=encoder,
+                random_state=random_state,
+                on_progress=partial(on_progress, name),
+            )
+            for name, model in models.items()
+        }
+    )

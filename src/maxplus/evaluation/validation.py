@@ -169,12 +169,14 @@ class Validation:
         def named(order: NDArray) -> list[dict[str, Any]]:
             return [
                 {
-                    "row": int(self.held_out.names[n]), "label": labels[y[n]],
-                    "predicted": labels[best[n]], "probability": float(top[n]),
+                    "row": int(self.held_out.names[n]),
+                    "label": labels[y[n]],
+                    "predicted": labels[best[n]],
+                    "probability": float(top[n]),
                     "own_probability": float(own[n]),
                 }
                 for n in order[:N_NAMED]
-            ]  # fmt: skip
+            ]
 
         return {
             "reliability": to_jsonable(reliability(y, P)),
@@ -237,9 +239,12 @@ def validate(
     found = _held_out(model, data, encoder, splits, on_progress, callbacks)
     labels = np.unique(data.y) if classify else None
     return Validation(
-        splits.description, _metrics(found, labels), _baseline(found, labels), splits.n_untested,
+        splits.description,
+        _metrics(found, labels),
+        _baseline(found, labels),
+        splits.n_untested,
         found,
-    )  # fmt: skip
+    )
 
 
 def as_dataset(X: Any, y: Any = None, groups: Any = None) -> Dataset:
@@ -264,9 +269,13 @@ def as_dataset(X: Any, y: Any = None, groups: Any = None) -> Dataset:
 
 
 def _held_out(
-    model: Any, data: Dataset, encoder: TableEncoder, splits: Splits,
-    on_progress: Callable[[int], None], callbacks: Sequence[Callable],
-) -> HeldOut:  # fmt: skip
+    model: Any,
+    data: Dataset,
+    encoder: TableEncoder,
+    splits: Splits,
+    on_progress: Callable[[int], None],
+    callbacks: Sequence[Callable],
+) -> HeldOut:
     """Train a clone of the model on each split and predict the rows that were held out."""
     assert data.y is not None
     classes = np.unique(data.y) if is_classifier(model) else None
@@ -301,9 +310,14 @@ class _Fold(NamedTuple):
 
 
 def _predicted(
-    model: Any, data: Dataset, encoder: TableEncoder, training: NDArray, test: NDArray,
-    classes: NDArray | None, callbacks: Sequence[Callable],
-) -> _Fold:  # fmt: skip
+    model: Any,
+    data: Dataset,
+    encoder: TableEncoder,
+    training: NDArray,
+    test: NDArray,
+    classes: NDArray | None,
+    callbacks: Sequence[Callable],
+) -> _Fold:
     """Train on some rows and predict others."""
     assert data.y is not None
     X, X_test, scale, names = _features(data, encoder, training, test)

@@ -578,7 +578,9 @@ class MILP:
         matrix = coo_array((value, (row, column)), (len(lines), len(self.low))).tocsr()
         limits = LinearConstraint(matrix, -np.inf, np.array([limit for _, limit in self.rows]))
         return milp(
-            np.array(self.cost), integrality=np.array(self.is_whole, int),
-            bounds=Bounds(low, high), constraints=limits,
+            np.array(self.cost),
+            integrality=np.array(self.is_whole, int),
+            bounds=Bounds(low, high),
+            constraints=limits,
             options={"time_limit": seconds, "mip_rel_gap": 0.0},
-        )  # fmt: skip
+        )

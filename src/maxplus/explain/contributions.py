@@ -10,13 +10,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from maxplus.explain._shared import (
-    Tabular,
-    check_class_names,
-    check_domain,
-    check_model,
-    records,
-)
+from maxplus.explain._shared import Tabular, check_class_names, check_domain, check_model, records
 from maxplus.explain.domain import Domain
 from maxplus.models import LMM, AdditiveLMM
 from maxplus.models._checks import as_rows, check_index
@@ -185,9 +179,12 @@ class Contributions:
             ", ".join(self.values(n, k)) for n, k in zip(row.tolist(), g.tolist(), strict=True)
         ]
         return {
-            "row": row, "group": g, "columns": np.array(self.group_names, str)[g],
-            "value": np.array(values, str), "contribution": self.contribution[row, g],
-        }  # fmt: skip
+            "row": row,
+            "group": g,
+            "columns": np.array(self.group_names, str)[g],
+            "value": np.array(values, str),
+            "contribution": self.contribution[row, g],
+        }
 
     def _head(self, n: int) -> str:
         return (
@@ -390,9 +387,16 @@ def contributions(
         centred = lmm.scores(U[:, numbers]) - means[t]
         contribution[:, group_of[t]] += _difference(centred, predicted, rival)
     return Contributions(
-        rows, predicted, rival, margin, total[predicted] - total[rival], contribution, groups,
-        domain, [str(name) for name in classes],
-    )  # fmt: skip
+        rows,
+        predicted,
+        rival,
+        margin,
+        total[predicted] - total[rival],
+        contribution,
+        groups,
+        domain,
+        [str(name) for name in classes],
+    )
 
 
 def prediction_contributions(

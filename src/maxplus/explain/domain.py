@@ -120,9 +120,13 @@ class Domain:
         no = np.zeros(P, bool)
         words = [f"feature {p}" for p in range(P)] if names is None else names
         return cls(
-            feature_values("unit", unit, P), np.full(P, -np.inf), np.full(P, np.inf), no, no,
+            feature_values("unit", unit, P),
+            np.full(P, -np.inf),
+            np.full(P, np.inf),
+            no,
+            no,
             tuple(str(word) for word in words),
-        )  # fmt: skip
+        )
 
     @classmethod
     def of(cls, described: Any) -> Domain:
@@ -166,9 +170,13 @@ class Domain:
         values = {p: seen for p in numbers if (seen := _few_values(rows[:, p])) is not None}
         domain = replace(
             cls.free(rows.shape[1], np.where(deviation > 0.0, deviation, 1.0), names),
-            low=low, high=high, whole=(rows == np.round(rows)).all(axis=0),
-            values=values, categories=columns, indicators=dict(indicators or {}),
-        )  # fmt: skip
+            low=low,
+            high=high,
+            whole=(rows == np.round(rows)).all(axis=0),
+            values=values,
+            categories=columns,
+            indicators=dict(indicators or {}),
+        )
         return domain.with_fixed(fixed)
 
     @property

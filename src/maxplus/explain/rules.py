@@ -9,13 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from maxplus.explain._shared import (
-    Tabular,
-    check_class_names,
-    check_domain,
-    check_model,
-    records,
-)
+from maxplus.explain._shared import Tabular, check_class_names, check_domain, check_model, records
 from maxplus.explain.domain import Condition, Domain
 from maxplus.explain.winning_boxes import winning_boxes, winning_unit_boxes
 from maxplus.models import LMM, AdditiveLMM

@@ -11,13 +11,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
 from maxplus.certify.bounds import Magnitude, caps
-from maxplus.certify.margins import (
-    Shape,
-    shape_margins,
-    shapes_of,
-    sum_of_scores,
-    term_margins,
-)
+from maxplus.certify.margins import Shape, shape_margins, shapes_of, sum_of_scores, term_margins
 from maxplus.explain.domain import Condition, Domain, OneHotGroup, box_conditions
 from maxplus.explain.units import unit_boxes
 from maxplus.models import LMM, AdditiveLMM
@@ -298,9 +292,13 @@ class _BoxSearch:
         return parts
 
     def _boxes(
-        self, low: NDArray, high: NDArray, label: int, known: _Boxes | None = None,
+        self,
+        low: NDArray,
+        high: NDArray,
+        label: int,
+        known: _Boxes | None = None,
         columns: NDArray | None = None,
-    ) -> _Boxes:  # fmt: skip
+    ) -> _Boxes:
         """Return boxes with limits (n, P), each of which differs from a known one in one column."""
         y, b = np.full(len(low), label), self.exact.intercept
         with np.errstate(all="ignore"):
@@ -561,9 +559,14 @@ def _shape_margins(
 
 
 def _category_margins(
-    table: NDArray, category: OneHotGroup, _u: NDArray, _v: NDArray, low: NDArray, high: NDArray,
+    table: NDArray,
+    category: OneHotGroup,
+    _u: NDArray,
+    _v: NDArray,
+    low: NDArray,
+    high: NDArray,
     y: NDArray,
-) -> NDArray:  # fmt: skip
+) -> NDArray:
     """Return the lowest margins over the allowed categories; the last line is for no category."""
     features = list(category.features)
     is_one = low[:, features] > 0.0
@@ -575,8 +578,14 @@ def _category_margins(
 
 
 def _term_margins(
-    features: NDArray, lmm: LMM, cap: NDArray, low: NDArray, high: NDArray, _low: NDArray,
-    _high: NDArray, y: NDArray,
-) -> NDArray:  # fmt: skip
+    features: NDArray,
+    lmm: LMM,
+    cap: NDArray,
+    low: NDArray,
+    high: NDArray,
+    _low: NDArray,
+    _high: NDArray,
+    y: NDArray,
+) -> NDArray:
     """Return lower bounds of the margins of a term over several features."""
     return term_margins(lmm, cap, low[:, features], high[:, features], y)

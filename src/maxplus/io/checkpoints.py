@@ -94,9 +94,13 @@ class Checkpoint:
 
 
 def resume(
-    path: str | os.PathLike[str], X: Any, y: Any, callbacks: Any = None, sample_weight: Any = None,
+    path: str | os.PathLike[str],
+    X: Any,
+    y: Any,
+    callbacks: Any = None,
+    sample_weight: Any = None,
     augment: Any = None,
-) -> Any:  # fmt: skip
+) -> Any:
     """Resume a training from a file that a `maxplus.io.Checkpoint` has written.
 
     Parameters

@@ -62,11 +62,7 @@ NAMED_ROWS = ("least_sure", "most_surprising")
 
 
 def save(
-    estimator: Any,
-    path: str | os.PathLike[str],
-    *,
-    notes: Any = None,
-    remember_rows: bool = False,
+    estimator: Any, path: str | os.PathLike[str], *, notes: Any = None, remember_rows: bool = False
 ) -> None:
     """Write a fitted estimator to a file, atomically.
 

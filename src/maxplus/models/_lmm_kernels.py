@@ -60,10 +60,17 @@ def empty_gradient(n_classes: int, dtype: np.dtype) -> LMMGradient:
         return np.zeros(n_classes)
 
     return LMMGradient(
-        z=np.zeros(n_classes, dtype), e=value(), h_star=index(), i_star=index(),
-        row1=index(), unit1=index(), value1=value(),
-        row0=index(), value0=value(), n=np.zeros(2, np.int64),
-    )  # fmt: skip
+        z=np.zeros(n_classes, dtype),
+        e=value(),
+        h_star=index(),
+        i_star=index(),
+        row1=index(),
+        unit1=index(),
+        value1=value(),
+        row0=index(),
+        value0=value(),
+        n=np.zeros(2, np.int64),
+    )
 
 
 @njit(cache=True)

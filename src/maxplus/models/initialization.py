@@ -151,9 +151,13 @@ def prototype_lmm(
 
 
 def random_lmm(
-    draw: str, shape: tuple[int, int, int], slope: float, init_margin: float,
-    dtype: np.dtype, rng: np.random.Generator,
-) -> LMM:  # fmt: skip
+    draw: str,
+    shape: tuple[int, int, int],
+    slope: float,
+    init_margin: float,
+    dtype: np.dtype,
+    rng: np.random.Generator,
+) -> LMM:
     """Return an LMM of ``shape`` (P, H, C) with i.i.d. weights, N(0, k²) or U(−k, k)."""
     P, H, C = shape
     sample = {"gaussian": gaussian, "uniform": uniform}[draw]

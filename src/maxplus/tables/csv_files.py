@@ -198,10 +198,7 @@ def typed_batches(
 
 
 def text_batches(
-    source: Source,
-    texts: set[str],
-    only: Sequence[str] | None = None,
-    numbers: Container[str] = (),
+    source: Source, texts: set[str], only: Sequence[str] | None = None, numbers: Container[str] = ()
 ) -> Iterator[Batch]:
     """Yield the columns of each block, read as text and then converted.
 
@@ -280,7 +277,8 @@ def _read(
     reader = arrow_csv.open_csv(
         text,
         arrow_csv.ReadOptions(
-            column_names=list(ids.values()), skip_rows=dialect.blank_lines,
+            column_names=list(ids.values()),
+            skip_rows=dialect.blank_lines,
             skip_rows_after_names=1,
             block_size=BLOCK_BYTES * min(1 + len(ids) // BLOCK_COLUMNS, MOST_BLOCKS),
         ),
@@ -289,10 +287,12 @@ def _read(
         ),
         arrow_csv.ConvertOptions(
             column_types={ids[name]: kind for name, kind in types.items()},
-            null_values=SPELLINGS, strings_can_be_null=True,
-            include_columns=[ids[name] for name in types], decimal_point=decimal,
+            null_values=SPELLINGS,
+            strings_can_be_null=True,
+            include_columns=[ids[name] for name in types],
+            decimal_point=decimal,
         ),
-    )  # fmt: skip
+    )
     for batch in reader:
         if batch.num_rows:
             yield batch
@@ -329,9 +329,10 @@ def _first_text(cells: pyarrow.Array, comma: bool) -> int:
     """Return the first row whose cell is not a number."""
     distinct = _trimmed(cells).dictionary_encode()
     bad = [
-        k for k in range(len(distinct.dictionary))
+        k
+        for k in range(len(distinct.dictionary))
         if _numbers(distinct.dictionary.slice(k, 1), comma) is None
-    ]  # fmt: skip
+    ]
     return int(np.isin(distinct.indices.fill_null(-1).to_numpy(), bad).argmax())
 
 

@@ -454,9 +454,17 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             elif ranges.two_valued[place.start]:
                 values[place.start] = np.array([low[place.start], high[place.start]])
         return FeatureValues(
-            ranges.deviations, low, high, integer, fixed, tuple(self.feature_names), values,
-            tuple(categories), indicators, ordinals,
-        )  # fmt: skip
+            ranges.deviations,
+            low,
+            high,
+            integer,
+            fixed,
+            tuple(self.feature_names),
+            values,
+            tuple(categories),
+            indicators,
+            ordinals,
+        )
 
     # -- JSON --------------------------------------------------------------------------------------
 
@@ -635,9 +643,16 @@ def _to_numbers(cells: NDArray) -> NDArray:
 # -- validation of JSON ----------------------------------------------------------------------------
 
 _FIELDS = (
-    "parameters", "columns", "ranges", "target", "n_inputs", "inputs", "image_shape", "data",
+    "parameters",
+    "columns",
+    "ranges",
+    "target",
+    "n_inputs",
+    "inputs",
+    "image_shape",
+    "data",
     "decisions",
-)  # fmt: skip
+)
 
 
 def _require(is_valid: bool, what: str, value: Any) -> None:

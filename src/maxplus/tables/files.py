@@ -115,10 +115,7 @@ def _read_table(path: str | Path, suffix: str, read_as: ReadAs | None) -> RawTab
 
 
 def read_batches(
-    path: str | Path,
-    read_as: ReadAs | None = None,
-    *,
-    also: Sequence[str] = (),
+    path: str | Path, read_as: ReadAs | None = None, *, also: Sequence[str] = ()
 ) -> Iterator[RawTable]:
     """Read a file in parts, for tables that do not fit into memory.
 
@@ -222,18 +219,19 @@ def _by_type(types: ReadAs) -> tuple[set[str], set[str]]:
 
 def _csv_table(source: Source, columns: Batch, first_row: int = 0) -> RawTable:
     return RawTable(
-        source.name, columns, lambda row: line_of(source, first_row + row), source.notes,
+        source.name,
+        columns,
+        lambda row: line_of(source, first_row + row),
+        source.notes,
         source.commas,
-    )  # fmt: skip
+    )
 
 
 def _row_text_from(first_row: int, row: int) -> str:
     return row_text(first_row + row)
 
 
-def _other_batches(
-    path: Path, suffix: str, only: Sequence[str] | None = None
-) -> Iterator[Batch]:  # fmt: skip
+def _other_batches(path: Path, suffix: str, only: Sequence[str] | None = None) -> Iterator[Batch]:
     return parquet_batches(path, only) if suffix in PARQUET else npz_batches(path)
 
 
@@ -350,9 +348,7 @@ def read_excel(path: Path) -> RawTable:
 
 def _filled_rows(rows: Iterator[tuple]) -> Iterator[tuple[int, tuple]]:
     """Yield non-empty rows and their numbers in the sheet."""
-    return (
-        (k, row) for k, row in enumerate(rows, 1) if any(cell is not None for cell in row)
-    )  # fmt: skip
+    return ((k, row) for k, row in enumerate(rows, 1) if any(cell is not None for cell in row))
 
 
 def _cells(cells: list[Any]) -> Cells:

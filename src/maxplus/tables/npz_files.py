@@ -20,10 +20,7 @@ ALWAYS, TIMES = 100_000_000, 100
 # Number of rows of a memory-mapped array in each batch.
 ROWS_AT_ONCE = 1 << 16
 
-HEADERS = {
-    (1, 0): np.lib.format.read_array_header_1_0,
-    (2, 0): np.lib.format.read_array_header_2_0,
-}
+HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
 
 def npz_batches(path: Path) -> Iterator[dict[str, Cells]]:

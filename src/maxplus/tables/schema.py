@@ -20,14 +20,7 @@ from maxplus.tables.column_filters import (
     needs_indicator,
     why_left_out,
 )
-from maxplus.tables.columns import (
-    OTHER,
-    Category,
-    Column,
-    Number,
-    Ordinal,
-    UnknownValues,
-)
+from maxplus.tables.columns import OTHER, Category, Column, Number, Ordinal, UnknownValues
 from maxplus.tables.table import (
     Cells,
     RawTable,

@@ -238,10 +238,17 @@ class TrainingMonitor:
         ``end`` is the reason for which the stage would end by itself.
         """
         progress = Progress(
-            self._stage, iteration, max_iter, loss, best_loss, self.seconds, model,
+            self._stage,
+            iteration,
+            max_iter,
+            loss,
+            best_loss,
+            self.seconds,
+            model,
             self.interrupted or (end is not None and self._is_last),
-            self._settled(state), self._origin,
-        )  # fmt: skip
+            self._settled(state),
+            self._origin,
+        )
         answers = [callback(progress) for callback in self._callbacks]
         if end is not None:
             return end

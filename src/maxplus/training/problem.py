@@ -46,9 +46,14 @@ class Objective(Protocol):
         """Return the objective for these losses; O(N)."""
 
     def subgradient(
-        self, model: Model, X: NDArray, y: NDArray, weight: NDArray | None, at: ObjectiveValue,
+        self,
+        model: Model,
+        X: NDArray,
+        y: NDArray,
+        weight: NDArray | None,
+        at: ObjectiveValue,
         layers: Sequence[str],
-    ) -> Subgradient:  # fmt: skip
+    ) -> Subgradient:
         """Return a subgradient at the model's weights, where the objective is ``at``."""
 
 
@@ -66,9 +71,14 @@ class MaxLoss:
         return ObjectiveValue(float(losses[n_star]), n_star)
 
     def subgradient(
-        self, model: Model, X: NDArray, y: NDArray, weight: NDArray | None, at: ObjectiveValue,
+        self,
+        model: Model,
+        X: NDArray,
+        y: NDArray,
+        weight: NDArray | None,
+        at: ObjectiveValue,
         layers: Sequence[str],
-    ) -> Subgradient:  # fmt: skip
+    ) -> Subgradient:
         """Return the subgradient of the worst sample: at most C entries per layer of an LMM."""
         return model.subgradient(X[at.sample], int(y[at.sample]), layers)
 
@@ -126,9 +136,14 @@ class TopKLoss:
         return ObjectiveValue(total / len(worst), worst[0], tuple(worst))
 
     def subgradient(
-        self, model: Model, X: NDArray, y: NDArray, weight: NDArray | None, at: ObjectiveValue,
+        self,
+        model: Model,
+        X: NDArray,
+        y: NDArray,
+        weight: NDArray | None,
+        at: ObjectiveValue,
         layers: Sequence[str],
-    ) -> Subgradient:  # fmt: skip
+    ) -> Subgradient:
         """Return the mean subgradient of the k worst samples: at most k·C entries per layer."""
         return Subgradient.mean([model.subgradient(X[n], int(y[n]), layers) for n in at.worst])
 
@@ -143,9 +158,14 @@ class MeanLoss:
         return ObjectiveValue(float(np.average(losses, weights=weight)), NO_SAMPLE)
 
     def subgradient(
-        self, model: Model, X: NDArray, y: NDArray, weight: NDArray | None, at: ObjectiveValue,
+        self,
+        model: Model,
+        X: NDArray,
+        y: NDArray,
+        weight: NDArray | None,
+        at: ObjectiveValue,
         layers: Sequence[str],
-    ) -> Subgradient:  # fmt: skip
+    ) -> Subgradient:
         """Return the mean of all samples' subgradients, which is not sparse."""
         return model.mean_subgradient(X, y, weight).only(layers)
 

@@ -87,9 +87,17 @@ class SGDEngine(Engine):
         if isinstance(model, LMM):
             grad = empty_gradient(model.n_classes, model.dtype)
             _descend_lmm(
-                problem.X, problem.y, model.weights, grad, self.step, problem.w0_update_interval,
-                self.iteration, loss, sample, step,
-            )  # fmt: skip
+                problem.X,
+                problem.y,
+                model.weights,
+                grad,
+                self.step,
+                problem.w0_update_interval,
+                self.iteration,
+                loss,
+                sample,
+                step,
+            )
             return
         for k, n in enumerate(sample):
             z = model.scores(problem.X[n : n + 1])[0]

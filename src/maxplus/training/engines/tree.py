@@ -20,8 +20,11 @@ from maxplus.trees._kernels import build, level_offsets, root, update, winner
 from maxplus.trees.short_trees import nodes_per_tree
 
 _GOES_ON, _TARGET, _STATIONARY, _OVERFLOW = (
-    int(Signal.GOES_ON), int(Signal.TARGET), int(Signal.STATIONARY), int(Signal.OVERFLOW)
-)  # fmt: skip
+    int(Signal.GOES_ON),
+    int(Signal.TARGET),
+    int(Signal.STATIONARY),
+    int(Signal.OVERFLOW),
+)
 # From this many samples on, starting a second thread in each iteration pays.
 PARALLEL_FROM = 2_000
 
@@ -66,8 +69,10 @@ class TreeEngine(CompiledEngine):
             np.empty((N, H, off_min[-1]), model.dtype),
             np.empty((N, C, off_max[-1]), model.dtype),
             np.empty(off_loss[-1]),
-            off_min, off_max, off_loss,
-        )  # fmt: skip
+            off_min,
+            off_max,
+            off_loss,
+        )
         self._grad = empty_gradient(C, model.dtype)
         self._scratch = np.empty(N)
         self._is_large = N >= PARALLEL_FROM
@@ -91,10 +96,20 @@ class TreeEngine(CompiledEngine):
         problem = self.problem
         run = _run_block if self._is_large else _run_block.serial
         return run(
-            problem.X, problem.y, self.model.weights, self._grad, self._trees, self._scratch,
-            self.step, problem.w0_update_interval, self.iteration, journal,
-            block.loss, block.sample, block.step,
-        )  # fmt: skip
+            problem.X,
+            problem.y,
+            self.model.weights,
+            self._grad,
+            self._trees,
+            self._scratch,
+            self.step,
+            problem.w0_update_interval,
+            self.iteration,
+            journal,
+            block.loss,
+            block.sample,
+            block.step,
+        )
 
 
 @njit(cache=True)

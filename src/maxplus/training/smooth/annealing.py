@@ -201,8 +201,8 @@ class AdamStep(NamedTuple):
 def adam_step(t, rate, beta2):
     """Return the constants of step t = 1, 2, … in float64; O(1)."""
     return AdamStep(
-        1.0 - BETA1, 1.0 - beta2, 1.0 - BETA1**t, 1.0 - beta2**t, rate, EPSILON, NOTHING, 0.0,
-    )  # fmt: skip
+        1.0 - BETA1, 1.0 - beta2, 1.0 - BETA1**t, 1.0 - beta2**t, rate, EPSILON, NOTHING, 0.0
+    )
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

@@ -101,10 +101,17 @@ class Limits(NamedTuple):
 
 
 def train_interval(
-    model: AdditiveLMM, X: NDArray, y: NDArray, reach: NDArray, annealing: Annealing,
-    rng: np.random.Generator, weight: NDArray | None = None, augment: Augment | None = None,
-    on_epoch: OnEpoch | None = None, is_parallel: bool = True,
-) -> AdditiveLMM:  # fmt: skip
+    model: AdditiveLMM,
+    X: NDArray,
+    y: NDArray,
+    reach: NDArray,
+    annealing: Annealing,
+    rng: np.random.Generator,
+    weight: NDArray | None = None,
+    augment: Augment | None = None,
+    on_epoch: OnEpoch | None = None,
+    is_parallel: bool = True,
+) -> AdditiveLMM:
     """Train all terms jointly on the worst case within boxes, by Adam; O(epochs·N·Σ_t H_t·m_t).
 
     Parameters
@@ -147,10 +154,27 @@ def train_interval(
     for epoch in range(epochs):
         mean = 0.0
         for low, high, own, share in boxes.epoch(rng):
-            mean += kernel(
-                low, high, own, share, batch, step, schedule, limits, layout, weights, intercept,
-                gradient, first, second, buffers,
-            ) * len(own) / (n_batches * batch)  # fmt: skip
+            mean += (
+                kernel(
+                    low,
+                    high,
+                    own,
+                    share,
+                    batch,
+                    step,
+                    schedule,
+                    limits,
+                    layout,
+                    weights,
+                    intercept,
+                    gradient,
+                    first,
+                    second,
+                    buffers,
+                )
+                * len(own)
+                / (n_batches * batch)
+            )
             step += len(own) // batch
         if on_epoch is not None and on_epoch(epoch, mean, lambda: unpack(model, layout, weights)):
             break
@@ -163,9 +187,15 @@ class _Boxes:
     """The mapped ends of boxes around shuffled rows, in blocks of whole batches."""
 
     def __init__(
-        self, model: AdditiveLMM, X: NDArray, y: NDArray, reach: NDArray, weight: NDArray | None,
-        batch: int, augment: Augment | None,
-    ) -> None:  # fmt: skip
+        self,
+        model: AdditiveLMM,
+        X: NDArray,
+        y: NDArray,
+        reach: NDArray,
+        weight: NDArray | None,
+        batch: int,
+        augment: Augment | None,
+    ) -> None:
         assert model.feature_map is not None
         self._map, self._X, self._reach, self._augment = model.feature_map, X, reach, augment
         self._y = np.asarray(y, np.int64)
@@ -203,18 +233,40 @@ def interval_buffers(
     F, K, T = layout.features.size, layout.wall_start.size, layout.feature_start.size - 1
     n_walls = int(2 * np.diff(layout.feature_start) @ np.diff(layout.unit_start))
     shapes = (
-        (n_features, batch), (n_features, batch), (2 * F, batch), (2 * F, batch), (K, batch),
-        (K, batch), (K, batch), (K, batch), (T, batch), (T, n_classes, batch), (n_walls,),
+        (n_features, batch),
+        (n_features, batch),
+        (2 * F, batch),
+        (2 * F, batch),
+        (K, batch),
+        (K, batch),
+        (K, batch),
+        (K, batch),
+        (T, batch),
+        (T, n_classes, batch),
+        (n_walls,),
         (K, n_classes),
-    )  # fmt: skip
+    )
     return IntervalBuffers(*(np.empty(shape, np.float32) for shape in shapes))
 
 
 @njit(cache=True, nogil=True, parallel=True, error_model="numpy", fastmath=FAST)
 def train_boxes(
-    low, high, y, weight, batch, step, schedule, limits, layout, weights, intercept, gradient,
-    first, second, buffers,
-):  # fmt: skip
+    low,
+    high,
+    y,
+    weight,
+    batch,
+    step,
+    schedule,
+    limits,
+    layout,
+    weights,
+    intercept,
+    gradient,
+    first,
+    second,
+    buffers,
+):
     """Take Adam's steps over the given rows in their order; return the mean loss.
 
     ``low`` and ``high`` are (n, P), n a multiple of ``batch``; ``first`` and ``second`` are Adam's
@@ -291,9 +343,10 @@ def _lowest_margins(y, layout, weights, factor, buffers, t):
     V1 = buffers.V1[walls[0] : walls[1]].reshape(n_units, rows[1] - rows[0])
     V2 = buffers.V2[units[0] : units[1]]
     L, H, R = (
-        buffers.L[units[0] : units[1]], buffers.H[units[0] : units[1]],
+        buffers.L[units[0] : units[1]],
+        buffers.H[units[0] : units[1]],
         buffers.R[units[0] : units[1]],
-    )  # fmt: skip
+    )
     np.dot(V1, buffers.E_low[rows[0] : rows[1]], L)
     np.dot(V1, buffers.E_high[rows[0] : rows[1]], H)
     best = buffers.B[t]
@@ -323,9 +376,11 @@ def _margin_gradient(y, p, layout, buffers, has_slopes, gradient, t):
     V1 = buffers.V1[walls[0] : walls[1]].reshape(n_units, rows[1] - rows[0])
     V2 = buffers.V2[units[0] : units[1]]
     L, H, R, D = (
-        buffers.L[units[0] : units[1]], buffers.H[units[0] : units[1]],
-        buffers.R[units[0] : units[1]], buffers.D[units[0] : units[1]],
-    )  # fmt: skip
+        buffers.L[units[0] : units[1]],
+        buffers.H[units[0] : units[1]],
+        buffers.R[units[0] : units[1]],
+        buffers.D[units[0] : units[1]],
+    )
     Q, best = buffers.Q[t], buffers.B[t]
     for d in range(Q.shape[0]):
         for n in range(B):
@@ -378,10 +433,15 @@ def _adam_step(number, rate):
     """Return the constants of a step of Adam in float32."""
     step = adam_step(number, rate, BETA2)
     return AdamStep(
-        np.float32(step.new_m), np.float32(step.new_v), np.float32(step.unbias_m),
-        np.float32(step.unbias_v), np.float32(step.rate), np.float32(step.epsilon),
-        np.float32(step.nothing), np.float32(step.zero),
-    )  # fmt: skip
+        np.float32(step.new_m),
+        np.float32(step.new_v),
+        np.float32(step.unbias_m),
+        np.float32(step.unbias_v),
+        np.float32(step.rate),
+        np.float32(step.epsilon),
+        np.float32(step.nothing),
+        np.float32(step.zero),
+    )
 
 
 @inner
@@ -396,9 +456,12 @@ def _move(layout, weights, first, second, gradient, step, rate, limit, t):
     part = slice(units[0], units[1])
     W2 = weights.W2[part].reshape(-1)
     adam_move(
-        W2, first.W2[part].reshape(-1), second.W2[part].reshape(-1), gradient.W2[part].reshape(-1),
+        W2,
+        first.W2[part].reshape(-1),
+        second.W2[part].reshape(-1),
+        gradient.W2[part].reshape(-1),
         adam,
-    )  # fmt: skip
+    )
     _keep_within(W2, -limit, limit)
 
 
@@ -441,9 +504,14 @@ def image_windows(shape: tuple[int, int], size: int, stride: int) -> list[NDArra
 
 
 def window_terms(
-    windows: Sequence[NDArray], U: NDArray, y: NDArray, n_classes: int, n_units: int, size: float,
+    windows: Sequence[NDArray],
+    U: NDArray,
+    y: NDArray,
+    n_classes: int,
+    n_units: int,
+    size: float,
     rng: np.random.Generator,
-) -> tuple[AdditiveLMM, float]:  # fmt: skip
+) -> tuple[AdditiveLMM, float]:
     """Return a term for each window, its units at clusters of each class, and what 1 is worth.
 
     Parameters

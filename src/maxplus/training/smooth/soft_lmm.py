@@ -91,9 +91,10 @@ class Rescaling(NamedTuple):
         """Return the model with these offsets, in its own units and float type."""
         own = W1.astype(np.float64) * self.size - self.offset[:, None]
         return LMM(
-            model.W0.copy(), own.astype(model.dtype),
+            model.W0.copy(),
+            own.astype(model.dtype),
             (W2.astype(np.float64) * self.size).astype(model.dtype),
-        )  # fmt: skip
+        )
 
 
 def _typical_range(X: NDArray, reach: float) -> tuple[NDArray, NDArray]:
@@ -127,9 +128,13 @@ class SoftWeights:
     """
 
     def __init__(
-        self, comm: Communicator, W1: NDArray, W2: NDArray,
-        memory: tuple[Layers, Layers] | None = None, steps: int = 0,
-    ) -> None:  # fmt: skip
+        self,
+        comm: Communicator,
+        W1: NDArray,
+        W2: NDArray,
+        memory: tuple[Layers, Layers] | None = None,
+        steps: int = 0,
+    ) -> None:
         self.comm, self._shapes = comm, (W1.shape, W2.shape)
         self._theta = _flat(W1, W2)
         if memory is None:
@@ -201,9 +206,15 @@ class SoftLMM:
         self._E = np.empty((0, 0), np.float32)
 
     def gradient(
-        self, X: NDArray, y: NDArray, weights: SoftWeights, tau: float,
-        margin: float = 0.0, weight: NDArray | None = None, worth: float = 1.0,
-    ) -> float:  # fmt: skip
+        self,
+        X: NDArray,
+        y: NDArray,
+        weights: SoftWeights,
+        tau: float,
+        margin: float = 0.0,
+        weight: NDArray | None = None,
+        worth: float = 1.0,
+    ) -> float:
         """Return the mean loss of a batch; the gradient goes to ``weights.sums()``; O(n·P·H).
 
         ``margin`` is added to the scores of all classes but the true one before the loss is

@@ -86,10 +86,16 @@ class Buffers(NamedTuple):
 
 
 def train_terms(
-    model: AdditiveLMM, U: NDArray, y: NDArray, annealing: Annealing, rng: np.random.Generator,
-    weight: NDArray | None = None, on_epoch: OnEpoch | None = None, loss: str = "log_loss",
+    model: AdditiveLMM,
+    U: NDArray,
+    y: NDArray,
+    annealing: Annealing,
+    rng: np.random.Generator,
+    weight: NDArray | None = None,
+    on_epoch: OnEpoch | None = None,
+    loss: str = "log_loss",
     monotonic: Monotonic | None = None,
-) -> AdditiveLMM:  # fmt: skip
+) -> AdditiveLMM:
     """Train all weights of all terms jointly, by Adam on the mean loss of the sum.
 
     Scores of the soft model are those of the sum with soft minima and maxima, whose temperature
@@ -139,9 +145,21 @@ def train_terms(
 
     for epoch in range(epochs):
         mean = train_epoch(
-            rows, targets, shares, LOSSES[loss], rng.permutation(len(y)), batch, epoch * n_batches,
-            schedule, layout, weights, is_flat, intercept, moments, buffers,
-        )  # fmt: skip
+            rows,
+            targets,
+            shares,
+            LOSSES[loss],
+            rng.permutation(len(y)),
+            batch,
+            epoch * n_batches,
+            schedule,
+            layout,
+            weights,
+            is_flat,
+            intercept,
+            moments,
+            buffers,
+        )
         if on_epoch is not None and on_epoch(epoch, mean, trained):
             break
     if not all(np.isfinite(W).all() for W in weights):
@@ -160,8 +178,10 @@ def pack(model: AdditiveLMM) -> tuple[TermLayout, FlatWeights]:
         np.cumsum(units) - units,
     )
     arrays = (
-        [lmm.W0 for lmm in lmms], [lmm.W1.T.ravel() for lmm in lmms], [lmm.W2 for lmm in lmms],
-    )  # fmt: skip
+        [lmm.W0 for lmm in lmms],
+        [lmm.W1.T.ravel() for lmm in lmms],
+        [lmm.W2 for lmm in lmms],
+    )
     flat = (np.concatenate(parts).astype(np.float64, order="C") for parts in arrays)
     return layout, FlatWeights(*flat)
 
@@ -187,9 +207,21 @@ def _lmms(layout: TermLayout, weights: FlatWeights) -> Iterator[LMM]:
 
 @njit(cache=True, nogil=True)
 def train_epoch(
-    X, y, weight, loss_kind, order, batch, step, schedule, layout, weights, is_flat, intercept,
-    moments, buffers,
-):  # fmt: skip
+    X,
+    y,
+    weight,
+    loss_kind,
+    order,
+    batch,
+    step,
+    schedule,
+    layout,
+    weights,
+    is_flat,
+    intercept,
+    moments,
+    buffers,
+):
     """Take Adam's steps of one epoch, from ``step`` on; return the mean loss.
 
     X is (N, P), y (N,) are classes or targets, as floats; ``loss_kind`` is CROSS_ENTROPY, SQUARED
@@ -225,9 +257,12 @@ def train_epoch(
         first, second = moments
         adam_move(weights.W1, first.W1, second.W1, gradient.W1, adam)
         adam_move(
-            weights.W2.reshape(-1), first.W2.reshape(-1), second.W2.reshape(-1),
-            gradient.W2.reshape(-1), adam,
-        )  # fmt: skip
+            weights.W2.reshape(-1),
+            first.W2.reshape(-1),
+            second.W2.reshape(-1),
+            gradient.W2.reshape(-1),
+            adam,
+        )
         adam = adam_step(step, rate * schedule.slope_rate, BETA2)
         adam_move(weights.W0, first.W0, second.W0, gradient.W0, adam)
         # A slope of the opposite sign would reverse a wall.

@@ -68,9 +68,14 @@ class Start(NamedTuple):
 
 
 def initial_terms(
-    structure: Structure, U: NDArray, y: NDArray, n_classes: int, pairs: Sequence[Pair],
-    rng: np.random.Generator, features: Sequence[int] | None = None,
-) -> Start:  # fmt: skip
+    structure: Structure,
+    U: NDArray,
+    y: NDArray,
+    n_classes: int,
+    pairs: Sequence[Pair],
+    rng: np.random.Generator,
+    features: Sequence[int] | None = None,
+) -> Start:
     """Return the terms of a structure as boxes around rows of each class; O(N·P).
 
     A unit is as wide as the standard deviation of its class. Units of a term over one feature have

@@ -141,8 +141,9 @@ def run_stages(
         require_finite(outcome.model)
         outcomes.append(outcome)
         model, status, last = outcome.model, outcome.status, stage.name
-        settled |= outcome.arrays | {"n_iter": settled.get("n_iter", np.zeros(1, np.int64)) +
-                                    outcome.n_iter}  # fmt: skip
+        settled |= outcome.arrays | {
+            "n_iter": settled.get("n_iter", np.zeros(1, np.int64)) + outcome.n_iter
+        }
         if status.ends_training:
             break
     return TrainingResult(model, tuple(outcomes), status, last)

@@ -77,8 +77,10 @@ class Iterations:
         done = advance(engine, self.max_iter, monitor, state)
         return Iterated(
             engine.best if self.keep == "best" else engine.model,
-            done.status, done.history, done.seconds,
-        )  # fmt: skip
+            done.status,
+            done.history,
+            done.seconds,
+        )
 
     def check(self, state: TrainingState, problem: TrainingProblem, kind: type[Model]) -> Model:
         """Return the present model; StateError if this engine cannot resume from the state."""
@@ -154,10 +156,14 @@ def advance(
             size = current().bcast(_next_size(size, monitor.seconds - began))
             end = ENDS.get(block.signal) or (Status.MAX_ITER if done >= max_iter else None)
             status = monitor.report(
-                done, max_iter, float(block.loss[block.n - 1]), engine.best_loss, engine.model,
+                done,
+                max_iter,
+                float(block.loss[block.n - 1]),
+                engine.best_loss,
+                engine.model,
                 lambda signal=block.signal: _state(engine, history, signal),  # type: ignore[misc]
                 end,
-            )  # fmt: skip
+            )
     except KeyboardInterrupt:
         # Other ranks may be waiting for this one.
         if not (monitor.keeps_interrupted and current().is_alone):

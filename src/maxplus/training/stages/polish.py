@@ -141,9 +141,14 @@ class Polish:
             left -= n_samples
             over = not (above & active).any() or n_round == self.max_rounds or left <= 0
             status = monitor.report(
-                n_round, self.max_rounds, course[-1], float(best[2].max()), model, None,
+                n_round,
+                self.max_rounds,
+                course[-1],
+                float(best[2].max()),
+                model,
+                None,
                 _verdict(above, skipped) if over else None,
-            )  # fmt: skip
+            )
             if status is not None:
                 break
             swept = _sweeps(
@@ -236,9 +241,15 @@ class _Swept(NamedTuple):
 
 
 def _sweeps(
-    model: LMM, X: NDArray, y: NDArray, active: NDArray, target: float, rng: np.random.Generator,
-    monitor: TrainingMonitor, most: float,
-) -> _Swept:  # fmt: skip
+    model: LMM,
+    X: NDArray,
+    y: NDArray,
+    active: NDArray,
+    target: float,
+    rng: np.random.Generator,
+    monitor: TrainingMonitor,
+    most: float,
+) -> _Swept:
     """Sweep over the active samples until none is above the target, or after ``most`` visits.
 
     After a sweep over all of them only those that caused a step are visited, until those are

@@ -127,9 +127,14 @@ class WarmUp:
                 # An overflow results in weights that are not finite, which is an error below.
                 with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
                     epoch_loss += soft.gradient(
-                        batch_rows, y[part], run.weights, tau, self.margin / annealing.scale,
-                        None if weight is None else weight[part], worth,
-                    )  # fmt: skip
+                        batch_rows,
+                        y[part],
+                        run.weights,
+                        tau,
+                        self.margin / annealing.scale,
+                        None if weight is None else weight[part],
+                        worth,
+                    )
                 run.weights.move(rate)
                 if monitor.interrupted:
                     break
@@ -147,10 +152,14 @@ class WarmUp:
                 # Checkpoints are taken at the end of an epoch, so that no batch is repeated.
                 settled = run.state(model, held_out, rng)
             status = monitor.report(
-                epoch + 1, n_epochs, run.losses[-1], min(run.losses), run.hard(model),
+                epoch + 1,
+                n_epochs,
+                run.losses[-1],
+                min(run.losses),
+                run.hard(model),
                 lambda now=settled: now,  # type: ignore[misc]
                 None if monitor.interrupted else run.verdict(n_epochs, self.patience),
-            )  # fmt: skip
+            )
         return WarmedUp(
             run.kept(model), status, np.array(run.losses), np.array(run.scores), held_out
         )
@@ -205,8 +214,8 @@ class WarmUp:
         several = np.flatnonzero(np.bincount(y)[y] > 1)
         try:
             _, held_out = train_test_split(
-                several, test_size=self.hold_out, stratify=y[several], random_state=seed,
-            )  # fmt: skip
+                several, test_size=self.hold_out, stratify=y[several], random_state=seed
+            )
         except ValueError:
             raise ValueError(
                 f"validation_fraction={self.hold_out} of {len(y)} samples holds none out of "
@@ -230,9 +239,13 @@ class _Run:
     """Mutable state of a training: weights, Adam's averages, losses and scores."""
 
     def __init__(
-        self, scaling: Rescaling, weights: SoftWeights, losses: list[float],
-        scores: list[float], best: Layers | None,
-    ) -> None:  # fmt: skip
+        self,
+        scaling: Rescaling,
+        weights: SoftWeights,
+        losses: list[float],
+        scores: list[float],
+        best: Layers | None,
+    ) -> None:
         self.scaling, self.weights, self.losses, self.scores = scaling, weights, losses, scores
         self._best = best
 
@@ -255,10 +268,13 @@ class _Run:
 
     def state(self, model: LMM, held_out: NDArray, rng: np.random.Generator) -> TrainingState:
         arrays = prefixed("model.", model.weights_by_name()) | {
-            "W1": self.layers.W1.copy(), "W2": self.layers.W2.copy(),
-            "steps": np.array([self.weights.steps]), "held_out": held_out,
-            "losses": np.array(self.losses), "scores": np.array(self.scores),
-        }  # fmt: skip
+            "W1": self.layers.W1.copy(),
+            "W2": self.layers.W2.copy(),
+            "steps": np.array([self.weights.steps]),
+            "held_out": held_out,
+            "losses": np.array(self.losses),
+            "scores": np.array(self.scores),
+        }
         for name, layers in zip("mv", self.weights.memory(), strict=True):
             arrays |= {f"{name}{k}": layer.flatten() for k, layer in enumerate(layers, 1)}
         if self._best is not None:

@@ -177,8 +177,11 @@ def record_step(state, t, journal, first):
     n[:] = 0
     for k in range(first, journal.n[0]):
         layer, row, column, old = (
-            journal.layer[k], journal.row[k], journal.column[k], journal.old[k]
-        )  # fmt: skip
+            journal.layer[k],
+            journal.row[k],
+            journal.column[k],
+            journal.old[k],
+        )
         if layer == LAYER_0:
             new = np.float64(weights.W0[row])
             number[SLOPE_ROW, n[SLOPES]] = row
@@ -405,12 +408,19 @@ def net_growth(state, c, label, missed):
     for d in range(weights.W2T.shape[0]):
         if d != label:
             rise = _largest_rise(
-                lift.now[0], lift.seen[c, 0], weights.W2T[d], lift.W2T[c, d],
-                lift.top[c], lift.floor[c, d],
-            )  # fmt: skip
+                lift.now[0],
+                lift.seen[c, 0],
+                weights.W2T[d],
+                lift.W2T[c, d],
+                lift.top[c],
+                lift.floor[c, d],
+            )
             odds += lift.share[c, d] * math.expm1(rise + noise)
     fall = _largest_fall(
-        lift.now[1], lift.seen[c, 1], weights.W2T[label], lift.W2T[c, label],
+        lift.now[1],
+        lift.seen[c, 1],
+        weights.W2T[label],
+        lift.W2T[c, label],
         state.maxima.leads_own[c],
-    )  # fmt: skip
+    )
     return math.log1p(odds) + fall + noise

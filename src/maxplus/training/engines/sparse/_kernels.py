@@ -32,8 +32,11 @@ from maxplus.training.engines.step import add_sample, descend_mean, w0_moves
 from maxplus.training.result import Signal
 
 _GOES_ON, _TARGET, _STATIONARY, _OVERFLOW = (
-    int(Signal.GOES_ON), int(Signal.TARGET), int(Signal.STATIONARY), int(Signal.OVERFLOW)
-)  # fmt: skip
+    int(Signal.GOES_ON),
+    int(Signal.TARGET),
+    int(Signal.STATIONARY),
+    int(Signal.OVERFLOW),
+)
 
 # -- iterations --------------------------------------------------------------------------------
 
@@ -232,9 +235,14 @@ def fill_columns(samples):
 def _scan_chunk(c, samples, weights, minima):
     for h in range(weights.W1T.shape[0]):
         scan_unit(
-            samples.columns[c], weights.W0, weights.W1T[h],
-            minima.g[c, h], minima.g2[c, h], minima.a[c, h], minima.a2[c, h],
-        )  # fmt: skip
+            samples.columns[c],
+            weights.W0,
+            weights.W1T[h],
+            minima.g[c, h],
+            minima.g2[c, h],
+            minima.a[c, h],
+            minima.a2[c, h],
+        )
         close_unit(c, h, minima)
 
 

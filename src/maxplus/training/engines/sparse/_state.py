@@ -80,9 +80,12 @@ def arrange(y: NDArray, order: NDArray, n_lanes: int, n_workers: int) -> ChunkLa
             workers.append(number % n_workers)
             leaves.append(number // n_workers)
     return ChunkLayout(
-        np.array(samples, np.int64).reshape(-1, n_lanes), np.array(lanes, np.int64),
-        np.array(labels, np.int64), np.array(workers, np.int64), np.array(leaves, np.int64),
-    )  # fmt: skip
+        np.array(samples, np.int64).reshape(-1, n_lanes),
+        np.array(lanes, np.int64),
+        np.array(labels, np.int64),
+        np.array(workers, np.int64),
+        np.array(leaves, np.int64),
+    )
 
 
 # -- sizes -------------------------------------------------------------------------------------
@@ -129,14 +132,26 @@ class Sizes(NamedTuple):
         found = 0 if problem.comm.is_alone else 2 * k
         offsets = level_offsets(count_leaves(problem.y, B, n_workers))
         return cls(
-            K=count_chunks(problem.y, B), B=B,
-            P=model.n_features, H=model.n_hidden, C=model.n_classes,
-            W=n_workers, S=S, T=problem.comm.size, k=k, Q=-(-k // S),
-            E=entries_per_step(model, problem), R=ring_length(k),
-            leaves=int(offsets[1]), nodes=int(offsets[-1]), bounds=offsets.size,
-            path=path, sent=found + path if k == 1 else found,
-            F=model.dtype, ROW=np.dtype(_index_type(2 * model.n_features)),
-        )  # fmt: skip
+            K=count_chunks(problem.y, B),
+            B=B,
+            P=model.n_features,
+            H=model.n_hidden,
+            C=model.n_classes,
+            W=n_workers,
+            S=S,
+            T=problem.comm.size,
+            k=k,
+            Q=-(-k // S),
+            E=entries_per_step(model, problem),
+            R=ring_length(k),
+            leaves=int(offsets[1]),
+            nodes=int(offsets[-1]),
+            bounds=offsets.size,
+            path=path,
+            sent=found + path if k == 1 else found,
+            F=model.dtype,
+            ROW=np.dtype(_index_type(2 * model.n_features)),
+        )
 
 
 def samples_per_step(problem: TrainingProblem) -> int:

@@ -225,9 +225,15 @@ class SparseEngine(CompiledEngine):
         for k in range(block.loss.size):
             one = slice(k, k + 1)
             code = audited_iteration(
-                w, *shared, k, self.iteration + k, journal,
-                block.loss[one], block.sample[one], block.step[one],
-            )  # fmt: skip
+                w,
+                *shared,
+                k,
+                self.iteration + k,
+                journal,
+                block.loss[one],
+                block.sample[one],
+                block.step[one],
+            )
             if code == STOPPED:
                 return k, Signal.GOES_ON
             if code != GOOD:
