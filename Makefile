@@ -112,8 +112,8 @@ docs: build/docs-cache
 # The README's picture of an explanation; needs MNIST. Two minutes on two cores.
 pictures: $(VENV)/.kernels
 	mkdir -p build
-	$(BIN)/maxplus train mnist --algorithm subgradient -H 500 --set max_iter=40000 --set slope=4 \
-	  --set polyak_target=1.2 --set learning_rate=1 \
+	$(BIN)/maxplus train mnist --algorithm subgradient --set n_hidden=500 --set max_iter=40000 \
+	  --set slope=4 --set polyak_target=1.2 --set learning_rate=1 \
 	  -o build/mnist.maxplus
 	$(BIN)/maxplus explain build/mnist.maxplus mnist:test --row 1 --picture docs/explanation.png
 

@@ -160,7 +160,7 @@ def _table(quick: bool) -> Values:
 def train_table(data: str, ranks: int) -> Values:
     """Train by the command line; return seconds, and the memory of the largest rank."""
     command = str(Path(sys.executable).with_name("maxplus"))
-    options = ["--algorithm", "subgradient", "-H", "50", "--set", "max_iter=200"]
+    options = ["--algorithm", "subgradient", "--set", "n_hidden=50", "--set", "max_iter=200"]
     arguments = [
         *_launcher(ranks),
         command,

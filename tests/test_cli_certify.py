@@ -98,7 +98,7 @@ def test_report_names_unit_of_radii(orchard_model, tmp_path):
         text = html.unescape(page.read_text(encoding="utf-8"))
         words = " ".join(text.split())
         assert f"by up to 0.1 at once, in {unit}." in words
-        assert "Held as they are, because a little of a category means nothing: variety." in words
+        assert "Held fixed, because categories cannot change by a small amount: variety." in words
         assert f'"radius_unit":"{unit}"' in text.replace("\\u0027", "'")
 
 
@@ -110,14 +110,14 @@ def test_report_command_writes_one_page(digits_model, orchard_model, tmp_path):
         assert "<!doctype html>" in page.lower()
         assert not re.search(r'(src|href)="https?:', page)
         for words in (
-            "How well it does on new rows",
-            "Whom it fails",
-            "One row at a time",
-            "What small changes cannot do",
-            "The mathematics",
+            "Held-out performance",
+            "Error analysis",
+            "Single predictions",
+            "Certified robustness",
+            "Model and training",
         ):
             assert f"<h2>{words}</h2>" in page
-        assert "How far probabilities can be trusted" in page
+        assert "Calibration" in page
         assert "expected calibration error" in page
 
 
@@ -188,5 +188,5 @@ def test_certify_claims_nothing_where_every_column_is_held(tmp_path):
     assert "provably" in good("certify", tmp_path / "m", table, "--move-categories")
     good("report", tmp_path / "m", table, "-o", tmp_path / "p.html")
     page = (tmp_path / "p.html").read_text(encoding="utf-8")
-    assert "nothing moves, and\nnothing is proven" in page
-    assert "provably stay right" not in page
+    assert "so there are no certificates" in page
+    assert "provably stay correct" not in page

@@ -118,7 +118,7 @@ def test_every_schema_decision_can_be_overridden(path):
         ({"numeric": ["size"]}, ["'size'", "--numeric", "'age'"]),
         ({"numeric": ["sex"]}, ["'sex'", "line 2", "numbers"]),
         ({"task": "guess"}, ["--task", "guess", "regression"]),
-        ({"missing": "drop"}, ["--missing", "drop", "impute"]),
+        ({"missing": "drop"}, ["missing must be", "drop", "impute"]),
         ({"task": "regression"}, ["'class'", "line 2", "numbers"]),
         ({"drop": [name for name in HEADER[:-1] if name not in LEFT_OUT]}, ["--keep", "'class'"]),
     ],

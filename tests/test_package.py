@@ -37,7 +37,7 @@ BELOW = {
     "io": {"models", "distributed", "training", "estimators", "tables"},
     "export": {"models", "estimators", "io"},
     "images": set(),
-    "metrics": set(),
+    "metrics": {"models", "certify"},
     "plots": {"models", "explain"},
     "evaluation": {"training", "explain", "metrics", "tables", "estimators"},
     "report": {

@@ -55,7 +55,7 @@ def test_convergence_shows_the_best_loss_and_both_lines(curve):
 
 
 def test_two_classes_have_one_line():
-    assert "guessing" not in texts(plot_convergence(CURVE, n_classes=2))
+    assert "uniform guess" not in texts(plot_convergence(CURVE, n_classes=2))
 
 
 def test_the_switch_is_marked_where_there_is_one():

@@ -28,9 +28,9 @@ ESTIMATORS = [
 ]
 COMMANDS = {
     "sum": settings("warmup_epochs=3"),
-    "boxes": ("-H", 9, *settings("slope=2", "warmup_epochs=3")),
-    "ensemble": ("-H", 5, *settings("slope=2", "warmup_epochs=3"), "--estimators", 2),
-    "paper": ("--algorithm", "subgradient", "-H", 9, *settings("max_iter=40")),
+    "boxes": settings("n_hidden=9", "slope=2", "warmup_epochs=3"),
+    "ensemble": settings("n_hidden=5", "slope=2", "warmup_epochs=3", "n_estimators=2"),
+    "paper": ("--algorithm", "subgradient", *settings("n_hidden=9", "max_iter=40")),
     "regression": ("--task", "regression", *settings("epochs=3")),
 }
 
@@ -149,7 +149,7 @@ def test_model_file_has_no_cells_of_text_columns(tmp_path):
     ]
     table = tmp_path / "t.csv"
     table.write_text("x,remark,born,ill\n" + "\n".join(lines) + "\n")
-    options = ("-H", 4, *settings("slope=2", "warmup_epochs=1"), "--validate", "none")
+    options = (*settings("n_hidden=4", "slope=2", "warmup_epochs=1"), "--validate", "none")
     good("train", table, "-o", tmp_path / "m", *options)
     assert "left out 'remark': free text" in str(maxplus.load(tmp_path / "m").encoder_.decisions_)
     stored = (tmp_path / "m").read_bytes()

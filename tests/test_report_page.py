@@ -114,7 +114,7 @@ def test_what_matters_comes_first_and_the_mathematics_last():
     assert page.count("<section") == len(SECTIONS)
     assert page.index("clinic.csv") < places[0]  # what it is for
     tried = render_page(clinic_report() | {"search": clinic_report()["reliability"]})
-    assert tried.index("What was tried") > tried.index('<section id="mathematics">')
+    assert tried.index("Model search") > tried.index('<section id="mathematics">')
 
 
 @pytest.mark.parametrize(
@@ -149,8 +149,8 @@ def test_what_training_proves_is_told_without_a_judgement():
 def test_the_page_says_how_much_of_the_data_it_holds():
     report = clinic_report()
     report["data"] |= {"n_rows": 500}
-    assert f"{len(report['rows'])} of the 500 rows can be looked at" in render_page(report)
-    assert "All 120 rows can be looked at" in render_page(clinic_report())
+    assert f"{len(report['rows'])} of the 500 rows can be selected" in render_page(report)
+    assert "All 120 rows can be selected" in render_page(clinic_report())
     assert "No rows were kept" in render_page(emptied())
 
 

@@ -25,7 +25,7 @@ def clinic(tmp_path_factory):
     for name, part in (("all", lines), ("most", lines[:90])):
         with open(folder / f"{name}.csv", "w", newline="", encoding="utf-8") as file:
             csv.writer(file).writerows([list(table.columns), *part])
-    options = ("-H", 8, *settings("slope=2", "warmup_epochs=4"), "--validate", 0.3)
+    options = (*settings("n_hidden=8", "slope=2", "warmup_epochs=4"), "--validate", 0.3)
     good("train", folder / "most.csv", "-o", folder / "m.maxplus", *options)
     return folder
 
@@ -38,10 +38,10 @@ def test_a_page_from_a_table_as_people_have_it(clinic, tmp_path):
         "30% of the rows held out",
     ]
     assert [source["figures"]["n_rows"] for source in found["sources"]] == [120, 27]
-    assert found["headline"]["text"].startswith("Of 120 rows of all.csv, ")
+    assert found["headline"]["text"].startswith("The accuracy on 120 rows of all.csv is ")
     text = page.read_text(encoding="utf-8")
     assert "It predicts" in text
-    assert "whether some of the 120 rows of all.csv were among them is not known." in text
+    assert "whether some of the 120 rows of all.csv were used in training." in text
     data = Page(text).data
     rows = {row["row"]: row for row in data["rows"]}
     assert rows[1]["id"] == "P100"
@@ -57,7 +57,7 @@ def test_a_page_from_a_table_as_people_have_it(clinic, tmp_path):
 
 def test_the_training_table_is_no_proof(clinic, tmp_path):
     said = good("report", clinic / "m.maxplus", clinic / "most.csv", "-o", tmp_path / "p.html")
-    assert "Of 27 rows that it had not seen" in said  # the validation's
+    assert "The accuracy on 27 rows held out of training is" in said  # the validation's
     good("train", clinic / "most.csv", "-o", tmp_path / "bare.maxplus", *BRIEF)
     said = good("report", tmp_path / "bare.maxplus", clinic / "most.csv", "-o", tmp_path / "p.html")
     assert "Not measured on new rows" in said
@@ -76,7 +76,7 @@ def test_report_takes_a_table_without_labels(clinic, tmp_path):
     assert [source["title"] for source in found["sources"]] == ["30% of the rows held out"]
     text = page.read_text(encoding="utf-8")
     assert "new.csv has no true labels to compare with." in text
-    assert "How often each class is predicted" in text
+    assert "Predicted classes" in text
     data = Page(text).data
     out = tmp_path / "predicted.csv"
     good("predict", clinic / "m.maxplus", unlabelled, "-o", out)

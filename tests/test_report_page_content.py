@@ -118,7 +118,7 @@ def test_training_table_is_not_taken_for_test_data(clinic, knows_rows):
     assert content["fit"] == {"right": right, "rows": 90, "exact": True}
     page = render_page(content)
     assert "✓" not in page
-    assert "Whom it fails among new rows was not measured." in page
+    assert "Errors on new rows were not measured." in page
 
 
 def test_as_many_other_rows_are_not_taken_for_the_training_table(clinic):
@@ -134,8 +134,8 @@ def test_test_data_are_scored_by_a_model_that_keeps_no_rows():
     content = about(clf, samples.X, samples.y)
     assert content["judged"]["is_new"]
     assert content["judged"]["figures"]["n_rows"] == 120
-    assert content["headline"]["text"].startswith("Of 120 rows of all.csv, ")
-    assert "keeps no training rows" in content["where"]
+    assert content["headline"]["text"].startswith("The accuracy on 120 rows of all.csv is ")
+    assert "has no hashes of training rows" in content["where"]
 
 
 def test_test_data_lead_and_the_validation_follows(clinic):
@@ -166,7 +166,7 @@ def test_test_data_lead_and_the_validation_follows(clinic):
     assert [source["figures"]["n_rows"] for source in both["sources"]] == [210, 900]
     assert both["judged"]["title"] == "all.csv"
     assert both["named"]["title"] == "all.csv"
-    assert both["headline"]["text"].startswith("Of 210 rows of all.csv, ")
+    assert both["headline"]["text"].startswith("The accuracy on 210 rows of all.csv is ")
     assert same["judged"]["title"] == "5-fold cross-validation"
     assert same["judged"]["is_new"]
     # The table of this page is the one that was validated: its rows have names here.
@@ -196,7 +196,7 @@ def test_the_headline_asks_for_more_than_chance(accuracy, auc, holds):
     said = headline(source, "")
     assert said["holds"] is holds
     assert f"{100 * accuracy:.1f} %" in said["text"]
-    assert ("rank" in said["text"]) == (auc == 0.7)
+    assert ("ROC AUC" in said["text"]) == (auc == 0.7)
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
@@ -427,12 +427,12 @@ def test_regression_worse_than_the_mean_says_so():
     r2 = content["sources"][0]["figures"]["r2"]
     assert r2 < -1
     assert "0.0 %" not in text
-    assert f"R² −{-r2:.2f}" in text
+    assert f"R² is −{-r2:.2f}" in text
     assert content["headline"]["holds"] is False
     # Dollars are no powers of ten.
     for page in (text, render_page(content)):
         assert "e+0" not in page.partition("<svg")[0]
-    assert re.search(r"off by \d\d,\d00 ± [\d,]+ on average", text)
+    assert re.search(r"mean absolute error is \d\d,\d00 ± [\d,]+ \(95 % interval\)", text)
 
 
 def test_report_without_labels_has_predictions_and_no_figures(clinic):
@@ -455,8 +455,8 @@ def test_report_without_labels_has_predictions_and_no_figures(clinic):
     assert content["named"]["least_sure"][0]["row"] == top.argmin() + 1
     page = render_page(content)
     assert "provably keep their prediction" in page
-    assert "How often each class is predicted" in page
-    for words in ("Whom it fails", "that of the true label", "recall", "calibration"):
+    assert "Predicted classes" in page
+    for words in ("Error analysis", "probability of the true label", "recall", "calibration"):
         assert words not in page.partition("</style>")[2].partition("<script")[0]
 
 
@@ -471,12 +471,12 @@ def test_regression_report_without_numbers_has_predictions():
     )
     page = render_page(content)
     assert "Predictions of the first rows" in page
-    assert "off by" not in page
+    assert "mean absolute error" not in page
 
 
 def test_training_that_proves_nothing_has_no_such_heading(clinic):
     clf, X, y = clinic
-    heading = "What the training proves"
+    heading = "Training certificate"
     content = about(clf, X, y)
     content["certificate"] = training_certificate(clf)
     assert (heading in render_page(content)) == clf.perfect_fit_

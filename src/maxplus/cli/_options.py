@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -48,7 +48,6 @@ Numeric = Annotated[
     list[str] | None,
     _columns('Text columns to encode as the number in them, such as "12 mg". None by default.'),
 ]
-Missing = Annotated[str, _columns("Missing values: impute them, or error to refuse them.")]
 Groups = Annotated[
     str | None,
     _columns(
@@ -106,7 +105,6 @@ Validate = Annotated[
     ),
 ]
 Seed = Annotated[int, typer.Option(help="Seed of training and validation.")]
-Jobs = Annotated[int | None, typer.Option(help="Number of threads; all by default.")]
 
 Algorithm = Annotated[
     str,
@@ -114,26 +112,6 @@ Algorithm = Annotated[
         metavar="smooth|subgradient",
         help="smooth trains on the mean loss; subgradient is the paper's algorithm, steps on the "
         "worst sample.",
-        rich_help_panel=MODEL,
-    ),
-]
-Hidden = Annotated[
-    int | None,
-    typer.Option(
-        "--hidden",
-        "-H",
-        min=1,
-        help="Train a single network with this number of hidden units. By default a sum of terms "
-        "that is chosen from the data; 100 units with --algorithm subgradient.",
-        rich_help_panel=MODEL,
-    ),
-]
-Estimators = Annotated[
-    int | None,
-    typer.Option(
-        min=2,
-        help="Train an ensemble of this number of models, whose scores are averaged. One model by "
-        "default.",
         rich_help_panel=MODEL,
     ),
 ]
@@ -160,9 +138,10 @@ Set = Annotated[
     typer.Option(
         "--set",
         metavar="NAME=VALUE",
-        help="Any other parameter of the estimator, such as --set slope=2 or --set "
-        "class_weight=balanced; repeatable. The estimator's documentation lists its parameters "
-        "and their defaults.",
+        help="Any other parameter of the estimator, such as class_weight=balanced or "
+        "robust_eps=0.1; n_hidden=50 trains a single network with 50 units, n_estimators=4 an "
+        "ensemble of 4 models, n_jobs=2 uses 2 threads, and missing=error refuses missing values. "
+        "Repeatable. The estimator's documentation lists its parameters and their defaults.",
         rich_help_panel=MODEL,
     ),
 ]
@@ -183,9 +162,9 @@ def table_encoder(
     keep: Sequence[str] | None,
     categorical: Sequence[str] | None,
     numeric: Sequence[str] | None,
-    missing: str,
+    settings: dict[str, Any],
 ) -> TableEncoder:
-    """Return the encoder that the options describe."""
+    """Return the encoder that the options describe; remove its parameters from ``settings``."""
     from maxplus.tables import TableEncoder
 
     dropped = [name for name in names(drop) if name not in (AUTO, NONE)]
@@ -196,7 +175,7 @@ def table_encoder(
         numeric=names(numeric),
         drop=dropped,
         keep=names(keep),
-        missing=missing,
+        missing=settings.pop("missing", "impute"),
     )
 
 

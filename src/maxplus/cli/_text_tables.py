@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from maxplus.metrics._readable import readable, with_error
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from maxplus.evaluation import Validation
-    from maxplus.metrics import ClassificationMetrics, RegressionMetrics
+    from maxplus.metrics import ClassificationMetrics, RegressionMetrics, RobustErrors
 
 # Number of confusions listed for each class if the matrix is too wide.
 MOST_CONFUSED = 3
@@ -55,12 +56,12 @@ def validation_table(validation: Validation) -> Table:
         return _regression_validation(validation)
     assert isinstance(baseline, ClassificationMetrics)
     table = plain_table(
-        "on rows it has not seen",
+        "held-out rows",
         "this model",
         f"always {escape(shorten(validation.baseline_label))}",
     )
     table.add_row("accuracy", percent(figures.accuracy), percent(baseline.accuracy))
-    table.add_row("  95 % interval for many new rows", _between(validation.interval), "")
+    table.add_row("  95 % confidence interval", _between(validation.interval), "")
     table.add_row(
         "balanced accuracy", percent(figures.balanced_accuracy), percent(baseline.balanced_accuracy)
     )
@@ -95,12 +96,12 @@ def _worst_recalled(figures: ClassificationMetrics) -> list[int]:
 def _regression_validation(validation: Validation) -> Table:
     figures: Any = validation.figures
     baseline: Any = validation.baseline
-    table = plain_table("on rows it has not seen", "this model", "always the mean")
+    table = plain_table("held-out rows", "this model", "always the mean")
     table.add_row("R²", number(figures.r2), number(baseline.r2))
     table.add_row("mean absolute error, 95 % interval", _mae(figures), readable(baseline.mae))
     table.add_row("root mean square error", readable(figures.rmse), readable(baseline.rmse))
     if not math.isnan(figures.covered):
-        table.add_row("inside their 90 % interval", percent(figures.covered), "–")
+        table.add_row("inside the 90 % interval", percent(figures.covered), "–")
     return table
 
 
@@ -112,7 +113,7 @@ def regression_table(figures: RegressionMetrics) -> Table:
     table.add_row("mean absolute error, 95 % interval", _mae(figures))
     table.add_row("root mean square error", readable(figures.rmse))
     if not math.isnan(figures.covered):
-        table.add_row("inside their 90 % interval", percent(figures.covered))
+        table.add_row("inside the 90 % interval", percent(figures.covered))
         table.add_row("width of the interval", readable(figures.width))
     return table
 
@@ -138,6 +139,17 @@ def classes_table(figures: ClassificationMetrics) -> Table:
             number(one.f1),
             number(one.auc),
         )
+    return table
+
+
+def robust_errors_table(found: Mapping[str, RobustErrors]) -> Table:
+    """Return a table of clean, attacked and certified error rates, one row for each model."""
+    table = plain_table(
+        "error within robust_eps", "clean", "attack\n(at least)", "certified\n(at most)", "constant"
+    )
+    for name, one in found.items():
+        rates = (one.clean, one.attack, one.certified, one.constant)
+        table.add_row(name, *map(percent, rates))
     return table
 
 

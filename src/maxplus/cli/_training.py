@@ -17,7 +17,7 @@ from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from maxplus.cli._estimator import SUBGRADIENT, build_estimator, parse_setting
+from maxplus.cli._estimator import N_ESTIMATORS, SUBGRADIENT, build_estimator
 from maxplus.cli._text_tables import percent, validation_table
 from maxplus.cli._writers import write_csv
 from maxplus.distributed import current
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from maxplus.cli._console import Console
 
 # Models of an ensemble are trained in parallel and have no checkpoints.
-NO_STATE = "{} is for one network, and --estimators trains several; leave one of both out"
+NO_STATE = "{} is for one model, and --set n_estimators trains several; leave one of them out"
 # Seconds between two checkpoints.
 EVERY_MINUTE = 60.0
 STANDARDIZE = "standardize"
@@ -164,9 +164,16 @@ def train_table(
     console : for text and bars
     writes_suspects : whether suspects are to be written
     """
-    if checkpoint is not None and options["estimators"] is not None:
+    if checkpoint is not None and N_ESTIMATORS in options["settings"]:
         raise ValueError(NO_STATE.format("--checkpoint"))
-    options, standardize = _without_standardize(options)
+    settings = dict(options["settings"])
+    standardize = settings.get(STANDARDIZE)
+    if options["algorithm"] == SUBGRADIENT and STANDARDIZE in settings:
+        if type(standardize) is not bool:
+            raise ValueError(f"--set standardize={standardize}: write true or false")
+        # The encoder standardises features for the paper's algorithm.
+        del settings[STANDARDIZE]
+    options = {**options, "settings": settings}
     _check_options(options, target["task"])
     read = open_training(data, encoder, target, console)
     is_regression = read.target.task == REGRESSION
@@ -218,18 +225,6 @@ def _check_options(options: Mapping[str, Any], task: str) -> None:
         else:
             return
         raise
-
-
-def _without_standardize(options: Mapping[str, Any]) -> tuple[dict[str, Any], bool | None]:
-    """Separate ``--set standardize=…`` of the paper's algorithm, a parameter of the encoder."""
-    own = dict(options)
-    settings = [(text, *parse_setting(text)) for text in options["settings"] or ()]
-    given = [value for _, name, value in settings if name == STANDARDIZE]
-    if options["algorithm"] == SUBGRADIENT:
-        own["settings"] = [text for text, name, _ in settings if name != STANDARDIZE]
-        if given and type(given[-1]) is not bool:
-            raise ValueError(f"--set standardize={given[-1]}: write true or false")
-    return own, given[-1] if given else None
 
 
 def resume_training(data: str, path: Path, checkpoint: Path, console: Console) -> Training:
@@ -355,11 +350,11 @@ def validate_training(
 
 
 def _validation_text(validation: Validation) -> str:
-    text = f"Judged by {validation.description}; the model itself was trained on all rows."
+    text = f"Validated by {validation.description}; the model itself was trained on all rows."
     if isinstance(validation.figures, ClassificationMetrics):
         n = validation.figures.n_rows
         low, high = map(percent, validation.score_interval(n))
-        text += f" Of other tables with {n:,} rows, 95 % score {low} to {high}."
+        text += f" 95 % of new tables with {n:,} rows have an accuracy of {low} to {high}."
     if validation.n_untested:
         n = validation.n_untested
         whose = "its class" if n == 1 else "their classes"

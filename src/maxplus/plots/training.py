@@ -93,7 +93,7 @@ def draw_convergence(
     if switch is not None and switch < loss.size:
         _mark_switch(ax, switch)
     if n_classes > 2:
-        _mark_level(ax, math.log(n_classes), f"log {n_classes}\nguessing")
+        _mark_level(ax, math.log(n_classes), f"log {n_classes}\nuniform guess")
     _mark_level(ax, LOG2, f"log 2\nbelow: every\ntraining {sample}\nis right")
     _name_curves(ax, first, high, loss.min(), scale)
     ax.set_xlabel("iteration")
@@ -293,7 +293,7 @@ def plot_search(candidates: Sequence[str], losses: ArrayLike, chosen: int) -> Fi
     ax.invert_yaxis()
     ax.set_xlabel("loss on rows held out: dots, and their mean")
     quiet_frame(ax, "")
-    figure_title(figure, "What was tried; the first was chosen")
+    figure_title(figure, "Model search")
     ax.tick_params(axis="y", labelcolor=INK, labelsize=SMALL)
     ax.tick_params(axis="x", labelcolor=GREY)
     return figure

@@ -14,6 +14,7 @@ from maxplus.estimators._lmm import BaseLMMClassifier
 from maxplus.explain import Domain, nearest_counterfactuals, unit_boxes
 from maxplus.explain.counterfactuals import CounterfactualText, missing_columns
 from maxplus.explain.domain import held_columns
+from maxplus.metrics import robust_errors, to_jsonable
 from maxplus.models import LMM, LOG2, AdditiveLMM
 from maxplus.report import figures, model, unseen
 from maxplus.report._text import percent, plural
@@ -120,9 +121,17 @@ def report_content(
         if isinstance(clf.model_, AdditiveLMM) and means is not None and some is not None
         else None,
         "search": model.search(clf),
-        "certified": certified(
-            right, radius, _whose(table, is_training), factors, unit, model.columns_of(clf, names)
-        ),
+        "certified": {
+            **certified(
+                right,
+                radius,
+                _whose(table, is_training),
+                factors,
+                unit,
+                model.columns_of(clf, names),
+            ),
+            "robust": _robust(clf, table),
+        },
         "training": figures.training_figures(clf),
         "certificate": training_certificate(clf),
         "features": names,
@@ -338,6 +347,13 @@ def certified(
         "n_moving": len(dict.fromkeys(columns)) - len(held),
         "figure": figures.certified_figure(radius, counted, unit) if has_labels else None,
     }
+
+
+def _robust(clf: BaseLMMClassifier, table: PageRows) -> dict[str, Any] | None:
+    """Return error rates within ``robust_eps``, if the model was trained with it."""
+    if table.y is None or not table.n or not hasattr(clf, "robust_reach_"):
+        return None
+    return to_jsonable(robust_errors(clf, table.X, table.y))
 
 
 def _max_radius(radius: NDArray) -> float:

@@ -35,7 +35,7 @@ def reliability_figure(bins: dict[str, Any]) -> dict[str, str]:
     known = Reliability(count.astype(int), confidence, accuracy)
     return _figure(
         "reliability",
-        "How far probabilities can be trusted",
+        "Calibration",
         "Accuracy against the probability of the predicted class, in "
         f"{len(count)} bins; the expected calibration error is {known.error:.3f}.",
         plot_reliability(known),
@@ -76,7 +76,7 @@ def certified_figure(radius: NDArray, correct: NDArray, unit: str) -> dict[str, 
     """Return the figure of certified accuracy against the radius."""
     return _figure(
         "robustness",
-        "What small changes cannot do",
+        "Certified robustness",
         f"Certified accuracy against the size of the change in {unit}; without a change it is "
         f"{correct.mean():.1%}.",
         plot_certified_accuracy(radius, correct, unit=unit),

@@ -127,7 +127,7 @@ def _sources(
         sources.append(
             {
                 "title": record["how"],
-                "whose": "that it had not seen",
+                "whose": "held out of training",
                 "on": "new rows",
                 "figures": record["figures"],
                 "guess": record["guess"],
@@ -143,18 +143,18 @@ def _headline(source: dict[str, Any] | None, where: str) -> dict[str, Any]:
         text = f"No validation is stored with the model. {where} {REMEDY}"
         return {"holds": None, "words": "Not measured on new rows", "text": text}
     found, guess = source["figures"], source["guess"]
-    off = with_error(found["mae"], ERRORS * found["mae_error"])
+    error = with_error(found["mae"], ERRORS * found["mae_error"])
     text = (
-        f"On {plural(found['n_rows'], 'row')} {source['whose']} it was off by {off} on average "
-        f"(95 %){_explained_variance_text(found['r2'])}."
+        f"On {plural(found['n_rows'], 'row')} {source['whose']}, the mean absolute error is "
+        f"{error} (95 % interval){_explained_variance_text(found['r2'])}."
     )
     better = found["r2"] is not None and found["r2"] > 0.0
     if guess is not None:
-        text += f" Always predicting the mean would have been off by {readable(guess['mae'])}."
+        text += f" The error of always predicting the mean is {readable(guess['mae'])}."
         better = better and found["mae"] + ERRORS * found["mae_error"] < guess["mae"]
     if better:
-        return {"holds": True, "words": f"Better than guessing on {source['on']}", "text": text}
-    return {"holds": False, "words": "Not shown to be better than guessing", "text": text}
+        return {"holds": True, "words": f"Better than the baseline on {source['on']}", "text": text}
+    return {"holds": False, "words": "Not shown to be better than the baseline", "text": text}
 
 
 def _explained_variance_text(r2: float | None) -> str:
@@ -162,8 +162,5 @@ def _explained_variance_text(r2: float | None) -> str:
     if r2 is None:
         return ""
     if r2 > 0.0:
-        return f" and explained {percent(r2)} of the variance (R²)"
-    return (
-        " and explained none of the variance: its squared errors are larger than those of the mean "
-        f"(R² {readable(r2, 3)})"
-    )
+        return f" and the explained variance {percent(r2)} (R²)"
+    return f"; R² is {readable(r2, 3)}: the squared errors are larger than those of the mean"

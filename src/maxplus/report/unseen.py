@@ -35,8 +35,8 @@ def which_rows(table: PageRows, is_training: bool, equal: NDArray | None) -> str
         return f"The model was trained on the {rows}."
     if equal is None:
         return (
-            f"The model keeps no training rows, so whether some of the {rows} were among them is "
-            "not known."
+            "The model file has no hashes of training rows, so it is not known whether some of the "
+            f"{rows} were used in training."
         )
     n = int(equal.sum())
     if n == 0:
@@ -54,10 +54,10 @@ def of_validation(estimator: Any, table: PageRows, is_training: bool) -> dict[st
     data = "the training data" if encoder is None else PurePath(encoder.data_).name
     return _source(
         title=record["how"],
-        whose="that it had not seen",
+        whose="held out of training",
         on="new rows",
-        words=f"each of these rows of {data} was judged by a model that was trained without it; "
-        "the model of this page was trained on all of them.",
+        words=f"each row of {data} was predicted by a model that was trained without it; the model "
+        "of this page was trained on all rows.",
         figures=record["figures"],
         dispersion=record.get("dispersion", 1.0),
         guess=record["guess"],
@@ -155,17 +155,17 @@ def headline(source: dict[str, Any] | None, where: str) -> dict[str, Any]:
         return {"holds": None, "words": "Not measured on new rows", "text": text}
     figures, guess = source["figures"], source["guess"]
     low, high = figures["interval"]
-    rows, right = plural(figures["n_rows"], "row"), percent(figures["accuracy"])
+    rows, accuracy = plural(figures["n_rows"], "row"), percent(figures["accuracy"])
     text = (
-        f"Of {rows} {source['whose']}, {right} were right (95 % interval for many new rows: "
-        f"{percent(low)} to {percent(high)}). Always guessing {guess['label']} would have been "
-        f"right for {percent(guess['accuracy'])}."
+        f"The accuracy on {rows} {source['whose']} is {accuracy} (95 % confidence interval: "
+        f"{percent(low)} to {percent(high)}). Always predicting {guess['label']} has an accuracy "
+        f"of {percent(guess['accuracy'])}."
     )
     if low > guess["accuracy"]:
-        return {"holds": True, "words": f"Better than guessing on {source['on']}", "text": text}
+        return {"holds": True, "words": f"Better than the baseline on {source['on']}", "text": text}
     if _ranks(figures):
-        text += f" It does rank rows better than chance: the ROC AUC is {figures['auc']:.3f}."
-    return {"holds": False, "words": "Not shown to be better than guessing", "text": text}
+        text += f" The ROC AUC, {figures['auc']:.3f}, is better than chance."
+    return {"holds": False, "words": "Not shown to be better than the baseline", "text": text}
 
 
 def _ranks(figures: dict[str, Any]) -> bool:

@@ -129,7 +129,7 @@ class Overrides(NamedTuple):
         """Raise TableError if a column does not exist or is in conflicting lists."""
         if self.missing not in (IMPUTE, REFUSE):
             raise TableError(
-                f"{table.name}: --missing must be one of impute, error; got {self.missing!r:.60}"
+                f"{table.name}: missing must be one of impute, error; got {self.missing!r:.60}"
             )
         others = () if target is None else (target,)
         chosen: dict[str, str] = {}
@@ -252,7 +252,7 @@ def _column(table: RawTable, name: str, overrides: Overrides, lines: list[str]) 
         what = f"become {imputed}, and {feature} is a feature"
     lines.append(
         f"{name!r}: {n:,} of {table.n_rows:,} values {are} missing and {what} "
-        "(--missing error to refuse them)"
+        "(--set missing=error to refuse them)"
     )
     return replace(column, indicator=indicator, had_missing=True)
 
