@@ -98,7 +98,7 @@ $(VENV)/.docs: $(VENV)/.installed
 	touch $@
 
 build/docs-cache: $(VENV)/.kernels $(VENV)/.docs \
-  $(wildcard docs/_ext/*.py docs/drawing/*.py experiments/readings.py results/*.json results/*/*.json)
+  $(wildcard docs/_ext/*.py docs/drawing/*.py results/*.json results/*/*.json)
 	rm -rf build/docs* docs/gallery docs/api/generated docs/results/generated
 	mkdir -p $@
 
@@ -143,7 +143,7 @@ bench: bench-quick
 
 bench-quick: $(VENV)/.kernels
 	$(BIN)/python -m pip install --quiet --editable ".[bench]"
-	$(BIN)/python -m experiments products timing first-use --out $(BENCH)
+	$(BIN)/python -m experiments products timing --out $(BENCH)
 
 # Cost and gain of several ranks: six minutes on two otherwise idle cores.
 bench-mpi: $(VENV)/.kernels

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from sklearn import datasets
 from sklearn.preprocessing import MinMaxScaler
 
 from experiments.harness import Result, Settings, Table
-from maxplus import datasets
 from maxplus.estimators import SubgradientLMMClassifier
 from maxplus.models import LOG2
 
@@ -23,10 +23,10 @@ def run(settings: Settings) -> Result:
     iterations = 5_000 if settings.quick else 50_000
     values = []
     for name, seed in settings.track([(n, s) for n in UNITS for s in seeds], "certificates"):
-        data = getattr(datasets, f"load_{name}")()
-        X = MinMaxScaler().fit_transform(data.X)
+        X, y = getattr(datasets, f"load_{name}")(return_X_y=True)
+        X = MinMaxScaler().fit_transform(X)
         values.append(
-            {"data": name, "seed": seed, **_first_below(X, data.y, UNITS[name], seed, iterations)}
+            {"data": name, "seed": seed, **_first_below(X, y, UNITS[name], seed, iterations)}
         )
     reached = [v for v in values if v["iteration"] is not None]
     right = sum(v["accuracy"] == 1.0 for v in reached)

@@ -13,7 +13,6 @@ from rich.console import Console
 from rich.table import Table
 
 from experiments.__main__ import make_folder
-from experiments.figures import plot_comparison
 from experiments.iris import (
     N_ITERATIONS,
     PAPER,
@@ -21,6 +20,7 @@ from experiments.iris import (
     IrisComparison,
     compare_on_iris,
     compile_kernels,
+    plot_comparison,
 )
 from maxplus.training.monitor import announce_compilation
 from maxplus.training.progress import ProgressBar
@@ -118,13 +118,7 @@ def _certificate(comparison: IrisComparison) -> str:
 def _draw(comparison: IrisComparison, path: Path, console: Console) -> None:
     """Save the figure, or print which package is missing."""
     try:
-        figure = plot_comparison(
-            comparison.lmm_max.loss_curve,
-            comparison.models,
-            comparison.n_classes,
-            switch=comparison.switch,
-            sample="flower",
-        )
+        figure = plot_comparison(comparison)
     except ImportError as error:
         console.print(f"No figure: {error}", markup=False, soft_wrap=True)
         return

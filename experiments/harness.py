@@ -230,6 +230,4 @@ BENCHMARKS = _by_name(
         "certified errors on tables and images, beside those of robust trees",
         uses=("groot-trees",),
     ),
-    Experiment("raw-tables", "the default on raw features of six tables, 70 % of rows to train"),
-    Experiment("first-use", "processor time where no kernel has been compiled yet"),
 )

@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import track
 
-from experiments import measure, paper
+from experiments import measure
 from experiments.harness import Result, Settings, Table
 from experiments.measure import in_a_process
 from maxplus import datasets
@@ -37,12 +37,12 @@ def describe(audit: dict[str, Any], images: int, scale: str = "") -> Result:
     """Return time, memory and checks of the run."""
     n, parts = audit["iterations"], audit["parts"]
     text = (
-        f"{n:,} sparse iterations on {images:,} images, {paper.N_HIDDEN} units, W⁰ every "
-        f"{paper.LINEAR_EVERY}, Polyak steps towards L* = 0 and then constant steps with ε = "
-        f"{paper.LEARNING_RATE:g}: {audit['seconds'] / 60:.1f} minutes with set-up (the paper: 6.7 "
-        f"hours on 30 processors), {human_bytes(audit['peak'])} at the peak. {audit['checks']} "
-        "dense checks found no difference. The run of `mnist` has another target and another ε, so "
-        "its losses and seconds are others."
+        f"{n:,} sparse iterations on {images:,} images, {measure.N_HIDDEN} units, W⁰ every "
+        f"{measure.W0_UPDATE_INTERVAL}, Polyak steps towards L* = 0 and then constant steps with "
+        f"ε = {measure.LEARNING_RATE:g}: {audit['seconds'] / 60:.1f} minutes with set-up (the "
+        f"paper: 6.7 hours on 30 processors), peak memory {human_bytes(audit['peak'])}. "
+        f"{audit['checks']} dense checks found no difference. `mnist` uses another target and "
+        "another ε, so losses and seconds differ."
     )
     rows = [
         (
@@ -67,8 +67,8 @@ def describe(audit: dict[str, Any], images: int, scale: str = "") -> Result:
 def audited_run(images: int, iterations: int, every: int) -> dict[str, Any]:
     """Return the wall time without the checks, and their outcomes."""
     X, y = _images(images)
-    rule = paper.two_phases(y, iterations // 2)
-    seconds, sparse = measure.timed(paper.engine_on, X, y, rule)
+    rule = measure.two_phases(y, iterations // 2)
+    seconds, sparse = measure.timed(measure.engine_on, X, y, rule)
     parts = []
     for done in track(range(0, iterations, every), "long run", console=Console(stderr=True)):
         part = (every - 1) * measure.seconds_per_iteration(sparse, every - 1)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments import measure, paper
+from experiments import measure
 from experiments.harness import Result, Settings, Table
 from experiments.measure import in_a_process
 from maxplus import datasets
@@ -32,7 +32,7 @@ def run(settings: Settings) -> Result:
 def describe(values: dict[str, Any], scale: str = "") -> Result:
     """Set-up, steps and memory."""
     text = (
-        f"{values['samples']:,} images made of MNIST's, {paper.N_HIDDEN} units, "
+        f"{values['samples']:,} images made of MNIST's, {measure.N_HIDDEN} units, "
         f"{values['iterations']:,} sparse iterations, half of them Polyak steps: "
         f"{human_bytes(values['peak'])} at the peak, the data included."
     )
@@ -51,7 +51,7 @@ def train(samples: int, iterations: int) -> dict[str, Any]:
     data = datasets.load_mnist()
     X, y = enlarge(data.X_train, data.y_train, samples, np.random.default_rng(0))
     half = iterations // 2
-    set_up, engine = measure.timed(paper.engine_on, X, y, paper.two_phases(y, half))
+    set_up, engine = measure.timed(measure.engine_on, X, y, measure.two_phases(y, half))
     seconds = [
         measure.seconds_per_iteration(engine, half),
         measure.seconds_per_iteration(engine, iterations - half),

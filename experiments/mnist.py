@@ -23,11 +23,20 @@ from experiments.comparison import (
     train_lmm,
     train_mlp,
 )
-from experiments.figures import plot_probabilities
 from experiments.harness import Part, Result, Settings, Table, mean_and_spread
 from maxplus import datasets
 from maxplus.plots import plot_convergence
-from maxplus.plots._canvas import new_figure, quiet_frame
+from maxplus.plots._canvas import (
+    BLUE,
+    GREEN,
+    GREY,
+    PALE,
+    SMALL,
+    VERMILION,
+    figure_title,
+    new_figure,
+    quiet_frame,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -55,7 +64,8 @@ PAPER = {
     MAIN: PaperResult((1.64, 1.21, 0.9154), (3.59, 1.23, 0.8875)),
 }
 PAPER_F1, PAPER_TEST = 0.89, 0.8875
-# An evaluation's arrays.
+COLOURS, N_BINS = (VERMILION, GREEN, BLUE), 40
+# Arrays of an evaluation.
 KEPT = ("losses", "labels", "predicted")
 
 
@@ -124,8 +134,8 @@ def describe(
                 lmm.loss_curve, N_CLASSES, switch=switch, sample="image", scale="linear"
             ),
             "confusion": _draw_confusion(matrix),
-            "probabilities": plot_probabilities(
-                {f"{name}, test": models[name].test.losses for name in PAPER}, "image"
+            "probabilities": _draw_probabilities(
+                {f"{name}, test": models[name].test.losses for name in PAPER}
             ),
         },
         f"{len(split.y_train):,} images, {iterations:,} iterations" if quick else "",
@@ -142,6 +152,24 @@ def _draw_confusion(matrix: NDArray) -> Figure:
         ax=ax, cmap="Blues", colorbar=False, values_format=",d", im_kw={"norm": PowerNorm(0.5)}
     )
     quiet_frame(ax, "Which digit is taken for which")
+    return figure
+
+
+def _draw_probabilities(losses: dict[str, NDArray]) -> Figure:
+    """Draw a histogram of the probability of the true label, exp(−loss), for each model."""
+    figure = new_figure(7.0, 1.2 + 1.3 * len(losses))
+    panels = figure.subplots(len(losses), 1, sharex=True, squeeze=False)[:, 0]
+    for k, (ax, (name, values)) in enumerate(zip(panels, losses.items(), strict=True)):
+        probability = np.exp(-np.asarray(values))
+        counts, edges = np.histogram(probability, N_BINS, (0.0, 1.0))
+        ax.stairs(counts / counts.sum(), edges, fill=True, color=COLOURS[k % 3], alpha=0.8)
+        ax.axvline(0.5, color=PALE, linewidth=1, zorder=0)
+        quiet_frame(ax, "")
+        ax.set_ylabel("share", fontsize=SMALL)
+        below = f"{name}: {(probability < 0.5).mean():.1%} below ½"
+        ax.set_title(below, loc="left", fontsize=SMALL, color=GREY, pad=4)
+    figure_title(figure, "Probability of the true label")
+    panels[-1].set(xlim=(0, 1), xlabel="probability of the true label")
     return figure
 
 

@@ -8,12 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from experiments.harness import BENCHMARKS, EXPERIMENTS, Result, Settings
-from experiments.readings import READINGS
 from maxplus._files import write_whole
 
 TITLE = "The paper's tables and figures, measured again"
 BENCHMARKS_TITLE = "Benchmarks"
-READINGS_TITLE = "Where the paper can be read in two ways"
 
 # Content of an experiment's JSON file: the fields of its `Result`, figures by name only, and the
 # name, the scale and the number of seeds that it was run with.
@@ -77,7 +75,6 @@ def write_report(out: Path) -> list[str]:
     if benchmarks:
         parts += [f"# {BENCHMARKS_TITLE}\n"]
         parts += [_section(record, f"{record['name']}/") for record in benchmarks]
-    parts += [f"# {READINGS_TITLE}\n", _markdown_table(vars(READINGS), "") + "\n"]
     (out / "REPORT.md").write_text("\n".join(parts), encoding="utf-8")
     return [record["name"] for record in records]
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments import paper
 from experiments.harness import Result, Settings, Table
+from experiments.measure import N_HIDDEN, initial_model
 from maxplus import datasets
 from maxplus.models import LinearMaxPlus, Model, ZeroHidden
 from maxplus.models.initialization import glorot_uniform
@@ -44,7 +44,7 @@ def run(settings: Settings) -> Result:
     models["zero hidden layers"] = ZeroHidden(
         glorot_uniform(X.shape[1], N_CLASSES, rng).T.astype(np.float32)
     )
-    models[f"LMM, H = {paper.N_HIDDEN}"] = paper.start(X, y, rng=rng)
+    models[f"LMM, H = {N_HIDDEN}"] = initial_model(X, y, rng=rng)
     found = {
         name: measure(model, X, y) for name, model in settings.track(list(models.items()), "γ")
     }

@@ -8,10 +8,9 @@ import pytest
 from typer.testing import CliRunner
 
 from experiments import demo as demo_module
-from experiments.comparison import Evaluation
+from experiments.comparison import MLP, Evaluation, train_by_adam
 from experiments.demo import app
 from experiments.iris import PAPER, compare_on_iris
-from experiments.mlp import MLP, train_by_adam
 
 
 def run(*arguments):

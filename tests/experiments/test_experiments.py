@@ -7,6 +7,7 @@ import re
 from functools import cache, partial
 
 import pytest
+from sklearn.datasets import load_digits
 from typer.testing import CliRunner
 
 from experiments import EXPERIMENTS, Settings, mnist, noise, quality, sparsity, timing, zero_hidden
@@ -30,10 +31,10 @@ NAMES = [name for name in EXPERIMENTS if HAS_MNIST or name not in ON_IMAGES]
 FEW_DIGITS = 450
 
 
-def few_digits(load=datasets.load_digits):
-    """The first of them."""
-    data = load()
-    return data._replace(X=data.X[:FEW_DIGITS], y=data.y[:FEW_DIGITS])
+def few_digits(return_X_y):
+    """Return the first rows of the data set."""
+    X, y = load_digits(return_X_y=return_X_y)
+    return X[:FEW_DIGITS], y[:FEW_DIGITS]
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +53,7 @@ def reproduce_all(out):
     with pytest.MonkeyPatch.context() as patch:
         for module in (noise, quality):
             patch.setattr(module, "LMMClassifier", partial(LMMClassifier, warmup_epochs=10))
-        patch.setattr(datasets, "load_digits", few_digits)
+        patch.setattr(noise, "load_digits", few_digits)
         patch.setattr(datasets, "load_mnist", cache(datasets.load_mnist))
         patch.setattr(timing, "in_a_process", answered_here)
         patch.setattr(sparsity, "QUICK_IMAGES", 60)

@@ -5,7 +5,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from experiments.figures import plot_comparison, plot_probabilities
+from experiments.iris import IrisComparison, plot_comparison
+from experiments.mnist import _draw_probabilities
 
 pytest.importorskip("matplotlib")
 
@@ -40,24 +41,24 @@ def outcome(losses, accuracy):
 MODELS = [
     SimpleNamespace(name="MLP", train=outcome([1e-9, 1e-3], 1.0), test=outcome([80.0, 0.0], 0.5)),
     SimpleNamespace(name="LMM", train=outcome([0.4, 0.1], 1.0), test=outcome([1.0, 0.2], 0.75)),
+    SimpleNamespace(name="max", train=outcome([0.4, 0.1], 1.0), test=outcome([1.0, 0.2], 0.75)),
 ]
+MODELS[2].loss_curve = CURVE
+COMPARISON = IrisComparison(0, CURVE.size, *MODELS, switch=1500, n_classes=3)
 
 
 def test_histograms_count_every_sample():
     losses = {"sure": np.array([0.01, 0.02]), "unsure": np.array([3.0, 0.1, 50.0, 2.0])}
-    figure = plot_probabilities(losses, "flower")
+    figure = _draw_probabilities(losses)
     assert "sure: 0.0% below ½" in texts(figure)
     assert "unsure: 75.0% below ½" in texts(figure)
-    assert "flower" in texts(figure)
     for ax in figure.axes:
         (bars,) = ax.patches
         assert bars.get_data().values.sum() == pytest.approx(1.0)
-    with pytest.raises(ValueError, match="losses is empty"):
-        plot_probabilities({})
 
 
 def test_comparison_names_models_and_their_figures():
-    figure = plot_comparison(CURVE, MODELS, 3, switch=1500, sample="flower")
+    figure = plot_comparison(COMPARISON)
     written = texts(figure)
     for words in ("MLP", "LMM", "$10^{-35}$", "0.67", "50.0%", "75.0%", "worst training flower"):
         assert words in written
@@ -65,6 +66,6 @@ def test_comparison_names_models_and_their_figures():
 
 
 def test_every_sample_is_a_dot():
-    dots = plot_comparison(CURVE, MODELS, 3).axes[1].collections
-    assert [len(row.get_offsets()) for row in dots] == [2, 2, 2, 2]
+    dots = plot_comparison(COMPARISON).axes[1].collections
+    assert [len(row.get_offsets()) for row in dots] == [2] * 6
     np.testing.assert_allclose(dots[2].get_offsets()[:, 0], np.exp([-0.4, -0.1]))

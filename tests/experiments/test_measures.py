@@ -9,7 +9,6 @@ import pytest
 
 from experiments import (
     Settings,
-    first_use,
     long_run,
     measure,
     million,
@@ -92,15 +91,6 @@ def test_flipped_labels_are_as_many_as_asked_and_all_wrong():
     assert np.array_equal(np.flatnonzero(noisy != y), np.sort(flipped))
     assert flipped.size == 20
     assert set(np.unique(noisy)) == {0, 1, 2, 3}
-
-
-def test_first_uses_are_measured_in_processes_of_their_own(monkeypatch):
-    long = "sum(range(10**7))"
-    uses = (first_use.Use("whole", long), first_use.Use("rest", "pass", before=long))
-    monkeypatch.setattr(first_use, "USES", uses)
-    found = first_use.run(Settings())
-    assert found.values["whole"]["first"] > 10 * found.values["rest"]["first"] >= 0
-    assert set(found.values["rest"]) == {"first", "later"}
 
 
 @NEEDS_MNIST

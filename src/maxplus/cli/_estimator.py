@@ -63,7 +63,7 @@ def build_estimator(
 
 def parse_settings(texts: Sequence[str] | None) -> dict[str, Any]:
     """Parse NAME=VALUE pairs, whose values are Python literals, none, true, false, or text."""
-    settings = {}
+    settings: dict[str, Any] = {}
     for text in texts or ():
         name, equals, value = map(str.strip, text.partition("="))
         if not (equals and name):
