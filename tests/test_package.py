@@ -38,7 +38,7 @@ BELOW = {
     "export": {"models", "estimators", "io"},
     "images": set(),
     "metrics": {"models", "certify"},
-    "plots": {"models", "explain"},
+    "plots": {"models", "explain", "metrics"},
     "evaluation": {"training", "explain", "metrics", "tables", "estimators"},
     "report": {
         "distributed",

@@ -2,7 +2,6 @@
 
 import base64
 import copy
-import io
 import re
 
 import numpy as np
@@ -13,7 +12,7 @@ from scipy.stats import binomtest
 
 from clinics import patients, prepared, trained
 from maxplus import LMMClassifier, LMMRegressor
-from maxplus.explain import Domain, decisive_paths, term_means
+from maxplus.explain import decisive_paths
 from maxplus.io import load, save
 from maxplus.metrics import classification_metrics, regression_metrics
 from maxplus.metrics._intervals import wilson_interval
@@ -21,7 +20,6 @@ from maxplus.models import LMM, AdditiveLMM, FeatureMap, Term
 from maxplus.report import regression_content, render_page, report_content
 from maxplus.report.content import training_certificate
 from maxplus.report.data import editable_columns
-from maxplus.report.explanations import shape_drawings
 from maxplus.report.model import MOST_WEIGHTS, model_data, n_weights
 from maxplus.report.unseen import headline
 from maxplus.tables import RawTable, UnknownValues, row_hashes
@@ -347,42 +345,6 @@ def test_contributions_of_a_sum_add_up_to_the_margin():
         assert reasons["margin"] == first["score"] - second["score"]
         total = reasons["baseline"] + sum(reasons["amounts"])
         assert total == pytest.approx(reasons["margin"], abs=1e-9)
-
-
-def test_shape_functions_are_drawn_at_their_scores():
-    """Of y = 56 − 48·z / reach, in the middle of a drawing, z is read back."""
-    rng = np.random.default_rng(0)
-    X = rng.uniform(0.0, 1.0, (400, 2))
-    steps = LMM.of_boxes([[0.0], [1.0]], 0.5, np.eye(2), slope=1.0)
-    model = AdditiveLMM([Term([0], steps.scaled(3.0)), Term([1], steps)], 2)
-    means = term_means(model, X)
-    drawn = shape_drawings(model, X, means, Domain.of_rows(X, names=["a", "b"]), ["no", "yes"])
-    assert [curve["name"] for curve in drawn["curves"]] == ["a", "b"]
-    low, high = np.quantile(X, (0.01, 0.99), axis=0)
-    reach = np.abs(3.0 * (2.0 * np.array([low[0], high[0]]) - 1.0 - np.mean(2.0 * X[:, 0] - 1)))
-    for k, curve in enumerate(drawn["curves"]):
-        (line,) = curve["lines"]
-        x, y = np.array([point.split(",") for point in line.split()], float).T
-        at = low[k] + (high[k] - low[k]) * (x - 40.0) / 232.0
-        z = (3.0, 1.0)[k] * (2.0 * at - 2.0 * X[:, k].mean())
-        np.testing.assert_allclose(y, 56.0 - 48.0 * z / reach.max(), atol=0.3)
-
-
-def test_sums_of_pairs_are_drawn_as_surfaces():
-    rng = np.random.default_rng(0)
-    X = rng.uniform(0.0, 1.0, (200, 2))
-    corners = LMM.of_boxes([[0.0, 0.0], [1.0, 1.0]], 0.2, np.eye(2), slope=2.0)
-    model = AdditiveLMM([Term([0, 1], corners)], 2)
-    drawn = shape_drawings(model, X, term_means(model, X), Domain.of_rows(X), ["no", "yes"])
-    assert drawn["curves"] == []
-    (surface,) = drawn["surfaces"]
-    assert surface["image"].startswith("data:image/png;base64,")
-    image = base64.b64decode(surface["image"].split(",")[1])
-    pixels = matplotlib.image.imread(io.BytesIO(image), format="png")
-    assert pixels.shape == (32, 32, 4)
-    # The lower left is blue, for the first class, and the upper right vermilion.
-    assert pixels[-1, 0, 2] > pixels[-1, 0, 0]
-    assert pixels[0, -1, 0] > pixels[0, -1, 2]
 
 
 def test_importances_are_of_columns(clinic):

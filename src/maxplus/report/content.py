@@ -19,7 +19,7 @@ from maxplus.models import LMM, LOG2, AdditiveLMM
 from maxplus.report import figures, model, unseen
 from maxplus.report._text import percent, plural
 from maxplus.report.data import MOST_COUNTED, PageRows, editable_columns
-from maxplus.report.explanations import MOST_DRAWN, Decisions, shape_drawings
+from maxplus.report.explanations import Decisions
 from maxplus.report.model import MOST_WEIGHTS, model_data, n_weights
 
 # Maximum number of rows in the explorer: the rows listed on the page, the rows with the highest
@@ -27,6 +27,8 @@ from maxplus.report.model import MOST_WEIGHTS, model_data, n_weights
 MAX_ROWS = 200
 N_RULES = 8
 CURVE_POINTS = 41
+# Maximum number of rows whose distribution is drawn.
+MAX_DRAWN = 2_000
 # Radius for which the text states the certified accuracy.
 SMALL = 0.1
 
@@ -115,8 +117,8 @@ def report_content(
         "rules": None
         if some is None or table.y is None
         else _rules(clf, counted, table.y[some], names),
-        "shapes": shape_drawings(
-            clf.model_, counted[:MOST_DRAWN], means, domain, list(clf.classes_)
+        "shapes": figures.shapes_figure(
+            clf.model_, counted[:MAX_DRAWN], means, domain, [str(label) for label in clf.classes_]
         )
         if isinstance(clf.model_, AdditiveLMM) and means is not None and some is not None
         else None,

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from maxplus.explain import Domain
+from maxplus.explain.contributions import columns_of, groups_of
 from maxplus.metrics import Reliability
 from maxplus.metrics._readable import readable
-from maxplus.models import LOG2
+from maxplus.models import LOG2, AdditiveLMM
 from maxplus.plots import (
     plot_certified_accuracy,
     plot_convergence,
     plot_reliability,
     plot_search,
+    plot_shape_functions,
     plot_stages,
 )
 from maxplus.plots._canvas import BLUE, DASHED, GREY, SMALL, new_figure, quiet_frame
@@ -80,6 +84,31 @@ def certified_figure(radius: NDArray, correct: NDArray, unit: str) -> dict[str, 
         f"Certified accuracy against the size of the change in {unit}; without a change it is "
         f"{correct.mean():.1%}.",
         plot_certified_accuracy(radius, correct, unit=unit),
+    )
+
+
+def shapes_figure(
+    model: AdditiveLMM, X: NDArray, means: NDArray, domain: Domain, labels: Sequence[str]
+) -> dict[str, str] | None:
+    """Return the figure of the shape functions; None without terms over one or two columns.
+
+    Parameters
+    ----------
+    model : AdditiveLMM
+    X : array of shape (N, P), N >= 1, for distributions and importances
+    means : array of shape (T, C), mean scores of the terms over the training rows
+    domain : Domain, the columns
+    labels : C labels
+    """
+    groups = [g for g in groups_of(model, columns_of(domain))[0] if len(g) <= 2]
+    if not groups:
+        return None
+    names = [" × ".join(domain.column_names[p] for p in group) for group in groups]
+    return _figure(
+        "shapes",
+        "Shape functions",
+        f"Contributions to the scores of {', '.join(names[:9])}{', …' if len(names) > 9 else ''}.",
+        plot_shape_functions(model, X, class_names=labels, baseline=means, domain=domain),
     )
 
 
