@@ -70,7 +70,7 @@ def test_compare_rejects_invalid_options(tmp_path):
     assert "--models: there is no 'oracle'; choose from LMM, ensemble" in bad(
         "compare", IRIS, "--models", "oracle"
     )
-    assert "--validate none leaves nothing to compare by" in bad(
+    assert "--validate none: a comparison needs held-out rows" in bad(
         "compare", IRIS, "--validate", "none"
     )
     assert "does not exist; make it first" in bad("compare", IRIS, "--csv", tmp_path / "no" / "c")

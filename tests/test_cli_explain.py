@@ -143,7 +143,9 @@ def test_explain_accepts_regressors(tmp_path):
     assert row["lines"][0]["baseline"] + sum(own) == pytest.approx(why.margin[0])
     assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
     for option in (("--fixed", "a"), ("--range", "free"), ("--max-columns", 2)):
-        assert "predicts numbers, which no change flips" in bad("explain", path, table, *option)
+        assert "predicts numbers, which have no counterfactuals" in bad(
+            "explain", path, table, *option
+        )
 
 
 def test_printed_counterfactuals_hold_and_fixed_columns_stay(orchard_model, tmp_path):

@@ -303,7 +303,7 @@ def test_train_reports_cross_validated_accuracy(tmp_path):
 
 def test_train_prints_validation_metrics_before_training_fit(tmp_path):
     printed = good("train", IRIS, *BRIEF[:-2], "-o", tmp_path / "m", "--validate", 3)
-    unseen, fit = printed.index("held-out rows"), printed.index("fits ")
+    unseen, fit = printed.index("held-out rows"), printed.index("training rows: ")
     assert unseen < fit
     assert re.search(r"accuracy +\d\d\.\d % +33\.3 %", printed)
     assert re.search(r"95 % confidence interval +\d\d\.\d % to \d\d\.\d %", printed)
@@ -316,7 +316,7 @@ def test_train_prints_validation_metrics_before_training_fit(tmp_path):
         "always setosa",
         "Validated by 3-fold cross-validation",
         "trained on all rows",
-        "this says nothing about new rows",
+        "not an estimate for new rows",
     ):
         assert words in printed
     assert "proof" not in printed
@@ -462,7 +462,7 @@ def test_train_fits_regressors(tmp_path):
     assert "--probabilities is for classes" in bad(
         "predict", tmp_path / "m", table, "--probabilities"
     )
-    assert "for numbers there are predict, evaluate, explain, report and export" in bad(
+    assert "regressors support predict, evaluate, explain, report and export" in bad(
         "certify", tmp_path / "m", table
     )
     for setting in ("polish=log2", "standardize=false", "n_hidden=3", "n_estimators=2"):

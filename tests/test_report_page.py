@@ -130,7 +130,7 @@ def test_a_tick_is_for_what_holds_on_new_rows_alone(holds, sign, state):
     assert page.count("✓") == (holds is True)
     assert f'<div class="verdict {state}">' in page
     assert f'aria-hidden="true">{sign}</span>The words' in page
-    fit = "It fits 187 of 189 training rows; this says nothing about new rows."
+    fit = "187 of 189 training rows are predicted correctly; this is not an estimate for new rows."
     assert re.sub(r"\s+", " ", page).count(fit) == 2  # beside both
 
 

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from maxplus.metrics import ClassificationMetrics, RegressionMetrics, RobustErrors
 
 # Number of confusions listed for each class if the matrix is too wide.
-MOST_CONFUSED = 3
-LONGEST_LABEL = 24
+MAX_CONFUSIONS = 3
+MAX_LABEL_LENGTH = 24
 CORNER = "true \\ predicted"
 # Maximum number of classes whose recall is printed; those with the lowest recall are chosen.
-MOST_RECALLS = 12
+MAX_RECALLS = 12
 
 
 def percent(share: float | None) -> str:
@@ -68,10 +68,10 @@ def validation_table(validation: Validation) -> Table:
     table.add_row("log loss", number(figures.log_loss), number(baseline.log_loss))
     table.add_row("AUC", number(figures.auc), number(baseline.auc))
     for d in _worst_recalled(figures):
-        own, theirs = figures.classes[d], baseline.classes[d]
-        name = f"recall of {escape(shorten(own.label))}, {own.n_rows:,} rows"
-        table.add_row(name, percent(own.recall), percent(theirs.recall))
-    hidden = len(figures.classes) - MOST_RECALLS
+        found, constant = figures.classes[d], baseline.classes[d]
+        name = f"recall of {escape(shorten(found.label))}, {found.n_rows:,} rows"
+        table.add_row(name, percent(found.recall), percent(constant.recall))
+    hidden = len(figures.classes) - MAX_RECALLS
     if hidden > 0:
         others = "the other class has" if hidden == 1 else f"{hidden} other classes have"
         table.add_row(f"{others} no lower recall", "", "")
@@ -86,11 +86,11 @@ def _between(interval: tuple[float, float]) -> str:
 def _worst_recalled(figures: ClassificationMetrics) -> list[int]:
     """Return all classes in order; if there are many, those with the lowest recall."""
     order = range(len(figures.classes))
-    if len(order) <= MOST_RECALLS:
+    if len(order) <= MAX_RECALLS:
         return list(order)
     # The recall of a class without held-out rows is NaN, which does not sort.
     recall = [2.0 if math.isnan(one.recall) else one.recall for one in figures.classes]
-    return sorted(order, key=lambda d: recall[d])[:MOST_RECALLS]
+    return sorted(order, key=lambda d: recall[d])[:MAX_RECALLS]
 
 
 def _regression_validation(validation: Validation) -> Table:
@@ -185,13 +185,13 @@ def _matrix(labels: list[str], cells: list[list[str]]) -> Table:
 def _largest_confusions(figures: ClassificationMetrics) -> Table:
     from rich.markup import escape
 
-    table = plain_table("true", "rows", "right", title="confusion")
-    table.add_column("most often taken for", justify="left")
+    table = plain_table("true", "rows", "correct", title="confusion")
+    table.add_column("most often predicted as", justify="left")
     for d, one in enumerate(figures.classes):
         row = figures.confusion[d]
         others = [k for k in (-row).argsort(kind="stable") if k != d and row[k]]
         listed = [f"{shorten(figures.classes[k].label)} ({row[k]:,})" for k in others]
-        shown = ", ".join(listed[:MOST_CONFUSED]) + (", …" if len(listed) > MOST_CONFUSED else "")
+        shown = ", ".join(listed[:MAX_CONFUSIONS]) + (", …" if len(listed) > MAX_CONFUSIONS else "")
         right = escape(f"[{row[d]:,}]")
         table.add_row(escape(shorten(one.label)), f"{one.n_rows:,}", right, escape(shown) or "–")
     return table
@@ -203,4 +203,4 @@ def _cell(count: int, is_right: bool) -> str:
 
 def shorten(label: str) -> str:
     """Truncate a label to 24 characters."""
-    return label if len(label) <= LONGEST_LABEL else label[: LONGEST_LABEL - 1] + "…"
+    return label if len(label) <= MAX_LABEL_LENGTH else label[: MAX_LABEL_LENGTH - 1] + "…"

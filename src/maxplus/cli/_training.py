@@ -106,9 +106,9 @@ class Training:
             return
         right, n = self._n_right, current().total(len(self.data.X))
         console.rich.print(
-            f"fits {'all' if right == n else f'{right:,} of'} {n:,} training rows (largest loss "
-            f"{self.estimator.max_loss_:.4f}, mean {self.estimator.mean_loss_:.4f}); this says "
-            "nothing about new rows",
+            f"training rows: {right:,} of {n:,} correct (largest loss "
+            f"{self.estimator.max_loss_:.4f}, mean {self.estimator.mean_loss_:.4f}); not an "
+            "estimate for new rows",
             style="dim",
             soft_wrap=True,
         )
@@ -252,7 +252,7 @@ def resume_training(data: str, path: Path, checkpoint: Path, console: Console) -
 def _finished(
     estimator: Any, data: Dataset, seed: int, began: float, checkpoint: Path | None
 ) -> Training:
-    """Fold a standardisation into the weights, so that the model accepts raw features."""
+    """Fold a standardisation into the weights and gather the attributes of all ranks."""
     seconds = time.perf_counter() - began
     estimator.set_params(callbacks=None)
     encoder, is_folded = data.encoder, data.encoder.standardize  # type: ignore[union-attr]
@@ -283,7 +283,7 @@ def open_training(
     classes = [] if regression else sorted(set().union(*comm.allgather(np.unique(read.y).tolist())))
     if len(classes) == 1:
         raise ValueError(
-            f"{read.name}: the target {name!r} holds one class only "
+            f"{read.name}: the target {name!r} has only one class "
             f"({str(classes[0])!r}); add rows of another, or name another column with --target"
         )
     kind = "a number" if regression else f"with {len(classes)} classes"
@@ -326,15 +326,15 @@ def validate_training(
         model = make_pipeline(StandardScaler(), model)
     try:
         splits = make_splits(data.y, cv, classes=training.is_classifier, groups=data.groups)
-        n_trainings = len(splits.pairs)
+        n_splits = len(splits.pairs)
         with ExitStack() as stack:
             progress: dict[str, Any]
-            if n_trainings == 1:
-                # With a single training, the bar counts epochs.
+            if n_splits == 1:
+                # With a single split, the bar counts epochs.
                 one = stack.enter_context(ProgressBar("validating", console.stderr))
                 progress = {"callbacks": [one]}
             else:
-                several = stack.enter_context(console.bar(n_trainings))
+                several = stack.enter_context(console.bar(n_splits))
                 progress = {"on_progress": partial(several, "validating")}
             validation = validate(model, data, cv=cv, random_state=training.seed, **progress)
     except ValueError as error:

@@ -34,7 +34,7 @@ def compare(
         str,
         typer.Option(
             metavar="auto|cv|FOLDS|SHARE",
-            help="How rows are held out, as for train; the same for all models.",
+            help="Validation on held-out rows, as for train, with the same splits for all models.",
         ),
     ] = "auto",
     csv: Annotated[
@@ -81,7 +81,9 @@ def compare(
             require_folder(csv, "--csv")
         cv = opt.validation_splits(validate)
         if cv is None:
-            raise ValueError("--validate none leaves nothing to compare by; name another way")
+            raise ValueError(
+                "--validate none: a comparison needs held-out rows; choose auto, cv, or folds"
+            )
         parameters = parse_settings(settings)
         encoder = opt.table_encoder(drop, keep, categorical, numeric, parameters)
         about = {"target": target, "task": task, "groups": groups}

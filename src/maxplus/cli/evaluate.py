@@ -50,7 +50,9 @@ def evaluate(
             require_folder(plot, "--plot")
         loaded = open_model(model, classifier=False)
         if plot is not None and not loaded.is_classifier:
-            raise ValueError("--plot draws probabilities, which a regression has not; leave it out")
+            raise ValueError(
+                "--plot is for classifiers, and this model predicts numbers; leave it out"
+            )
         predicted = _classes if loaded.is_classifier else _numbers
         unknown = UnknownLabels(loaded, data, strict=strict)
         # Only predictions are kept in memory, not the rows.
@@ -85,7 +87,7 @@ def _has_row_hashes(model: LoadedModel) -> bool:
 
 
 def _equal_rows(model: LoadedModel, data: Dataset) -> NDArray:
-    """Return the mask of rows that equal a training row; all False without hashes in the model."""
+    """Return which rows equal a training row; all False if the model has no hashes."""
     import numpy as np
 
     from maxplus.report.unseen import equal_to_training

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from maxplus.cli._training import Training
 
 REMEMBERED = (
-    "The file keeps a hash, the label and the loss of every training row: whoever has the file can "
-    "test guesses of rows against it."
+    "The file contains a hash, the label and the loss of every training row: anyone with the file "
+    "can test guesses of rows."
 )
 
 
@@ -51,7 +51,7 @@ def train(
     checkpoint: opt.CheckpointOut = None,
     resume: opt.Resume = None,
 ) -> None:
-    """Train a model on a table, write it to a file and validate it on rows it has not seen.
+    """Train a model on a table, write it to a file and validate it on held-out rows.
 
     Ctrl-C keeps the best model so far. Example: maxplus train flowers.csv --target species
     """
@@ -117,6 +117,6 @@ def train(
 
 def _exit_interrupted(training: Training, out: Path) -> NoReturn:
     path: Any = training.checkpoint
-    hint = "" if path is None else f"; go on with --resume {path}"
+    hint = "" if path is None else f"; continue with --resume {path}"
     typer.echo(f"Interrupted; the best model so far is in {out}{hint}.", err=True)
     raise typer.Exit(INTERRUPTED)

@@ -47,7 +47,7 @@ def report_content(
     low: ArrayLike | None = None,
     high: ArrayLike | None = None,
     scale: ArrayLike | None = None,
-    unit: str = "the features' own units",
+    unit: str = "raw units",
 ) -> dict[str, Any]:
     """Return the content of the page about a fitted classifier, for `render_page`.
 
