@@ -23,7 +23,7 @@ from maxplus.training.smooth import Adam
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Cross-entropy of each sample of a set, not clipped, its class and its prediction."""
+    """Cross-entropy (not clipped), class and prediction of each sample."""
 
     losses: NDArray
     labels: NDArray
@@ -31,17 +31,17 @@ class Evaluation:
 
     @property
     def correct(self) -> NDArray:
-        """Boolean for each sample: classified right."""
+        """Mask of the samples that are classified correctly."""
         return self.labels == self.predicted
 
     @property
     def max_loss(self) -> float:
-        """The worst sample's loss."""
+        """The maximum loss."""
         return float(self.losses.max())
 
     @property
     def mean_loss(self) -> float:
-        """The average loss."""
+        """The mean loss."""
         return float(self.losses.mean())
 
     @property
@@ -51,7 +51,7 @@ class Evaluation:
 
     @property
     def certified(self) -> bool:
-        """True if every loss is below log 2, so that every sample is classified right."""
+        """True if every loss is below log 2, which implies that all predictions are correct."""
         return self.max_loss < LOG2
 
 
@@ -62,12 +62,12 @@ def evaluate(model: Model | MLP, X: NDArray, y: NDArray) -> Evaluation:
 
 SIDES = ("train", "test")
 FIGURES = ("max_loss", "mean_loss", "accuracy")
-# A model's three figures, as text.
+# The three figures of a model as text.
 Cells = tuple[str, str, str]
 
 
 class PaperResult(NamedTuple):
-    """The paper's max loss, average loss and accuracy; NaN where a table lacks them."""
+    """Maximum loss, mean loss and accuracy in the paper; NaN if not stated."""
 
     train: tuple[float, float, float]
     test: tuple[float, float, float]
@@ -75,7 +75,7 @@ class PaperResult(NamedTuple):
 
 
 class Split(NamedTuple):
-    """Samples to train on and samples to test with, classes 0..C−1."""
+    """Training and test samples, with classes 0..C−1."""
 
     X_train: NDArray
     X_test: NDArray
@@ -85,7 +85,7 @@ class Split(NamedTuple):
 
 @dataclass(frozen=True)
 class TrainedModel:
-    """One trained model's results; the curve is its objective before each step."""
+    """Results of one model; the curve is the objective before each step."""
 
     name: str
     train: Evaluation
@@ -94,7 +94,7 @@ class TrainedModel:
     loss_curve: NDArray
 
     def values(self) -> dict[str, float]:
-        """Its seconds and figures on both sides, by name."""
+        """Return seconds and the figures of both sets by name."""
         figures = {
             f"{side}_{what}": getattr(getattr(self, side), what)
             for side in SIDES
@@ -104,7 +104,7 @@ class TrainedModel:
 
 
 class MLPSettings(NamedTuple):
-    """Widths of the hidden layers, Adam's rate, and samples per step (None is all)."""
+    """Widths of the hidden layers, learning rate, and batch size (None: all samples)."""
 
     hidden: tuple[int, int]
     rate: float
@@ -152,13 +152,13 @@ def train_lmm(
 def fit_quietly(model: LMMClassifier, X: NDArray, y: NDArray) -> None:
     """Fit without warnings about parameters that have no effect."""
     with warnings.catch_warnings():
-        # The paper's settings are kept, whether or not its constant steps come to count.
+        # The paper's settings are kept even if a run has no constant steps.
         warnings.simplefilter("ignore", NoEffectWarning)
         model.fit(X, y)
 
 
 def comparison_table(caption: str, rows: list[tuple[str, Cells, Cells]]) -> Table:
-    """Return a table of the paper's figures and ours, in pairs."""
+    """Return a table of the paper's figures next to the measured ones."""
     columns = (
         "model",
         "max loss (paper)",
@@ -194,10 +194,10 @@ INTERVAL = 0.2
 
 
 class MLP:
-    """z = W3·a2, a2 = relu(W2·a1), a1 = relu(W1·x), a 1 put below x, a1 and a2.
+    """z = W3·a2, a2 = relu(W2·a1), a1 = relu(W1·x), with a 1 appended to x, a1 and a2.
 
-    Thus the last column of each W is the bias. All weights are in one vector ``theta``, of which
-    the layers are views, so that Adam updates them at once.
+    The last column of each W is the bias. The layers are views of one vector ``theta``, which Adam
+    updates.
 
     Parameters
     ----------
@@ -283,7 +283,7 @@ def train_by_adam(
     model : MLP, changed in place
     X, y : samples, and classes 0..C−1
     rate, iterations : of Adam
-    batch : samples of an iteration, drawn by ``rng``; all of them by default
+    batch : number of samples of an iteration, drawn by ``rng``; all samples by default
     callback : called about five times a second
     """
     rng = rng or np.random.default_rng()

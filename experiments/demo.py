@@ -63,7 +63,7 @@ def demo(
 
 
 def _table(comparison: IrisComparison) -> Table:
-    """Return each model's figures and, dimmed below them, the paper's."""
+    """Return a table of the measured figures and those of the paper."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1), pad_edge=False)
     table.add_column("\nmodel", no_wrap=True)
     for head in (
@@ -95,12 +95,12 @@ def _cells(outcomes: Iterable[tuple[float, float, float]], seconds: float) -> li
 
 
 def _loss(value: float) -> str:
-    """Return three decimals, or a power of ten where they would be zero."""
+    """Format with three decimals, or in scientific notation below 0.0005."""
     return f"{value:.3f}" if value >= 0.0005 else f"{value:.0e}"
 
 
 def _certificate(comparison: IrisComparison) -> str:
-    """Return in a sentence whether the LMM (max) is below log 2."""
+    """Return a sentence about the maximum training loss of LMM (max)."""
     flowers = comparison.lmm_max.train
     loss, n, right = flowers.max_loss, flowers.correct.size, int(flowers.correct.sum())
     if flowers.certified:
@@ -116,7 +116,7 @@ def _certificate(comparison: IrisComparison) -> str:
 
 
 def _draw(comparison: IrisComparison, path: Path, console: Console) -> None:
-    """Save the figure, or print which package is missing."""
+    """Save the figure; without matplotlib, print a message."""
     try:
         figure = plot_comparison(comparison)
     except ImportError as error:

@@ -107,9 +107,9 @@ def compare_on_iris(
     Parameters
     ----------
     seed : int
-        Decides the split and where each training starts.
+        Seed of the split and of each initialisation.
     iterations : int
-        Iterations of each training.
+        Number of iterations of each fit.
     watch : callable, optional
         Called with a model's name; returns a context manager that gives a
         training callback, such as `maxplus.training.progress.ProgressBar`.
@@ -132,9 +132,9 @@ def compare_on_iris(
 
 
 def compile_kernels(iterations: int) -> None:
-    """Compile the kernels of trainings of this length, so that compilation is not timed.
+    """Compile the kernels of fits of this length, so that compilation is not timed.
 
-    The number decides which engine is selected; the training ends after its first block.
+    The engine depends on the number of iterations; training ends after the first block.
     """
     X, y = load_iris(return_X_y=True)
     for settings in (MEAN_SETTINGS, MAX_SETTINGS):
@@ -190,7 +190,7 @@ def run(settings: Settings) -> Result:
 
 
 def _one_unit_each(slope: float, iterations: int) -> dict[str, float]:
-    """Train as many units as training flowers; return the maximum loss before and after."""
+    """Train one unit per training flower; return the maximum loss before and after training."""
     X, y = load_iris(return_X_y=True)
     X, _, y, _ = train_test_split(X, y, test_size=0.3, random_state=0)
     settings = LMM_SETTINGS | MAX_SETTINGS | {"n_hidden": len(y), "slope": slope}

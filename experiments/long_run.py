@@ -1,7 +1,8 @@
-"""The paper's MNIST run with its own target L* = 0, checked: half Polyak, half constant steps.
+"""The paper's MNIST run with the target L* = 0, compared with dense forward passes.
 
-At intervals a dense forward pass over all images computes the worst sample and its loss; the
-sparse engine's next iteration must give the same, to the last bit.
+Half of the steps are Polyak steps, half are constant. At intervals a dense forward pass over all
+images computes the worst sample and its loss, which must be bit-identical to those of the next
+iteration of the sparse engine.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ QUICK = {"images": 1_000, "iterations": 400, "every": 100}
 
 
 def run(settings: Settings) -> Result:
-    """Run in a process of its own; a difference between the engines is an error."""
+    """Run in a new process; raise AssertionError if the engines differ."""
     sizes = QUICK if settings.quick else FULL
     audit = in_a_process(audited_run, sizes)
     if audit["differences"]:
@@ -65,7 +66,7 @@ def describe(audit: dict[str, Any], images: int, scale: str = "") -> Result:
 
 
 def audited_run(images: int, iterations: int, every: int) -> dict[str, Any]:
-    """Return the wall time without the checks, and their outcomes."""
+    """Return the time without the checks, and the results of the checks."""
     X, y = _images(images)
     rule = measure.two_phases(y, iterations // 2)
     seconds, sparse = measure.timed(measure.engine_on, X, y, rule)

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 N_CLASSES, N_HIDDEN, BATCH = 10, 500, 32
 N_ITERATIONS, QUICK_ITERATIONS, QUICK_IMAGES = 200_000, 1_000, 2_000
-# Of the main line; all others have one.
+# Seeds of the main model; other models have one.
 FULL_SEEDS, QUICK_SEEDS = 3, 1
 LMM_SETTINGS: dict[str, Any] = {"n_hidden": N_HIDDEN, "slope": 4.0, "w0_update_interval": 100}
 MEAN_SETTINGS: dict[str, Any] = {"objective": "mean", "step": "constant", "learning_rate": 0.1}
@@ -70,7 +70,7 @@ KEPT = ("losses", "labels", "predicted")
 
 
 def run(settings: Settings) -> Result:
-    """Train all models; each is kept as soon as it is done."""
+    """Train all models; each is a part of the cache."""
     split, iterations = _data(settings), QUICK_ITERATIONS if settings.quick else N_ITERATIONS
     n_features = split.X_train.shape[1]
     mlp = MLPSettings(hidden=(2 * n_features, N_HIDDEN), rate=1e-3, batch=BATCH)
@@ -102,7 +102,7 @@ def describe(
     iterations: int,
     quick: bool,
 ) -> Result:
-    """Return tables and figures of one model of each kind, and the main one's by seed."""
+    """Return tables and figures of all models, and of the main model by seed."""
     lmm = models[MAIN]
     matrix = confusion_matrix(lmm.test.labels, lmm.test.predicted, labels=range(N_CLASSES))
     f1 = {name: _macro_f1(model.test) for name, model in models.items()}
@@ -147,11 +147,11 @@ def _draw_confusion(matrix: NDArray) -> Figure:
 
     figure = new_figure(6.8, 6.8)
     ax = figure.subplots()
-    # Mistakes are rare: on a linear scale all of them would be white.
+    # On a linear scale all errors would be white.
     ConfusionMatrixDisplay(matrix).plot(
         ax=ax, cmap="Blues", colorbar=False, values_format=",d", im_kw={"norm": PowerNorm(0.5)}
     )
-    quiet_frame(ax, "Which digit is taken for which")
+    quiet_frame(ax, "Confusion matrix")
     return figure
 
 
@@ -213,7 +213,7 @@ def _text(
 
 
 def _spread(by_seed: list[TrainedModel]) -> str:
-    """Return the spread over seeds of the main line; "" for one."""
+    """Describe the spread of the main model over seeds; "" for one seed."""
     if len(by_seed) == 1:
         return ""
     losses = mean_and_spread(model.train.max_loss for model in by_seed)
@@ -228,7 +228,7 @@ def _spread(by_seed: list[TrainedModel]) -> str:
 
 
 def _seeds_table(by_seed: list[TrainedModel]) -> Table:
-    """Return the main line's figures with each seed, on both sides."""
+    """Return the figures of the main model for each seed."""
     rows = [
         (seed, *(cell for side in SIDES for cell in _cells(getattr(model, side))))
         for seed, model in enumerate(by_seed)

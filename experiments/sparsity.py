@@ -24,14 +24,14 @@ PAPER_MEAN, PAPER_SINGLE = 0.82, 0.048
 
 
 class Sparsity(NamedTuple):
-    """γ, the share of entries that are not zero, of the two kinds of subgradient."""
+    """γ, the share of non-zero entries, of both kinds of subgradients."""
 
     of_mean: float
     of_single: float
 
 
 def run(settings: Settings) -> Result:
-    """γ for the Linear Max-Plus model over its width, and for the other two models."""
+    """Measure γ of Linear Max-Plus models of several widths and of the other two models."""
     data = datasets.load_mnist()
     rng = np.random.default_rng(0)
     n = QUICK_IMAGES if settings.quick else len(data.y_train)
@@ -73,7 +73,7 @@ def run(settings: Settings) -> Result:
 
 
 def measure(model: Model, X: NDArray, y: NDArray) -> Sparsity:
-    """Both γ over all samples; costs N subgradients of single samples."""
+    """Return both γ over all samples; costs N subgradients of single samples."""
     total = {name: np.zeros(getattr(model, name).shape) for name in model.layers}
     touched = 0
     for x, label in zip(X, y, strict=True):
@@ -127,5 +127,5 @@ def _draw(widths: tuple[int, ...], curve: list[Sparsity]) -> Figure:
     ax.grid(axis="y", color=GREY, alpha=0.2)
     ax.set_xlabel("hidden units H")
     ax.set_ylabel("γ, share of non-zero entries")
-    quiet_frame(ax, "Linear Max-Plus, MNIST: one image moves little")
+    quiet_frame(ax, "Linear Max-Plus, MNIST: sparsity of subgradients")
     return figure

@@ -285,7 +285,7 @@ def held_out(model: Any, X: NDArray, y: NDArray, splitter: Any) -> Part:
 
 
 def figures_of(part: Part) -> dict[str, float]:
-    """Return quality, in the order of `FIGURES`, and seconds per fold of a result of `held_out`."""
+    """Return the figures of a result of `held_out`, by the names in `FIGURES`."""
     y, P, fold = part["labels"], part["probabilities"], part["fold"]
     within = [expected_calibration_error(y[fold == k], P[fold == k]) for k in np.unique(fold)]
     values = (
@@ -467,7 +467,7 @@ def _draw_differences(ax: Axes, results: Results) -> None:
 
 
 def _draw_log_losses(ax: Axes, results: Results) -> None:
-    """Draw the mean log loss, lowest first, with its number; this is also the legend."""
+    """Draw the mean log loss in ascending order, which is also the legend."""
     losses = results.means["log_loss"].sort_values()
     order = list(losses.index)
     for place, model in enumerate(order):

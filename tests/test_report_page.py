@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from maxplus.report import render_page
-from maxplus.report._text import apart, fixed, percent, plural, probability, short
+from maxplus.report._text import distinguishable, fixed, percent, plural, probability, short
 from maxplus.report.page import render
 from report_pages import ATTACK, REPORTS, Page, clinic_report, curve_report, emptied, renamed
 
@@ -123,7 +123,7 @@ def test_what_matters_comes_first_and_the_mathematics_last():
 )
 def test_a_tick_is_for_what_holds_on_new_rows_alone(holds, sign, state):
     report = clinic_report()
-    report["headline"] = {"holds": holds, "words": "The words", "text": "The text."}
+    report["headline"] = {"holds": holds, "title": "The words", "text": "The text."}
     report["certificate"] |= {"max_loss": 0.1, "text": "All is right."}
     report["fit"] = {"right": 187, "rows": 189, "exact": True}
     page = render_page(report)
@@ -220,8 +220,8 @@ def test_rounding_never_claims_certainty():
         "20",
         "–",
     ]
-    assert apart(0.69312, 0.69314) == ("0.69312", "0.69314")
-    assert apart(1.0, 1.0) == ("1.000000000", "1.000000000")
+    assert distinguishable(0.69312, 0.69314) == ("0.69312", "0.69314")
+    assert distinguishable(1.0, 1.0) == ("1.000000000", "1.000000000")
     assert [plural(1, "row"), plural(2000, "row"), plural(3, "class")] == [
         "1 row",
         "2,000 rows",

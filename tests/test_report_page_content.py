@@ -20,8 +20,8 @@ from maxplus.models import LMM, AdditiveLMM, FeatureMap, Term
 from maxplus.report import regression_content, render_page, report_content
 from maxplus.report.content import training_certificate
 from maxplus.report.data import editable_columns
-from maxplus.report.model import MOST_WEIGHTS, model_data, n_weights
-from maxplus.report.unseen import headline
+from maxplus.report.model import MAX_WEIGHTS, model_data, n_weights
+from maxplus.report.performance import headline
 from maxplus.tables import RawTable, UnknownValues, row_hashes
 from maxplus.tables.dataset import _encoded
 from report_pages import sum_report
@@ -109,7 +109,7 @@ def test_training_table_is_not_taken_for_test_data(clinic, knows_rows):
     content = about(clf, X[:90], y[:90])
     assert content["sources"] == []
     assert content["headline"]["holds"] is None
-    assert "Not measured" in content["headline"]["words"]
+    assert "Not measured" in content["headline"]["title"]
     assert "The model was trained on the 90 rows of all.csv." in content["headline"]["text"]
     assert not content["judged"]["is_new"]
     right = int((clf.predict(X[:90]) == y[:90]).sum())
@@ -305,9 +305,9 @@ def test_a_large_model_is_told_of_but_not_put_into_the_page(iris):
     clf = LMMClassifier(6, slope=2.0, warmup_epochs=2, random_state=0).fit(iris.X, iris.y)
     n = 500
     model, rng = clf.model_, np.random.default_rng(0)
-    H = MOST_WEIGHTS // 8
+    H = MAX_WEIGHTS // 8
     clf.model_ = LMM(model.W0, rng.normal(size=(model.W0.size, H)), rng.normal(size=(H, 3)) - 5)
-    assert n_weights(clf.model_) > MOST_WEIGHTS
+    assert n_weights(clf.model_) > MAX_WEIGHTS
     X = rng.normal(size=(n, 4)) + 5
     content = report_content(clf, X[:3], clf.predict(X[:3]), name="large")
     assert content["network"] is None
@@ -537,6 +537,6 @@ def test_a_damaged_validation_is_refused(clinic, tmp_path, path, value):
 
 
 def test_rules_of_many_rows_are_counted_on_some(clinic, monkeypatch):
-    monkeypatch.setattr("maxplus.report.content.MOST_COUNTED", 50)
+    monkeypatch.setattr("maxplus.report.content.MAX_COUNTED", 50)
     clf, X, y = clinic
     assert about(clf, X, y)["rules"]["n_rows"] == 50

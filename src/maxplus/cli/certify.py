@@ -148,7 +148,7 @@ class CertifiedCounts:
         import numpy as np
 
         from maxplus.certify import certified_at
-        from maxplus.report.unseen import equal_to_training
+        from maxplus.report.performance import equal_to_training
         from maxplus.tables import row_hashes
 
         estimator, scale = self._model.estimator, self._measure.scale

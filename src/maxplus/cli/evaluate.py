@@ -90,7 +90,7 @@ def _equal_rows(model: LoadedModel, data: Dataset) -> NDArray:
     """Return which rows equal a training row; all False if the model has no hashes."""
     import numpy as np
 
-    from maxplus.report.unseen import equal_to_training
+    from maxplus.report.performance import equal_to_training
     from maxplus.tables import row_hashes
 
     if not _has_row_hashes(model):

@@ -63,7 +63,7 @@ def report(
             content = _content(loaded, rows, y, raw_units)
             page = render_page(content)
         write_whole(out, page.encode("utf-8"))
-        console.print(f"{content['headline']['words']}. {content['headline']['text']}")
+        console.print(f"{content['headline']['title']}. {content['headline']['text']}")
         console.print(f"Report: {out}")
         console.result(
             {

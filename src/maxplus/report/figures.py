@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 # Maximum number of points in a scatter plot; more would overlap. Points are evenly subsampled.
-MOST_DOTS = 2_000
+MAX_DOTS = 2_000
 
 
 def reliability_figure(bins: dict[str, Any]) -> dict[str, str]:
@@ -60,7 +60,7 @@ def predictions_figure(y: NDArray, predicted: NDArray, half_width: float) -> dic
 
 def draw_predictions(y: NDArray, predicted: NDArray, half_width: float) -> Figure:
     """Plot true against predicted values, and the prediction interval if its width is finite."""
-    some = slice(None, None, -(-len(y) // MOST_DOTS))
+    shown = slice(None, None, -(-len(y) // MAX_DOTS))
     figure = new_figure(7.0, 4.8)
     ax = figure.subplots()
     ends = np.array([min(y.min(), predicted.min()), max(y.max(), predicted.max())])
@@ -70,7 +70,7 @@ def draw_predictions(y: NDArray, predicted: NDArray, half_width: float) -> Figur
         label = "shaded: 90 % prediction interval"
         ax.text(0.01, 0.97, label, transform=ax.transAxes, va="top", fontsize=SMALL, color=GREY)
     ax.plot(ends, ends, color=GREY, linewidth=1, linestyle=DASHED, zorder=1)
-    ax.scatter(predicted[some], y[some], s=14, color=BLUE, alpha=0.5, linewidth=0, zorder=2)
+    ax.scatter(predicted[shown], y[shown], s=14, color=BLUE, alpha=0.5, linewidth=0, zorder=2)
     ax.set(xlabel="predicted", ylabel="true")
     quiet_frame(ax, "True against predicted values")
     return figure

@@ -14,8 +14,8 @@ from maxplus.metrics._intervals import ERRORS
 from maxplus.metrics._readable import readable, with_error
 from maxplus.report import figures, model
 from maxplus.report._text import percent, plural
-from maxplus.report.data import MOST_COUNTED, PageRows
-from maxplus.report.unseen import N_NAMED, REMEDY, equal_to_training, which_rows
+from maxplus.report.data import MAX_COUNTED, PageRows
+from maxplus.report.performance import N_NAMED, REMEDY, equal_to_training, which_rows
 from maxplus.tables import row_hashes
 
 COVERAGE = 0.9
@@ -86,7 +86,7 @@ def regression_content(
         "figure": None if y is None else figures.predictions_figure(y, predicted, width),
         # The rows with the largest errors; without target values, the first rows.
         "rows": [_row(table, prediction, int(n)) for n in order[:N_NAMED]],
-        "importances": model.importances(reg, table.X[table.some(MOST_COUNTED)], names),
+        "importances": model.importances(reg, table.X[table.sample(MAX_COUNTED)], names),
         "search": model.search(reg),
     }
 
@@ -119,7 +119,7 @@ def _sources(
                 "on": table.name,
                 "figures": regression_metrics(table.y, *prediction).to_json(),
                 "guess": guess,
-                "words": where,
+                "description": where,
             }
         )
     record = getattr(reg, "validation_", None)
@@ -131,7 +131,7 @@ def _sources(
                 "on": "new rows",
                 "figures": record["figures"],
                 "guess": record["guess"],
-                "words": "each of these training rows was predicted by a model trained without it.",
+                "description": "each training row was predicted by a model trained without it.",
             }
         )
     return sources
@@ -141,7 +141,7 @@ def _headline(source: dict[str, Any] | None, where: str) -> dict[str, Any]:
     """Return whether the model is better than the mean on rows not used in training."""
     if source is None:
         text = f"No validation is stored with the model. {where} {REMEDY}"
-        return {"holds": None, "words": "Not measured on new rows", "text": text}
+        return {"holds": None, "title": "Not measured on new rows", "text": text}
     found, guess = source["figures"], source["guess"]
     error = with_error(found["mae"], ERRORS * found["mae_error"])
     text = (
@@ -153,8 +153,8 @@ def _headline(source: dict[str, Any] | None, where: str) -> dict[str, Any]:
         text += f" The error of always predicting the mean is {readable(guess['mae'])}."
         better = better and found["mae"] + ERRORS * found["mae_error"] < guess["mae"]
     if better:
-        return {"holds": True, "words": f"Better than the baseline on {source['on']}", "text": text}
-    return {"holds": False, "words": "Not shown to be better than the baseline", "text": text}
+        return {"holds": True, "title": f"Better than the baseline on {source['on']}", "text": text}
+    return {"holds": False, "title": "Not shown to be better than the baseline", "text": text}
 
 
 def _explained_variance_text(r2: float | None) -> str:

@@ -56,8 +56,8 @@ def of_validation(estimator: Any, table: PageRows, is_training: bool) -> dict[st
         title=record["how"],
         whose="held out of training",
         on="new rows",
-        words=f"each row of {data} was predicted by a model that was trained without it; the model "
-        "of this page was trained on all rows.",
+        description=f"each row of {data} was predicted by a model that was trained without it; the "
+        "model of this page was trained on all rows.",
         figures=record["figures"],
         dispersion=record.get("dispersion", 1.0),
         guess=record["guess"],
@@ -75,7 +75,9 @@ def _renamed(rows: Sequence[dict], table: PageRows, same: bool) -> list[dict[str
     return [{**row, **table.name_of(place[row["row"]]), "of_data": True} for row in rows]
 
 
-def of_rows(estimator: Any, table: PageRows, log_proba: NDArray, words: str) -> dict[str, Any]:
+def of_rows(
+    estimator: Any, table: PageRows, log_proba: NDArray, description: str
+) -> dict[str, Any]:
     """Return the metrics of the model on the rows of the page."""
     assert table.y is not None
     classes = estimator.classes_
@@ -88,7 +90,7 @@ def of_rows(estimator: Any, table: PageRows, log_proba: NDArray, words: str) -> 
         title=table.name,
         whose=f"of {table.name}",
         on=table.name,
-        words=words,
+        description=description,
         figures=figures.to_json(),
         dispersion=1.0,
         guess=_guess(estimator, codes),
@@ -152,7 +154,7 @@ def headline(source: dict[str, Any] | None, where: str) -> dict[str, Any]:
     """Return whether the model is better than the baseline on rows not used in training."""
     if source is None:
         text = f"No validation is stored with the model. {where} {REMEDY}"
-        return {"holds": None, "words": "Not measured on new rows", "text": text}
+        return {"holds": None, "title": "Not measured on new rows", "text": text}
     figures, guess = source["figures"], source["guess"]
     low, high = figures["interval"]
     rows, accuracy = plural(figures["n_rows"], "row"), percent(figures["accuracy"])
@@ -162,10 +164,10 @@ def headline(source: dict[str, Any] | None, where: str) -> dict[str, Any]:
         f"of {percent(guess['accuracy'])}."
     )
     if low > guess["accuracy"]:
-        return {"holds": True, "words": f"Better than the baseline on {source['on']}", "text": text}
+        return {"holds": True, "title": f"Better than the baseline on {source['on']}", "text": text}
     if _ranks(figures):
         text += f" The ROC AUC, {figures['auc']:.3f}, is better than chance."
-    return {"holds": False, "words": "Not shown to be better than the baseline", "text": text}
+    return {"holds": False, "title": "Not shown to be better than the baseline", "text": text}
 
 
 def _ranks(figures: dict[str, Any]) -> bool:
@@ -176,25 +178,27 @@ def _ranks(figures: dict[str, Any]) -> bool:
     return figures["auc"] - ERRORS * mean_auc_error(known, figures["n_rows"]) > 0.5
 
 
-def performance(clf: Any, table: PageRows, log_proba: NDArray, is_training: bool) -> dict[str, Any]:
+def performance_on_new_rows(
+    clf: Any, table: PageRows, log_proba: NDArray, is_training: bool
+) -> dict[str, Any]:
     """Return the performance on new rows: the given rows, or else the stored validation."""
     validation = of_validation(clf, table, is_training)
     sources = [] if validation is None else [validation]
     equal = equal_to_training(clf, row_hashes(table.X))
     where = which_rows(table, is_training, equal)
-    own = None
+    new = None
     if table.y is None:
         where = f"{table.name} has no true labels to compare with."
     else:
-        own = of_rows(clf, table, log_proba, where)
+        new = of_rows(clf, table, log_proba, where)
         if not is_training:
-            sources.insert(0, own)
+            sources.insert(0, new)
     first = headline(sources[0] if sources else None, where)
-    if own in sources and equal is not None and equal.any():
+    if new in sources and equal is not None and equal.any():
         first["text"] += f" {where}"
-    judged = sources[0] if sources else own
+    judged = sources[0] if sources else new
     bins = None if judged is None else judged["bins"]
-    named = next((one for one in (*sources[:1], own) if one and one["least_sure"]), None)
+    named = next((one for one in (*sources[:1], new) if one and one["least_sure"]), None)
     return {
         "headline": first,
         "where": where,
