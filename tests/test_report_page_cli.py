@@ -1,4 +1,4 @@
-"""``maxplus report`` on a table as people have it, from the training to the page."""
+"""``maxplus report`` on a table with ids, text and missing values."""
 
 import csv
 
@@ -17,7 +17,7 @@ pytest.importorskip("matplotlib")
 
 @pytest.fixture(scope="module")
 def clinic(tmp_path_factory):
-    """A table with ids, words and holes; most of it as a file of its own, and a model of that."""
+    """Write a table with ids, text and missing values, and train a model on most of its rows."""
     folder = tmp_path_factory.mktemp("clinic")
     table = patients(120)
     cells = [column.tolist() for column in table.columns.values()]
@@ -30,7 +30,7 @@ def clinic(tmp_path_factory):
     return folder
 
 
-def test_a_page_from_a_table_as_people_have_it(clinic, tmp_path):
+def test_report_command_on_messy_table(clinic, tmp_path):
     page = tmp_path / "page.html"
     found = document("report", clinic / "m.maxplus", clinic / "all.csv", "-o", page)
     assert [source["title"] for source in found["sources"]] == [
@@ -55,7 +55,7 @@ def test_a_page_from_a_table_as_people_have_it(clinic, tmp_path):
     }
 
 
-def test_the_training_table_is_no_proof(clinic, tmp_path):
+def test_report_of_training_table_shows_validation(clinic, tmp_path):
     said = good("report", clinic / "m.maxplus", clinic / "most.csv", "-o", tmp_path / "p.html")
     assert "The accuracy on 27 rows held out of training is" in said  # the validation's
     good("train", clinic / "most.csv", "-o", tmp_path / "bare.maxplus", *BRIEF)
@@ -64,7 +64,7 @@ def test_the_training_table_is_no_proof(clinic, tmp_path):
     assert "✓" not in (tmp_path / "p.html").read_text(encoding="utf-8")
 
 
-def test_report_takes_a_table_without_labels(clinic, tmp_path):
+def test_report_accepts_unlabelled_table(clinic, tmp_path):
     with open(clinic / "all.csv", newline="", encoding="utf-8") as file:
         rows = [row[:-1] for row in csv.reader(file)]
     unlabelled = tmp_path / "new.csv"
@@ -85,7 +85,7 @@ def test_report_takes_a_table_without_labels(clinic, tmp_path):
     assert all(row["label"] is None for row in data["rows"])
 
 
-def test_a_page_that_cannot_be_written_is_told_at_once(clinic, tmp_path):
+def test_report_rejects_missing_output_folder(clinic, tmp_path):
     out = tmp_path / "nowhere" / "p.html"
     assert "does not exist; make it first" in bad(
         "report", clinic / "m.maxplus", clinic / "all.csv", "-o", out

@@ -1,4 +1,4 @@
-"""What a report says, as data: which rows are new, whom it fails, what is proven and edited."""
+"""Content of the report: new rows, errors, certificates, explanations, what-if data."""
 
 import base64
 import copy
@@ -33,7 +33,7 @@ pytest.importorskip("matplotlib.image")
 
 @pytest.fixture(scope="module")
 def clinic():
-    """A model of ninety patients, and 120 of whom these are the first."""
+    """Return a model trained on the first 90 patients, and all patients."""
     clf = trained(patients())
     table = patients(120)
     # The same generator draws other patients for another number of them.
@@ -48,7 +48,7 @@ def about(clf, X, y, **options):
     )
 
 
-def test_given_table_is_scored_in_full(clinic):
+def test_all_rows_of_a_labelled_table_are_evaluated(clinic):
     clf, X, y = clinic
     content = about(clf, X, y)
     equal = np.array([(row == X[:90]).all(axis=1).any() for row in X])
@@ -70,7 +70,7 @@ def test_given_table_is_scored_in_full(clinic):
     assert source["guess"]["accuracy"] == pytest.approx(np.mean(y == labels[counts.argmax()]))
 
 
-def test_the_least_sure_and_the_most_surprising_rows_are_named(clinic):
+def test_least_confident_and_highest_loss_rows_are_listed(clinic):
     clf, X, y = clinic
     ids = [f"id {n}" for n in range(len(X))]
     named = about(clf, X, y, ids=ids, row_numbers=np.arange(len(X)) + 11)["named"]
@@ -88,7 +88,7 @@ def test_the_least_sure_and_the_most_surprising_rows_are_named(clinic):
         np.testing.assert_allclose([one[key] for one in named[kind]], by[rows])
 
 
-def test_the_explorer_holds_every_row_that_is_named(clinic, monkeypatch):
+def test_explorer_contains_all_listed_rows(clinic, monkeypatch):
     monkeypatch.setattr("maxplus.report.content.MAX_ROWS", 80)
     clf, X, y = clinic
     told = about(clf, X, y)
@@ -102,7 +102,7 @@ def test_the_explorer_holds_every_row_that_is_named(clinic, monkeypatch):
 
 
 @pytest.mark.parametrize("knows_rows", [True, False])
-def test_training_table_is_not_taken_for_test_data(clinic, knows_rows):
+def test_training_table_is_not_test_data(clinic, knows_rows):
     clf, X, y = clinic
     if not knows_rows:
         clf = trained(patients(), knows_rows=False)
@@ -119,14 +119,14 @@ def test_training_table_is_not_taken_for_test_data(clinic, knows_rows):
     assert "Errors on new rows were not measured." in page
 
 
-def test_as_many_other_rows_are_not_taken_for_the_training_table(clinic):
+def test_table_of_the_same_length_is_test_data(clinic):
     clf, X, y = clinic
     content = about(clf, X[-90:], y[-90:])
     assert content["sources"][0]["figures"]["n_rows"] == 90
     assert "was trained on" not in content["where"]
 
 
-def test_test_data_are_scored_by_a_model_that_keeps_no_rows():
+def test_test_data_are_evaluated_without_stored_rows():
     clf = trained(patients(), knows_rows=False)
     samples = prepared(patients(120))[1]
     content = about(clf, samples.X, samples.y)
@@ -136,7 +136,7 @@ def test_test_data_are_scored_by_a_model_that_keeps_no_rows():
     assert "has no hashes of training rows" in content["where"]
 
 
-def test_test_data_lead_and_the_validation_follows(clinic):
+def test_test_data_come_before_validation(clinic):
     clf, X, y = clinic
     wrong = classification_metrics([0, 1], [[0.9, 0.1], [0.8, 0.2]], clf.classes_).to_json()
     row = {
@@ -176,7 +176,7 @@ def test_test_data_lead_and_the_validation_follows(clinic):
     ("accuracy", "auc", "holds"),
     [(0.8, 0.9, True), (0.62, 0.7, False), (0.62, 0.504, False), (0.5, None, False)],
 )
-def test_the_headline_asks_for_more_than_chance(accuracy, auc, holds):
+def test_headline_requires_significant_improvement(accuracy, auc, holds):
     classes = [{"auc": auc, "n_rows": n} for n in (40, 60)]
     figures = {
         "accuracy": accuracy,
@@ -198,7 +198,7 @@ def test_the_headline_asks_for_more_than_chance(accuracy, auc, holds):
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
-def test_chance_does_not_rank_rows(n_classes):
+def test_auc_of_random_scores_is_not_significant(n_classes):
     rng = np.random.default_rng(0)
     ranked = 0
     for _ in range(200):
@@ -217,18 +217,18 @@ def test_chance_does_not_rank_rows(n_classes):
 
 
 @given(n=st.integers(1, 500), data=st.data())
-def test_intervals_are_wilsons(n, data):
+def test_intervals_equal_wilson_intervals(n, data):
     k = data.draw(st.integers(0, n))
     expected = binomtest(k, n).proportion_ci(0.95, "wilson")
     assert wilson_interval(k / n, n) == pytest.approx((expected.low, expected.high), abs=1e-4)
 
 
-def test_shares_of_nothing_have_no_interval():
+def test_empty_sample_has_no_interval():
     assert wilson_interval(None, 0) is None
     assert wilson_interval(0.5, 0) is None
 
 
-def test_the_certificate_says_for_whom_and_what_moves(clinic):
+def test_certificate_states_rows_and_columns(clinic):
     clf, X, y = clinic
     scale = clf.certificate_scale()
     certified = about(clf, X, y, scale=scale, unit="deviations")["certified"]
@@ -245,7 +245,7 @@ def test_the_certificate_says_for_whom_and_what_moves(clinic):
     assert free["held"] == []
 
 
-def test_choices_become_the_features_that_the_model_s_own_encoding_gives(clinic):
+def test_what_if_choices_equal_encoder(clinic):
     clf = clinic[0]
     encoder = clf.encoder_
     table = patients()
@@ -275,14 +275,14 @@ def flowers(iris):
     return LMMClassifier(8, slope=2.0, warmup_epochs=3, random_state=0).fit(iris.X, iris.y)
 
 
-def test_without_a_encoder_every_feature_is_a_number(iris, flowers):
+def test_what_if_features_without_encoder_are_numbers(iris, flowers):
     content = report_content(flowers, iris.X, iris.y, name="iris", feature_names=list("abcd"))
     assert [column["name"] for column in content["columns"]] == list("abcd")
     assert all(column["low"] is None and column["choices"] is None for column in content["columns"])
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_the_page_has_the_model_s_very_weights(flowers, iris, dtype):
+def test_page_contains_exact_weights(flowers, iris, dtype):
     lmm = flowers.model_.astype(dtype)
     terms = [Term([0, 1, 2, 3], lmm), Term([0, 1, 2, 3], lmm.scaled(2.0))]
     feature_map = FeatureMap.fit(iris.X)
@@ -301,7 +301,7 @@ def test_the_page_has_the_model_s_very_weights(flowers, iris, dtype):
     assert data["single"] == (dtype is np.float32)
 
 
-def test_a_large_model_is_told_of_but_not_put_into_the_page(iris):
+def test_large_model_is_not_embedded(iris):
     clf = LMMClassifier(6, slope=2.0, warmup_epochs=2, random_state=0).fit(iris.X, iris.y)
     n = 500
     model, rng = clf.model_, np.random.default_rng(0)
@@ -317,7 +317,7 @@ def test_a_large_model_is_told_of_but_not_put_into_the_page(iris):
     assert len(page) < 1_000_000
 
 
-def test_content_names_the_deciding_walls(flowers, iris):
+def test_content_contains_active_walls(flowers, iris):
     content = report_content(flowers, iris.X, iris.y, name="iris", feature_names=list("abcd"))
     assert content["features"] == list("abcd")
     paths, model = decisive_paths(flowers.model_, iris.X), flowers.model_
@@ -357,7 +357,7 @@ def test_importances_are_of_columns(clinic):
     assert list(shares.values()) == sorted(shares.values(), reverse=True)
 
 
-def test_a_regression_is_judged_on_new_rows():
+def test_regression_is_evaluated_on_new_rows():
     rng = np.random.default_rng(0)
     X = rng.uniform(-2, 2, (80, 1))
     y = np.abs(X[:, 0]) + rng.normal(0, 0.1, 80)
@@ -380,7 +380,7 @@ def test_a_regression_is_judged_on_new_rows():
     assert "mean absolute error" in render_page(content)
 
 
-def test_regression_worse_than_the_mean_says_so():
+def test_regression_worse_than_the_mean():
     rng = np.random.default_rng(0)
     X = rng.uniform(-2, 2, (60, 1))
     reg = LMMRegressor(epochs=5, random_state=0).fit(X, 9000 * X[:, 0])
@@ -436,7 +436,7 @@ def test_regression_report_without_numbers_has_predictions():
     assert "mean absolute error" not in page
 
 
-def test_training_that_proves_nothing_has_no_such_heading(clinic):
+def test_training_certificate_heading(clinic):
     clf, X, y = clinic
     heading = "Training certificate"
     content = about(clf, X, y)
@@ -457,7 +457,7 @@ def test_training_that_proves_nothing_has_no_such_heading(clinic):
     st.lists(st.lists(st.integers(-3, 3), min_size=3, max_size=3), min_size=2, max_size=30),
     st.sampled_from([np.float32, np.float64]),
 )
-def test_fingerprints_are_equal_where_rows_are(rows, dtype):
+def test_row_hashes_are_equal_for_equal_rows(rows, dtype):
     X = np.array(rows) / 4
     marks = row_hashes(X.astype(dtype))
     assert marks.dtype == np.int64
@@ -466,7 +466,7 @@ def test_fingerprints_are_equal_where_rows_are(rows, dtype):
     np.testing.assert_array_equal(marks[:, None] == marks[None], same)
 
 
-def test_validations_and_rows_are_kept_in_files(clinic, tmp_path):
+def test_validation_and_row_hashes_are_saved(clinic, tmp_path):
     clf = clinic[0]
     clf.validation_ = _validation(clf)
     try:
@@ -519,7 +519,7 @@ def _validation(clf):
         (("most_surprising", 0, "probability"), None),
     ],
 )
-def test_a_damaged_validation_is_refused(clinic, tmp_path, path, value):
+def test_damaged_validation_is_rejected(clinic, tmp_path, path, value):
     clf = clinic[0]
     record = _validation(clf)
     *steps, last = path
@@ -536,7 +536,7 @@ def test_a_damaged_validation_is_refused(clinic, tmp_path, path, value):
         load(tmp_path / "model.maxplus")
 
 
-def test_rules_of_many_rows_are_counted_on_some(clinic, monkeypatch):
+def test_rules_of_large_tables_use_a_sample(clinic, monkeypatch):
     monkeypatch.setattr("maxplus.report.content.MAX_COUNTED", 50)
     clf, X, y = clinic
     assert about(clf, X, y)["rules"]["n_rows"] == 50

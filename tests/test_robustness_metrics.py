@@ -61,6 +61,12 @@ def test_evaluate_and_report_show_certified_error(robust_model, tmp_path):
     assert f">{100 * expected.certified:.1f} %<" in text
 
 
+def test_train_shows_certified_error_of_robust_models(tmp_path):
+    printed = good("train", IRIS, *BRIEF, "--validate", 2, "-o", tmp_path / "m")
+    assert "error within robust_eps" in printed
+    assert maxplus.load(tmp_path / "m").validation_["robust"]["n_rows"] == 150
+
+
 def test_compare_shows_certified_error_of_robust_models():
     options = (*BRIEF, "--models", "LMM,logistic", "--validate", 2)
     models = document("compare", IRIS, *options)["models"]

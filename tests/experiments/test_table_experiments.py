@@ -1,4 +1,4 @@
-"""``python -m experiments tables``: what is read, how it is judged, and how a run goes on."""
+"""``python -m experiments tables``: data, cross-validation, tables and cache."""
 
 import csv
 import gzip
@@ -47,7 +47,7 @@ def folds(n, seed):
 
 
 def made_table(seed, n, n_classes=2):
-    """Rows of two numbers and a word; classes overlap."""
+    """Return a table of two numbers and a category with overlapping classes."""
     rng = np.random.default_rng(seed)
     y = np.arange(n) % n_classes
     X = rng.normal(size=(n, 2)) + 1.5 * y[:, None]
@@ -58,7 +58,7 @@ def made_table(seed, n, n_classes=2):
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """Three tables, one of them packed, and a file that is none; the environment names it."""
+    """Write three tables, one of them compressed, and a file that is not a table."""
     place = tmp_path / "tables"
     place.mkdir()
     (place / "README.md").write_text("no table")
@@ -75,7 +75,7 @@ def few_epochs(seed):
 
 @pytest.fixture
 def light(monkeypatch):
-    """Models of the same names that train at once."""
+    """Replace all models by fast ones."""
     models = {name: (lambda seed: LogisticRegression()) for name in SKLEARN_CLASSIFIERS}
     models["forest"] = lambda seed: RandomForestClassifier(5, random_state=seed)
     monkeypatch.setattr(tables, "MODELS", {"LMM": few_epochs, **models})
@@ -84,7 +84,7 @@ def light(monkeypatch):
 # -- reading ----------------------------------------------------------------------------------
 
 
-def test_tables_are_read_as_they_are_with_words_as_zeros_and_ones(folder):
+def test_tables_are_read_with_one_hot_encoding(folder):
     found = read_folder(find_folder())
     assert [(t.name, t.X.shape, t.y.max()) for t in found] == [
         ("short", (36, 4), 1),
@@ -97,14 +97,14 @@ def test_tables_are_read_as_they_are_with_words_as_zeros_and_ones(folder):
     assert found[0].y.tolist() == [int(r["class"][1:]) for r in rows]
 
 
-def test_the_last_column_is_the_class_whatever_the_others_are_called(tmp_path):
+def test_last_column_is_the_class(tmp_path):
     (tmp_path / "t.csv").write_text("label,y,kind\n1,5,7\n2,6,9\n3,7,7\n")
     (table,) = read_folder(tmp_path)
     assert table.X.tolist() == [[1, 5], [2, 6], [3, 7]]
     assert table.y.tolist() == [0, 1, 0]
 
 
-def test_without_a_folder_the_experiment_says_what_it_needs(tmp_path, monkeypatch):
+def test_missing_folder_error_names_variable(tmp_path, monkeypatch):
     monkeypatch.delenv("MAXPLUS_TABLES", raising=False)
     monkeypatch.delenv("MAXPLUS_DATA", raising=False)
     result = CliRunner().invoke(app, ["tables", "--out", str(tmp_path / "r")])
@@ -122,7 +122,7 @@ def test_without_a_folder_the_experiment_says_what_it_needs(tmp_path, monkeypatc
     assert find_folder() == tmp_path
 
 
-def test_a_table_with_holes_is_named(tmp_path):
+def test_table_with_missing_values_is_rejected(tmp_path):
     (tmp_path / "holes.csv").write_text("a,class\n1,x\n,y\n")
     with pytest.raises(DataNotFoundError, match=r"holes.csv has missing values.*take the table"):
         read_folder(tmp_path)
@@ -131,7 +131,7 @@ def test_a_table_with_holes_is_named(tmp_path):
 # -- judging ----------------------------------------------------------------------------------
 
 
-def test_every_row_is_judged_by_a_model_that_has_not_seen_it(folder):
+def test_held_out_equals_cross_val_predict(folder):
     table = read_folder(folder)[1]
     four = folds(4, 7)
     part = held_out(LogisticRegression(), table.X, table.y, four)
@@ -155,7 +155,7 @@ def test_every_row_is_judged_by_a_model_that_has_not_seen_it(folder):
     assert not {"chosen", "structures"} & set(part)
 
 
-def test_held_out_leaves_out_rows_of_no_test_set(folder):
+def test_held_out_has_test_rows_only(folder):
     table = read_folder(folder)[1]
     split = StratifiedShuffleSplit(1, test_size=0.3, random_state=3)
     part = held_out(LogisticRegression(), table.X, table.y, split)
@@ -179,7 +179,7 @@ class Chooser(ClassifierMixin, BaseEstimator):
         return np.tile(np.arange(len(self.classes_)) == 0, (len(X), 1)).astype(float)
 
 
-def test_held_out_keeps_the_chosen_structures():
+def test_held_out_has_chosen_structures():
     y = np.arange(12) % 2
     X = np.random.default_rng(0).normal(size=(12, 1))
     part = held_out(Chooser(), X, y, folds(3, 0))
@@ -189,7 +189,7 @@ def test_held_out_keeps_the_chosen_structures():
     assert part["structures"].tolist() == [("shapes", "boxes")[c] for c in expected]
 
 
-def test_cpu_seconds_do_not_count_sleep_and_count_threads():
+def test_cpu_seconds_count_threads_and_not_sleep():
     def work():
         time.sleep(0.3)
         threads = [threading.Thread(target=spin) for _ in range(2)]
@@ -208,7 +208,7 @@ def test_cpu_seconds_do_not_count_sleep_and_count_threads():
     assert timed_cpu(time.sleep, 0.3)[0] < 0.2
 
 
-def test_a_class_with_a_single_row_can_be_judged():
+def test_held_out_accepts_class_with_a_single_row():
     X, y = np.arange(13.0)[:, None], np.array([0] * 6 + [1] * 6 + [2])
     with pytest.warns(UserWarning, match="least populated class"):
         part = held_out(LogisticRegression(), X, y, folds(3, 0))
@@ -217,7 +217,7 @@ def test_a_class_with_a_single_row_can_be_judged():
 
 
 @pytest.mark.parametrize("name", SKLEARN_CLASSIFIERS)
-def test_baselines_give_probabilities(name):
+def test_baselines_predict_probabilities(name):
     rng = np.random.default_rng(0)
     y = np.arange(120) % 3
     X = 1e4 * (rng.normal(size=(120, 3)) + y[:, None])
@@ -229,7 +229,7 @@ def test_baselines_give_probabilities(name):
 
 @pytest.mark.parametrize("name", BOOSTING_BASELINES)
 @pytest.mark.parametrize("n_classes", [2, 3])
-def test_boosted_baselines_give_probabilities(name, n_classes):
+def test_boosted_baselines_predict_probabilities(name, n_classes):
     pytest.importorskip(BOOSTING_BASELINES[name][0])
     rng = np.random.default_rng(0)
     y = np.arange(120) % n_classes
@@ -242,7 +242,7 @@ def test_boosted_baselines_give_probabilities(name, n_classes):
     assert figures_of(part)["accuracy"] > 70
 
 
-def test_boosted_baselines_that_are_not_installed_are_left_out(monkeypatch):
+def test_missing_boosted_baselines_are_left_out(monkeypatch):
     monkeypatch.setattr(tables, "find_spec", lambda name: name == "lightgbm" or None)
     assert list(installed_baselines()) == ["LightGBM"]
 
@@ -260,7 +260,7 @@ def made_results():
     )
 
 
-def test_differences_are_paired_by_table():
+def test_differences_table_is_paired():
     results = made_results()
     columns = ["accuracy", "log_loss"]
     results.figures.loc[("small", "SVC"), columns] = [79.0, 0.6]
@@ -272,7 +272,7 @@ def test_differences_are_paired_by_table():
     assert "LMM" not in rows
 
 
-def test_structures_are_counted_over_tables():
+def test_structures_table_counts():
     chosen = {"small": Counter(shapes=3, boxes=2), "large": Counter(shapes=5)}
     results = Results({"small": 100, "large": 6_000}, pd.DataFrame(), chosen)
     assert structures_table(results).rows == [
@@ -284,7 +284,7 @@ def test_structures_are_counted_over_tables():
 # -- the experiment ---------------------------------------------------------------------------
 
 
-def test_a_quick_run_leaves_tables_and_a_picture(folder, light, tmp_path):
+def test_tables_quick_run(folder, light, tmp_path):
     pytest.importorskip("matplotlib")
     (folder / "largest.csv").write_text(made_table(3, 90))
     out = tmp_path / "results"
@@ -316,7 +316,7 @@ def test_a_quick_run_leaves_tables_and_a_picture(folder, light, tmp_path):
     )
 
 
-def test_the_mean_is_over_seeds(folder, light):
+def test_measure_averages_over_seeds(folder, light):
     found = read_folder(folder)[:1]
     results = tables.measure(
         found, {"forest": tables.MODELS["forest"]}, Settings(quick=True, seeds=3)

@@ -18,7 +18,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from maxplus.cli._estimator import N_ESTIMATORS, SUBGRADIENT, build_estimator
-from maxplus.cli._text_tables import percent, validation_table
+from maxplus.cli._text_tables import percent, robust_errors_table, validation_table
 from maxplus.cli._writers import write_csv
 from maxplus.distributed import current
 from maxplus.evaluation import Validation, make_splits, validate
@@ -345,6 +345,8 @@ def validate_training(
         return None
     console.print("")
     console.rich.print(validation_table(validation))
+    if validation.robust is not None:
+        console.rich.print(robust_errors_table({"this model": validation.robust}))
     console.print(_validation_text(validation))
     return validation
 
