@@ -69,10 +69,10 @@ def _table(comparison: IrisComparison) -> Table:
     for head in (
         "train\nmax loss",
         "\nmean loss",
-        "\nright",
+        "\naccuracy",
         "test\nmax loss",
         "\nmean loss",
-        "\nright",
+        "\naccuracy",
         "\nseconds",
     ):
         table.add_column(head, justify="right", no_wrap=True)
@@ -106,12 +106,12 @@ def _certificate(comparison: IrisComparison) -> str:
     if flowers.certified:
         return (
             f"[bold]The certificate holds[/]: LMM (max)'s largest training loss, {loss:.3f}, is "
-            f"below log 2 = 0.693, which proves that it gets all {n} training flowers right."
+            f"below log 2 = 0.693, which proves that all {n} training flowers are classified "
+            "correctly."
         )
     return (
         f"[bold]The certificate does not hold[/]: LMM (max)'s largest training loss, {loss:.3f}, "
-        f"is not below log 2 = 0.693, which proves nothing; it gets {right} of {n} training "
-        "flowers right."
+        f"is not below log 2 = 0.693; {right} of {n} training flowers are classified correctly."
     )
 
 

@@ -269,7 +269,7 @@ def draw_confidence(ax: Axes, models: Sequence[TrainedModel]) -> None:
         _row(ax, top + TRAIN, model.train, colour, alpha=0.4)
         _row(ax, top + TEST, model.test, colour, alpha=1.0)
     _frame(ax, len(models))
-    quiet_frame(ax, f"Probability given to each {SAMPLE}'s true label")
+    quiet_frame(ax, "Probability of the true label")
     ax.spines["left"].set_visible(False)
     ax.tick_params(axis="y", length=0)
 
@@ -284,9 +284,9 @@ def _frame(ax: Axes, n_models: int) -> None:
     ax.set_xlabel("probability")
     ax.axvline(0.5, ymax=0.95, color=INK, linewidth=0.9, linestyle=DASHED, zorder=0)
     label: dict[str, Any] = {"va": "center", "fontsize": SMALL}
-    ax.text(0.5, head, "→ right for sure (loss below log 2)", color=INK, **label)
+    ax.text(0.5, head, "→ provably correct (loss below log 2)", color=INK, **label)
     ax.text(LOWEST, head, "lowest", ha="right", color=GREY, **label)
-    ax.text(RIGHT, head, "right", ha="right", color=GREY, **label)
+    ax.text(RIGHT, head, "accuracy", ha="right", color=GREY, **label)
 
 
 def _row(ax: Axes, y: float, outcome: Evaluation, colour: str, alpha: float) -> None:

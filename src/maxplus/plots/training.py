@@ -179,7 +179,7 @@ def _mark_switch(ax: Axes, switch: int) -> None:
     """Mark the end of the Polyak steps."""
     ax.axvline(switch + 1, color=GREY, linewidth=0.8, linestyle=(0, (1, 2)))
     ax.annotate(
-        "constant steps",
+        "constant steps →",
         (switch + 1, 1),
         xycoords=("data", "axes fraction"),
         xytext=(-5, 0),
