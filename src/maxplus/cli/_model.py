@@ -220,7 +220,8 @@ class UnknownLabels:
         if self._strict or self.n_unknown == self.n_rows:
             raise ValueError(f"{message}; correct them, or train with such rows")
         console.remark(
-            f"Warning: {message}. These rows are left out, because the model cannot predict them."
+            f"Warning: {message}. These rows are left out; to predict their labels, use maxplus train "
+            "with such rows."
         )
 
 
