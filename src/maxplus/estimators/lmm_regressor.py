@@ -11,7 +11,6 @@ from typing import Any, ClassVar, NamedTuple
 import numba
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.model_selection import KFold
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
@@ -19,7 +18,7 @@ from threadpoolctl import threadpool_limits
 from maxplus.certify.margins import Margins
 from maxplus.estimators._additive import MOST_PAIRS, monotonic_of, simplest_of_the_best
 from maxplus.estimators._base import BaseMaxPlusRegressor, StatusMixin
-from maxplus.estimators._cross_validation import FOLDS
+from maxplus.estimators._cross_validation import FOLDS, deal_folds, stratified_part
 from maxplus.estimators._parameters import (
     MONOTONIC,
     NOTHING,
@@ -500,8 +499,7 @@ def choose(
     """
     rng = np.random.default_rng(seed)
     N = len(rows.y)
-    if (n := max(ENOUGH, N // PART)) < N:
-        rows = rows.part(np.sort(rng.choice(N, n, replace=False)))
+    rows = rows.part(stratified_part(np.zeros(N, np.int64), max(ENOUGH, N // PART), rng))
     n, K = len(rows.y), len(structures)
     losses = np.full((K, FOLDS), np.inf)
     if n < 2 * FOLDS:
@@ -510,8 +508,10 @@ def choose(
     alive = list(range(K))
     total, done = K + min(SURVIVORS, K) * (FOLDS - 1), 0
     monitor.begin("choice", is_last=False)
-    for fold, (a, b) in enumerate(KFold(FOLDS, shuffle=True, random_state=seed).split(rows.X)):
-        kept, held = rows.part(a), rows.part(b)
+    fold_of = deal_folds(np.zeros(n, np.int64), FOLDS, rng)
+    for fold in range(FOLDS):
+        b = np.flatnonzero(fold_of == fold)
+        kept, held = rows.part(fold_of != fold), rows.part(b)
         prepared = prepare(kept, loss, epochs, np.random.default_rng([seed, fold]), signs)
         bounds = bounds_of(kept.y)
 
