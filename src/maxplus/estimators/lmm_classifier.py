@@ -441,7 +441,7 @@ class LMMClassifier(BaseLMMClassifier):
             None if isinstance(self.slope, str) else float(self.slope),
         )
 
-    def _judge(self, classes: NDArray, model: AdditiveLMM, rows: TrainingData) -> float:
+    def _score(self, classes: NDArray, model: AdditiveLMM, rows: TrainingData) -> float:
         """Return the user-defined score of a model on held-out rows."""
         # Scorers require a fitted classifier; this one has only the attributes for prediction.
         fitted = clone(self).set_params(callbacks=None, verbose=0)
@@ -489,7 +489,7 @@ class LMMClassifier(BaseLMMClassifier):
             return scaling.folded(model)
 
         seed = int(rng.integers(2**31))
-        return held_out_temperature(data, data.n_classes, train, seed, monitor)
+        return held_out_temperature(data, train, seed, monitor)
 
     def _train_briefly(
         self,
@@ -522,12 +522,12 @@ class LMMClassifier(BaseLMMClassifier):
 
     def _joint_training(self, data: TrainingData) -> JointTraining:
         return JointTraining(
+            data.n_classes,
             tuple(filter(ALLOWED[self.structure], STRUCTURES)),
-            numba.get_num_threads(),
-            None if self.scoring is None else partial(self._judge, data.classes),
             TERM_ANNEALING._replace(**self._epochs_and_batch),
-            self.max_features,
             self._monotonic_signs(data),
+            scorer=None if self.scoring is None else partial(self._score, data.classes),
+            max_features=self.max_features,
         )
 
     def _monotonic_signs(self, data: TrainingData) -> NDArray | None:

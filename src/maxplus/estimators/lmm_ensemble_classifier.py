@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 
 from maxplus.distributed import current
-from maxplus.estimators._additive import Choice, Joint, Prepared, on_first_rank, prepare
+from maxplus.estimators._additive import Choice, Joint, Prepared, on_first_rank
 from maxplus.estimators._base import FitState
 from maxplus.estimators._cross_validation import FOLDS
 from maxplus.estimators._lmm import BaseLMMClassifier, initial_boxes
@@ -279,15 +279,11 @@ class EnsembleTraining:
         K, choice = self.n_estimators, None
         jobs: Sequence[Callable[[TrainingMonitor], tuple[LMM | AdditiveLMM, NDArray]]]
         if isinstance(model, AdditiveLMM):
-            choice, status = self.joint.choose(model, rows, seed, monitor)
+            choice, status = self.joint.choose(rows, seed, monitor)
             if choice is None:
                 return Joint(model, status, None, np.empty(0))
-            rng = np.random.default_rng([seed, FOLDS])
-            prepared = prepare(rows, model.n_classes, rng, self.joint.max_features)
-            jobs = [
-                partial(self._train_sum, choice, prepared, model.n_classes, [seed, FOLDS, k])
-                for k in range(K)
-            ]
+            prepared = self.joint.prepare(rows, np.random.default_rng([seed, FOLDS]))
+            jobs = [partial(self._train_sum, choice, prepared, [seed, FOLDS, k]) for k in range(K)]
         else:
             assert self.state.scaling is not None
             scaled = replace(rows, X=self.state.scaling(rows.X))
@@ -316,17 +312,12 @@ class EnsembleTraining:
         return Joint(AdditiveLMM.mean(models), status, choice, losses)
 
     def _train_sum(
-        self,
-        choice: Choice,
-        prepared: Prepared,
-        n_classes: int,
-        seed: Sequence[int],
-        quiet: TrainingMonitor,
+        self, choice: Choice, prepared: Prepared, seed: Sequence[int], quiet: TrainingMonitor
     ) -> tuple[AdditiveLMM, NDArray]:
         own = TrainingData(prepared.U, prepared.y, prepared.weight)
         if self.bootstrap:
             own = draw_bootstrap(own, np.random.default_rng([*seed, 1]))
-        mine = prepared._replace(U=own.X, y=own.y, weight=own.weight)
+        mine = prepared._replace(U=own.X, y=own.y, labels=own.y, weight=own.weight)
         losses: list[float] = []
 
         def on_epoch(epoch: int, loss: float, now: Callable[[], AdditiveLMM]) -> bool:
@@ -334,7 +325,7 @@ class EnsembleTraining:
             return quiet.interrupted
 
         structure = self.joint.structures[choice.chosen]
-        trained = self.joint.trained(structure, mine, n_classes, 1.0, seed, on_epoch)
+        trained = self.joint.train(structure, mine, 1.0, seed, on_epoch)
         return trained, np.array(losses)
 
     def _train_single(
