@@ -17,12 +17,12 @@ from maxplus.distributed import current
 from maxplus.distributed.communicator import mark_collective
 from maxplus.tables.categorical import Categorical
 from maxplus.tables.columns import UnknownValues
+from maxplus.tables.csv_files import STDIN
 from maxplus.tables.encoder import TableEncoder
 from maxplus.tables.files import read_batches, read_table
 from maxplus.tables.partitioned import TableShare, read_partition
 from maxplus.tables.schema import AUTO, Target, infer_target
 from maxplus.tables.table import Cells, RawTable, TableError, is_missing, require
-from maxplus.tables.text_source import STDIN
 
 SMALL = ("iris", "digits", "wine", "breast_cancer")
 IMAGES = ("mnist", "fashion_mnist")
