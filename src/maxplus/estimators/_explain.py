@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from maxplus.certify import certified_at, certified_radius
 from maxplus.estimators._frames import missing_in
-from maxplus.estimators._parameters import check_value, threads, whole
+from maxplus.estimators._parameters import check_value, integer, threads
 from maxplus.estimators._training_data import validated_rows
 from maxplus.explain import (
     Change,
@@ -248,7 +248,7 @@ class ExplainMixin:
         row = self._validated(np.asarray(x)[None] if np.ndim(x) == 1 else x)
         if len(row) != 1:
             raise ValueError(f"x must be one row; got {len(row)}")
-        check_value("n_columns", n_columns, whole(1))
+        check_value("n_columns", n_columns, integer(1))
         domain = self._domain(domain).within(low, high).with_fixed(fixed)
         names = self._class_names(class_names)
         with threads(self.n_jobs):
@@ -350,7 +350,7 @@ class ExplainMixin:
             and the columns rule, prediction, support, precision and lift.
         """
         X = self._validated(X)
-        check_value("n", n, whole(1))
+        check_value("n", n, integer(1))
         codes = self._codes(y, len(X))
         domain, names = self._domain(domain, feature_names), self._class_names(class_names)
         with threads(self.n_jobs):
@@ -391,7 +391,7 @@ class ExplainMixin:
             (of the label: exp(−loss)).
         """
         check_is_fitted(self, "model_")
-        check_value("n", n, whole(1))
+        check_value("n", n, integer(1))
         losses = self.training_losses_
         # Samples of weight 0 have no loss; NaN sorts last.
         worst = np.argsort(-losses, kind="stable")[: min(n, int(np.isfinite(losses).sum()))]

@@ -23,7 +23,7 @@ def prepared(
     """Return X as numeric features, and the fitted attributes about its columns.
 
     Arrays and data frames of numbers without missing values are returned unchanged, with no
-    attributes, unless they come with an encoder (`maxplus.tables.TableEncoder.on`). All columns
+    attributes, unless they come with an encoder (`maxplus.tables.TableEncoder.attach`). All columns
     are encoded, except those that the encoder drops. A fitted encoder is not refitted; if training
     continues from an earlier call (``goes_on``), its encoder is kept.
 
@@ -98,7 +98,7 @@ def number_features(columns: Mapping[str, Any], names: Iterable[Any]) -> dict[An
     else:
         from maxplus.tables.columns import Number
 
-        both = list(zip(encoder.columns_, encoder.places, strict=True))
+        both = list(zip(encoder.columns_, encoder.feature_slices, strict=True))
         places = {column.name: place.start for column, place in both}
         numbers = {column.name for column, _ in both if isinstance(column, Number)}
     for name in names:

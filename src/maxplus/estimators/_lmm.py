@@ -41,7 +41,7 @@ from maxplus.training.stages import TrainingResult
 # because soft minima need units whose extent is within a typical distance.
 CLASS_SLOPE = 15.0
 # Bounds of the automatic number of units per class, which grows with the number of samples.
-LEAST_UNITS, MOST_UNITS = 10, 50
+MIN_UNITS, MAX_UNITS = 10, 50
 # Units per class that are allowed even if there are fewer distinct samples.
 FEW_UNITS = 3
 # Rows that are compared at once.
@@ -73,7 +73,7 @@ class Capacity(NamedTuple):
         """
         if self.n_hidden is not None:
             return self.n_hidden
-        per_class = min(max(round(math.sqrt(len(X) / n_classes)), LEAST_UNITS), MOST_UNITS)
+        per_class = min(max(round(math.sqrt(len(X) / n_classes)), MIN_UNITS), MAX_UNITS)
         wanted = n_classes * per_class
         return min(wanted, max(FEW_UNITS * n_classes, _count_different(X, wanted)))
 

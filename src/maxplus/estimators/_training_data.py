@@ -171,7 +171,7 @@ class TrainingData:
             raise ValueError("monotonic_cst needs a data frame whose column names are strings")
         features = np.zeros(self.X.shape[1], np.int64)
         named = dict(zip(names, signs.tolist(), strict=True))
-        for column, place in zip(encoder.columns_, encoder.places, strict=True):
+        for column, place in zip(encoder.columns_, encoder.feature_slices, strict=True):
             sign = named.get(column.name, 0)
             if sign and column.kind == "category":
                 raise ValueError(

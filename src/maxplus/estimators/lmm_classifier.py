@@ -19,26 +19,26 @@ from maxplus.estimators._base import FitState
 from maxplus.estimators._cross_validation import held_out_temperature, keep_level, validate_polish
 from maxplus.estimators._lmm import BaseLMMClassifier, Capacity, initial_boxes
 from maxplus.estimators._parameters import (
+    BOOLEAN,
     CALLABLE,
     CLASS_WEIGHTS,
+    CLIPS,
     FALSE,
-    LEVELS,
     MONOTONIC,
-    NOTHING,
+    NONE,
     SCORER,
     SIZES,
     SIZES_BY_COLUMN,
     TRAINED,
-    TRUTH,
     Effect,
     ParameterError,
     Parameters,
     as_callbacks,
+    integer,
     needs_state,
     one_of,
     real,
     samples,
-    whole,
 )
 from maxplus.estimators._robust import (
     FACTORS,
@@ -288,27 +288,27 @@ class LMMClassifier(BaseLMMClassifier):
     )
     _parameters: ClassVar[Parameters] = {
         **TRAINED,
-        "n_hidden": (whole(1), one_of("auto")),
+        "n_hidden": (integer(1), one_of("auto")),
         "slope": (real(above=0.0), one_of("auto")),
         "structure": (one_of(*ALLOWED),),
-        "max_features": (whole(1), NOTHING),
-        "monotonic_cst": (MONOTONIC, NOTHING),
-        "init_margin": (real(above=0.0), NOTHING),
-        "warmup_epochs": (whole(1), one_of("auto")),
-        "batch_size": (whole(1), one_of("auto")),
+        "max_features": (integer(1), NONE),
+        "monotonic_cst": (MONOTONIC, NONE),
+        "init_margin": (real(above=0.0), NONE),
+        "warmup_epochs": (integer(1), one_of("auto")),
+        "batch_size": (integer(1), one_of("auto")),
         "robust_eps": (real(minimum=0.0), SIZES, SIZES_BY_COLUMN),
         "robust_training": (real(above=0.0), one_of("auto")),
-        "clip": (one_of("range"), LEVELS, NOTHING),
-        "augment": (CALLABLE, NOTHING),
-        "early_stopping": (TRUTH,),
+        "clip": (one_of("range"), CLIPS, NONE),
+        "augment": (CALLABLE, NONE),
+        "early_stopping": (BOOLEAN,),
         "validation_fraction": (real(above=0.0, maximum=0.9),),
-        "n_iter_no_change": (whole(1),),
-        "polish": (real(above=0.0), one_of("auto", "log2"), NOTHING),
+        "n_iter_no_change": (integer(1),),
+        "polish": (real(above=0.0), one_of("auto", "log2"), NONE),
         "max_suspects": (samples(0),),
         "standardize": (one_of("auto"), FALSE),
-        "calibrate": (TRUTH, one_of("auto")),
-        "class_weight": (CLASS_WEIGHTS, one_of("balanced"), NOTHING),
-        "scoring": (SCORER, one_of("certified"), CALLABLE, NOTHING),
+        "calibrate": (BOOLEAN, one_of("auto")),
+        "class_weight": (CLASS_WEIGHTS, one_of("balanced"), NONE),
+        "scoring": (SCORER, one_of("certified"), CALLABLE, NONE),
     }
 
     def __init__(
@@ -365,17 +365,6 @@ class LMMClassifier(BaseLMMClassifier):
         self.random_state = random_state
         self.verbose = verbose
         self.callbacks = callbacks
-
-    def _dataset(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: ArrayLike | None,
-        classes: ArrayLike | None,
-        model: Network | None,
-    ) -> TrainingData:
-        data = super()._dataset(X, y, sample_weight, classes, model)
-        return data.with_class_weight(self.class_weight)
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

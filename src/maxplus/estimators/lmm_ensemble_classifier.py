@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import numba
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from sklearn.base import clone
 
 from maxplus.distributed import current
@@ -19,16 +19,16 @@ from maxplus.estimators._base import FitState
 from maxplus.estimators._cross_validation import FOLDS
 from maxplus.estimators._lmm import BaseLMMClassifier, initial_boxes
 from maxplus.estimators._parameters import (
-    NOTHING,
+    BOOLEAN,
+    NONE,
     TRAINED,
-    TRUTH,
     Kind,
     Parameters,
+    integer,
     is_set,
     refuse_checkpoints,
     warn_no_effect,
-    warn_of_no_effect,
-    whole,
+    warn_of_unused_parameters,
 )
 from maxplus.estimators._training_data import TrainingData
 from maxplus.estimators.lmm_classifier import LMMClassifier, polish_shortfall, suspects_above
@@ -111,9 +111,9 @@ training_labels_ : of the ensemble, as in `LMMClassifier`
     temperature_: float
     _parameters: ClassVar[Parameters] = {
         **TRAINED,
-        "estimator": (CLASSIFIER, NOTHING),
-        "n_estimators": (whole(1),),
-        "bootstrap": (TRUTH,),
+        "estimator": (CLASSIFIER, NONE),
+        "n_estimators": (integer(1),),
+        "bootstrap": (BOOLEAN,),
     }
 
     def __init__(
@@ -159,22 +159,15 @@ training_labels_ : of the ensemble, as in `LMMClassifier`
 
     def _warn_of_no_effect(self) -> None:
         super()._warn_of_no_effect()
-        warn_of_no_effect(self._member, LMMClassifier._effects)
+        warn_of_unused_parameters(self._member, LMMClassifier._effects)
         for name in REPLACED:
             if self.estimator is not None and is_set(self.estimator, name):
                 value = getattr(self.estimator, name)
                 warn_no_effect(f"{name}={value!r} of the estimator", "in an ensemble, set its own")
 
-    def _dataset(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: ArrayLike | None,
-        classes: ArrayLike | None,
-        model: Network | None,
-    ) -> TrainingData:
-        data = super()._dataset(X, y, sample_weight, classes, model)
-        return data.with_class_weight(self._member.class_weight)
+    @property
+    def _class_weight(self) -> Any:
+        return self._member.class_weight
 
     def _initialize(
         self, data: TrainingData, rng: np.random.Generator, monitor: TrainingMonitor

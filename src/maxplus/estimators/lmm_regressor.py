@@ -19,18 +19,18 @@ from maxplus.estimators._base import BaseMaxPlusRegressor, StatusMixin
 from maxplus.estimators._cross_validation import Effort, Search
 from maxplus.estimators._parameters import (
     MONOTONIC,
-    NOTHING,
+    NONE,
     TRAINED,
     Parameters,
     as_callbacks,
     check_value,
+    integer,
     one_of,
     progress_bar,
     real,
     refuse_checkpoints,
     threads,
     warn_user,
-    whole,
 )
 from maxplus.estimators._training_data import (
     ROUNDING,
@@ -171,8 +171,8 @@ class LMMRegressor(StatusMixin, BaseMaxPlusRegressor):
     _parameters: ClassVar[Parameters] = {
         **TRAINED,
         "loss": (one_of(*LOSSES),),
-        "epochs": (whole(1), one_of("auto")),
-        "monotonic_cst": (MONOTONIC, NOTHING),
+        "epochs": (integer(1), one_of("auto")),
+        "monotonic_cst": (MONOTONIC, NONE),
     }
 
     def __init__(

@@ -14,17 +14,17 @@ from maxplus.distributed import current
 from maxplus.estimators._base import BaseMaxPlusClassifier, FitState
 from maxplus.estimators._lmm import BaseLMMClassifier, check_reach
 from maxplus.estimators._parameters import (
-    NOTHING,
+    BOOLEAN,
+    NONE,
     TRAINED,
-    TRUTH,
     Effect,
     Parameters,
+    integer,
     is_set,
     one_of,
     real,
     samples,
     warn_no_effect,
-    whole,
 )
 from maxplus.estimators._training_data import TrainingData
 from maxplus.models import LMM, LinearMaxPlus, Network, ZeroHidden
@@ -72,9 +72,9 @@ SUBGRADIENT: Parameters = {
     "polyak_fraction": (real(minimum=0.0, maximum=1.0),),
     "learning_rate": (real(above=0.0),),
     "engine": (one_of("auto", *ENGINES),),
-    "max_iter": (whole(1),),
+    "max_iter": (integer(1),),
     "keep": (one_of("best", "last"),),
-    "warm_start": (TRUTH,),
+    "warm_start": (BOOLEAN,),
 }
 # Parameters of steps that have an effect only in combination with others.
 EFFECTS: tuple[Effect, ...] = (
@@ -386,13 +386,13 @@ class SubgradientLMMClassifier(BaseLMMClassifier, BaseSubgradientClassifier):
     )
     _parameters: ClassVar[Parameters] = {
         **SUBGRADIENT,
-        "n_hidden": (whole(1),),
+        "n_hidden": (integer(1),),
         "slope": (real(above=0.0), one_of("auto")),
-        "init_margin": (real(above=0.0), NOTHING),
+        "init_margin": (real(above=0.0), NONE),
         "init": (one_of("prototypes", "gaussian", "uniform"),),
         "objective": (one_of("max", "mean", "top-k"),),
         "top_k": (samples(1),),
-        "w0_update_interval": (whole(0),),
+        "w0_update_interval": (integer(0),),
     }
 
     def __init__(
@@ -664,7 +664,7 @@ loss_curve_, max_loss_, mean_loss_, perfect_fit_, training_losses_, training_lab
     )
     _parameters: ClassVar[Parameters] = {
         **SUBGRADIENT,
-        "n_hidden": (whole(1),),
+        "n_hidden": (integer(1),),
         "init": (one_of("glorot", "gaussian", "uniform"),),
         "scale": (real(above=0.0),),
     }
