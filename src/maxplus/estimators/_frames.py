@@ -17,21 +17,21 @@ ENCODER = "encoder_"
 COLUMNS = ("n_features_in_", "feature_names_in_")
 
 
-def prepared(
-    estimator: Any, X: Any, y: Any, task: str, *, goes_on: bool = False
+def encode_frame(
+    estimator: Any, X: Any, y: Any, task: str, *, continues: bool = False
 ) -> tuple[Any, dict[str, Any]]:
     """Return X as numeric features, and the fitted attributes about its columns.
 
     Arrays and data frames of numbers without missing values are returned unchanged, with no
     attributes, unless they come with an encoder (`maxplus.tables.TableEncoder.attach`). All columns
     are encoded, except those that the encoder drops. A fitted encoder is not refitted; if training
-    continues from an earlier call (``goes_on``), its encoder is kept.
+    continues from an earlier call (``continues``), its encoder is kept.
 
     Parameters
     ----------
     task : "classification" or "regression"
     """
-    if goes_on and getattr(estimator, ENCODER, None) is not None:
+    if continues and getattr(estimator, ENCODER, None) is not None:
         names = (ENCODER, *COLUMNS)
         known = {name: getattr(estimator, name) for name in names if hasattr(estimator, name)}
         return as_numbers(estimator, X), known
@@ -72,9 +72,8 @@ def _warn_of_doubtful_columns(encoder: Any, table: Any) -> None:
 
 def encoders_differ(comm: Communicator, columns: Mapping[str, Any]) -> bool:
     """Return whether ranks have fitted different encoders to their data frames."""
-    own = columns[ENCODER].to_json() if ENCODER in columns else None
-    found = comm.allgather(own)
-    return any(other != found[0] for other in found)
+    encoders = comm.allgather(columns[ENCODER].to_json() if ENCODER in columns else None)
+    return any(encoder != encoders[0] for encoder in encoders)
 
 
 def number_features(columns: Mapping[str, Any], names: Iterable[Any]) -> dict[Any, int]:
@@ -93,25 +92,25 @@ def number_features(columns: Mapping[str, Any], names: Iterable[Any]) -> dict[An
                 "robust_eps names columns, but X has no column names; pass a data frame, or an "
                 "array with a number for each feature"
             )
-        places = {name: p for p, name in enumerate(known)}
-        numbers = set(places)
+        features = {name: p for p, name in enumerate(known)}
+        numbers = set(features)
     else:
         from maxplus.tables.columns import Number
 
-        both = list(zip(encoder.columns_, encoder.feature_slices, strict=True))
-        places = {column.name: place.start for column, place in both}
-        numbers = {column.name for column, _ in both if isinstance(column, Number)}
+        parts = zip(encoder.columns_, encoder.feature_slices, strict=True)
+        features = {column.name: part.start for column, part in parts}
+        numbers = {column.name for column in encoder.columns_ if isinstance(column, Number)}
     for name in names:
-        if name not in places:
+        if name not in features:
             raise ValueError(
-                f"robust_eps names the column {name!r}, but X has {', '.join(list(places)[:20])}"
+                f"robust_eps names the column {name!r}, but X has {', '.join(list(features)[:20])}"
             )
         if name not in numbers:
             raise ValueError(
                 f"robust_eps names the column {name!r}, which does not hold numbers; leave it out: "
                 "categories are held"
             )
-    return {name: places[name] for name in names}
+    return {name: features[name] for name in names}
 
 
 def of_features(estimator: Any) -> Any:

@@ -260,28 +260,28 @@ class LMMClassifier(BaseLMMClassifier):
     _effects = (
         Effect(
             ("max_suspects",),
-            lambda own: own.polish is not None and not own._is_sum,
+            lambda clf: clf.polish is not None and not clf._is_sum,
             "a single network is polished: give n_hidden",
         ),
         Effect(
             ("validation_fraction", "n_iter_no_change"),
-            lambda own: own.early_stopping,
+            lambda clf: clf.early_stopping,
             "early_stopping is True",
         ),
         Effect(
             ("clip", "robust_training"),
-            lambda own: own._is_robust,
+            lambda clf: clf._is_robust,
             "robust_eps asks for a sum of terms with certificates",
         ),
         Effect(
             ("scoring",),
-            lambda own: not own._is_robust or own.scoring == "certified",
+            lambda clf: not clf._is_robust or clf.scoring == "certified",
             "it is 'certified' beside robust_eps",
         ),
-        Effect(("max_features",), lambda own: not own._is_robust, "robust_eps is 0"),
+        Effect(("max_features",), lambda clf: not clf._is_robust, "robust_eps is 0"),
         Effect(
             ("scoring", "structure", "max_features", "monotonic_cst"),
-            lambda own: own._is_sum,
+            lambda clf: clf._is_sum,
             "there is a choice of structures, which n_hidden, slope and other parameters of a "
             "single network leave out",
         ),
