@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from copy import copy
-from typing import Any
+from typing import Any, NamedTuple
 
 from maxplus.distributed import SERIAL, Communicator, using
 from maxplus.estimators._parameters import warn_user
@@ -76,41 +76,61 @@ def encoders_differ(comm: Communicator, columns: Mapping[str, Any]) -> bool:
     return any(encoder != encoders[0] for encoder in encoders)
 
 
-def number_features(columns: Mapping[str, Any], names: Iterable[Any]) -> dict[Any, int]:
-    """Return the feature index of each numeric column; raise ValueError for other names.
+class ColumnChange(NamedTuple):
+    """Features of a column, and the largest change of each."""
+
+    features: slice
+    size: float
+
+
+def changes_of_columns(
+    columns: Mapping[str, Any], robust_eps: Mapping[Any, float | str]
+) -> list[ColumnChange]:
+    """Return the change of each column that ``robust_eps`` names.
 
     Parameters
     ----------
     columns : fitted attributes about the columns
-    names : column names
+    robust_eps : number for each numeric column, "any" for each categorical or ordinal one
     """
     encoder = columns.get(ENCODER)
     if encoder is None:
-        known = columns.get("feature_names_in_")
-        if known is None:
+        names = columns.get("feature_names_in_")
+        if names is None:
             raise ValueError(
                 "robust_eps names columns, but X has no column names; pass a data frame, or an "
                 "array with a number for each feature"
             )
-        features = {name: p for p, name in enumerate(known)}
-        numbers = set(features)
+        features = {name: slice(p, p + 1) for p, name in enumerate(names)}
+        largest: dict[Any, float] = {}
     else:
-        from maxplus.tables.columns import Number
+        from maxplus.tables.columns import Number, Ordinal
 
-        parts = zip(encoder.columns_, encoder.feature_slices, strict=True)
-        features = {column.name: part.start for column, part in parts}
-        numbers = {column.name for column in encoder.columns_ if isinstance(column, Number)}
-    for name in names:
+        parts = list(zip(encoder.columns_, encoder.feature_slices, strict=True))
+        # Missing values do not change: their indicator is the last feature of a column.
+        features = {
+            column.name: slice(part.start, part.stop - bool(column.indicator))
+            for column, part in parts
+        }
+        largest = {
+            column.name: len(column.values) - 1.0 if isinstance(column, Ordinal) else 1.0
+            for column, _ in parts
+            if not isinstance(column, Number)
+        }
+    changes = []
+    for name, size in robust_eps.items():
         if name not in features:
             raise ValueError(
                 f"robust_eps names the column {name!r}, but X has {', '.join(list(features)[:20])}"
             )
-        if name not in numbers:
+        if (size == "any") != (name in largest):
+            kind, remedy = ("categories", "'any'") if name in largest else ("numbers", "a number")
             raise ValueError(
-                f"robust_eps names the column {name!r}, which does not hold numbers; leave it out: "
-                "categories are held"
+                f"robust_eps has {size!r} for the column {name!r}, which holds {kind}; set it to "
+                f"{remedy}, or leave it out to hold the column fixed"
             )
-    return {name: features[name] for name in names}
+        changes.append(ColumnChange(features[name], float(largest.get(name, size))))
+    return changes
 
 
 def of_features(estimator: Any) -> Any:

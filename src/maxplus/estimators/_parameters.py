@@ -197,8 +197,11 @@ CLASS_WEIGHTS = Kind(
 )
 SIZES = Kind("an array with such a number for each feature", _are_sizes)
 SIZES_BY_COLUMN = Kind(
-    "a dict of column names and finite numbers >= 0",
-    lambda v: isinstance(v, Mapping) and all(map(real(minimum=0.0).is_valid, v.values())),
+    "a dict of column names and finite numbers >= 0, or 'any' for categories",
+    lambda v: (
+        isinstance(v, Mapping)
+        and all(size == "any" or real(minimum=0.0).is_valid(size) for size in v.values())
+    ),
 )
 CLIPS = Kind("(low, high) with low < high, or several such pairs in order", _are_clips)
 MONOTONIC = Kind(

@@ -135,11 +135,11 @@ class LMMClassifier(BaseLMMClassifier):
         Train so that predictions are certified for changes of each feature by up to this many
         units of ``scale_`` (of the feature itself with ``standardize=False``, and for images). A
         dict maps column names to the largest change of each, in the unit of the column, such as
-        ``{"age": 2, "income": 500}``; other columns do not change. In a data frame with text
-        columns, categories and binary columns are held fixed, and the scale is
-        `certificate_scale`. A single network supports a number only: in its warm-up, all scores
-        but that of the true class are increased by 2·robust_eps·slope, the largest effect of such
-        a change, before the loss is computed.
+        ``{"age": 2, "income": 500}``, or to "any" for categorical and ordinal columns; other
+        columns do not change. A number holds categories and binary columns of a data frame fixed,
+        and its unit is `certificate_scale`. A single network supports a number only: in its
+        warm-up, all scores but that of the true class are increased by 2·robust_eps·slope, the
+        largest effect of such a change, before the loss is computed.
     robust_training : "auto" or float > 0, default="auto"
         Size of the boxes in certified training as a multiple of ``robust_eps``; "auto" chooses
         among 1, 1.5, 2 and 3.
