@@ -214,7 +214,7 @@ class FitState:
         if "n_iter" in arrays:
             known["n_iter"] = int(saved.array("before.n_iter", np.int64, (1,))[0])
             if known["n_iter"] < 0:
-                raise StateError("it cannot have done fewer iterations than none")
+                raise StateError(f"its n_iter cannot be {known['n_iter']}")
         for name in cls.NUMBERS:
             if name in arrays or name in required:
                 (value,) = saved.array(f"before.{name}", np.float64, (1,))
@@ -468,7 +468,7 @@ class BaseMaxPlusClassifier(
             when = f"after {trained.outcomes[-1].n_iter} {what}"
             kept = f"the {which}parameters so far are kept"
         else:
-            when, kept = "before its first step", "the start is kept"
+            when, kept = "before its first step", "the initial parameters are kept"
         return f"training was interrupted {when}; {kept}"
 
     def _check_parameters(self) -> None:

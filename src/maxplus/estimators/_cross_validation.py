@@ -209,7 +209,7 @@ class Search:
     rows : the rows that are used
     fold_of : the fold of each row; −1 if it is never held out
     losses, scores : arrays of shape (candidates, folds), inf and −inf where a fold was skipped
-    outputs : outputs for held-out rows, shape (candidates, rows, outputs), NaN where there is none
+    outputs : outputs for held-out rows, shape (candidates, rows, outputs), NaN if not evaluated
     """
 
     def __init__(

@@ -52,15 +52,21 @@ def encode_frame(
         with using(SERIAL):
             encoder.fit(X, y)
         encoder.target_ = Target(label_name(y, table), task)
-        _warn_of_doubtful_columns(encoder, table)
+        _warn_of_uninformative_columns(encoder, table)
     found = {ENCODER: encoder, **{n: v for n, v in vars(encoder).items() if n in COLUMNS}}
     return encoder.encode(table).X if table.encoded is None else table.encoded, found
 
 
-def _warn_of_doubtful_columns(encoder: Any, table: Any) -> None:
-    from maxplus.tables.column_filters import NO_VALUES, doubtful_columns
+def _warn_of_uninformative_columns(encoder: Any, table: Any) -> None:
+    """Warn about text columns that ``drop="auto"`` would drop, except constants."""
+    from maxplus.tables.column_filters import NO_VALUES, SAME_VALUE, reason_to_drop
 
-    for name, reason in doubtful_columns(table, encoder.columns_):
+    for column in encoder.columns_:
+        name, reason = column.name, None
+        if column.kind != "number":
+            reason = reason_to_drop(table, name)
+        if reason is None or reason.startswith(SAME_VALUE):
+            continue
         if reason == NO_VALUES:
             warn_user(f"the column {name!r} has no values to learn from: later ones are ignored")
         elif name not in (*encoder.categorical, *encoder.keep):

@@ -42,8 +42,8 @@ SPELLINGS = sorted(
 )
 # Number of bytes of the beginning from which the dialect is detected.
 BYTES_AT_ONCE = 1 << 20
-# The size of a block of text limits the length of a row. It grows by BLOCK_BYTES for every
-# BLOCK_COLUMNS columns, up to MAX_BLOCKS * BLOCK_BYTES.
+# A row must fit into a block of text, whose size grows by BLOCK_BYTES for every BLOCK_COLUMNS
+# columns, up to MAX_BLOCKS * BLOCK_BYTES.
 BLOCK_BYTES, BLOCK_COLUMNS, MAX_BLOCKS = 1 << 20, 64, 64
 # Maximum size of the header in bytes.
 LONGEST_NAMES = 1 << 25
