@@ -29,7 +29,7 @@ from experiments.harness import Part, Result, Settings, Table
 from experiments.measure import timed, timed_cpu
 from maxplus.datasets import DataNotFoundError
 from maxplus.estimators import LMMClassifier
-from maxplus.evaluation.sklearn_models import SKLEARN_CLASSIFIERS
+from maxplus.evaluation.comparison import SKLEARN_CLASSIFIERS
 from maxplus.metrics import expected_calibration_error, log_losses
 from maxplus.plots._canvas import (
     BLUE,

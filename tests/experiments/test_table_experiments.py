@@ -34,7 +34,7 @@ from experiments.tables import (
 )
 from maxplus import LMMClassifier
 from maxplus.datasets import DataNotFoundError
-from maxplus.evaluation.sklearn_models import SKLEARN_CLASSIFIERS
+from maxplus.evaluation.comparison import SKLEARN_CLASSIFIERS
 from maxplus.metrics import expected_calibration_error
 
 pytestmark = pytest.mark.slow

@@ -133,8 +133,8 @@ def stream_parts(
     ``also`` are names of further columns to read.
     """
     from maxplus import tables
+    from maxplus.tables.csv_files import STDIN
     from maxplus.tables.dataset import prefetch
-    from maxplus.tables.text_source import STDIN
 
     if model.encoder is None:
         yield open_dataset(data, model, labelled=labelled)
@@ -220,8 +220,8 @@ class UnknownLabels:
         if self._strict or self.n_unknown == self.n_rows:
             raise ValueError(f"{message}; correct them, or train with such rows")
         console.remark(
-            f"Warning: {message}. These rows are left out; to predict their labels, use maxplus train "
-            "with such rows."
+            f"Warning: {message}. These rows are left out; to predict their labels, use maxplus "
+            "train with such rows."
         )
 
 

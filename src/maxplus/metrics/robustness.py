@@ -121,7 +121,7 @@ def _margins(model: TermSum, X: NDArray, y: NDArray) -> NDArray:
 def robust_outcomes(classifier: Any, X: ArrayLike, y: ArrayLike) -> NDArray:
     """Return for each row whether it is right, right under attack, and certified.
 
-    The box of a row is ``robust_reach_`` of the classifier.
+    The box of a row is ``robust_reach_`` of the classifier. The attack changes numbers only.
 
     Parameters
     ----------
@@ -141,7 +141,11 @@ def robust_outcomes(classifier: Any, X: ArrayLike, y: ArrayLike) -> NDArray:
     certified = certified_at(model, X, 1.0, reach, scores=scores, where=right)
     resists = right.copy()
     open_rows = np.flatnonzero(right & ~certified)
-    resists[open_rows] = ~attack(model, X[open_rows], y[open_rows], reach)
+    moves = reach
+    if getattr(classifier, "encoder_", None) is not None:
+        # The boxes of categories contain invalid inputs, so the attack holds categories fixed.
+        moves = np.where(classifier.certificate_scale() > 0, reach, 0.0)
+    resists[open_rows] = ~attack(model, X[open_rows], y[open_rows], moves)
     return np.column_stack([right, resists, certified])
 
 
