@@ -294,7 +294,9 @@ def test_train_reports_cross_validated_accuracy(tmp_path):
     assert figures["auc"] == pytest.approx(roc_auc_score(y, P[:, 1]))
     recalls = recall_score(y, predicted, average=None, labels=["no", "yes"])
     assert [one["recall"] for one in figures["classes"]] == pytest.approx(recalls.tolist())
-    assert result["validation"]["guess"]["accuracy"] == max((y == "yes").mean(), (y == "no").mean())
+    assert result["validation"]["baseline"]["accuracy"] == max(
+        (y == "yes").mean(), (y == "no").mean()
+    )
     # The model itself has all rows, and its file remembers how good it is.
     model = maxplus.load(tmp_path / "m")
     assert len(model.training_labels_) == n
@@ -345,8 +347,8 @@ def test_train_validation_exposes_memorised_ids(tmp_path):
     )
     assert result["training_fit"]["right"] > 70
     validation = result["validation"]
-    assert validation["figures"]["accuracy"] < validation["guess"]["accuracy"] + 0.1
-    assert validation["figures"]["log_loss"] > validation["guess"]["log_loss"]
+    assert validation["figures"]["accuracy"] < validation["baseline"]["accuracy"] + 0.1
+    assert validation["figures"]["log_loss"] > validation["baseline"]["log_loss"]
 
 
 def test_train_accepts_tables_too_small_for_validation(tmp_path):

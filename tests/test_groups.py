@@ -90,7 +90,7 @@ def test_train_and_compare_accept_groups(tmp_path, visits):
     assert "3-fold cross-validation, groups kept together" in printed
     found = document("train", path, *brief, "--groups", "patient", "--validate", 3)
     assert found["features"] == 3
-    assert "groups" in found["validation"]["how"]
+    assert "groups" in found["validation"]["description"]
     assert "groups kept together" in good("compare", path, "--models", "kNN", "--groups", "patient")
     assert "no column 'nobody' (--groups)" in bad("train", path, *brief, "--groups", "nobody")
     assert "--groups" in bad("train", path, *brief, "--groups", "class")

@@ -85,7 +85,7 @@ def test_command_metrics_equal_independent_computation(trained):
     assert result["auc"] == pytest.approx(roc_auc_score(y == "krank", P[:, 1]))
     # Rows that were held out are worse than those of the training, and better than guessing.
     unseen = document["validation"]
-    assert unseen["guess"]["accuracy"] < unseen["figures"]["accuracy"] <= 1.0
+    assert unseen["baseline"]["accuracy"] < unseen["figures"]["accuracy"] <= 1.0
 
 
 def test_command_certificates_survive_corner_attacks(trained):

@@ -120,11 +120,11 @@ def test_validation_in_a_file_names_no_training_row(tmp_path, patients):
     record = maxplus.load(path).validation_
     assert record["figures"]["accuracy"] > 0.5
     assert record["figures"]["worst"] is None
-    assert "least_sure" not in record
-    assert "most_surprising" not in record
+    assert "least_confident" not in record
+    assert "highest_loss" not in record
     train(patients, path, "boxes", "--validate", 3, "--remember-rows")
     record = maxplus.load(path).validation_
-    assert len(record["least_sure"]) == 25
+    assert len(record["least_confident"]) == 25
     assert record["figures"]["worst"] >= 1
 
 

@@ -64,7 +64,7 @@ def small():
     for figure in (report["reliability"], report["certified"]["figure"], *report["training"]):
         figure["svg"] = "<svg/>"
     for key in ("judged", "named"):
-        for kind in ("least_sure", "most_surprising"):
+        for kind in ("least_confident", "highest_loss"):
             report[key][kind] = report[key][kind][:2]
     return report
 
@@ -169,7 +169,7 @@ def test_links_to_rows_are_valid():
         for n, name in [(1, "P100"), (999, "P999"), (3, None)]
     ]
     rows.append({**rows[2], "of_data": False})
-    report["named"]["least_sure"] = rows
+    report["named"]["least_confident"] = rows
     page = render_page(report)
     table = page[page.index('id="least-sure"') : page.index('id="worst"')]
     found = re.findall(r'data-value="\d+">(?:<a href="#row-(\d+)">)?(\d+)', table)

@@ -66,8 +66,8 @@ def test_all_rows_of_a_labelled_table_are_evaluated(clinic):
     assert source["figures"]["confusion"] == expected["confusion"]
     assert content["judged"]["figures"] == source["figures"]
     labels, counts = np.unique(clf.training_labels_, return_counts=True)
-    assert source["guess"]["label"] == labels[counts.argmax()]
-    assert source["guess"]["accuracy"] == pytest.approx(np.mean(y == labels[counts.argmax()]))
+    assert source["baseline"]["label"] == labels[counts.argmax()]
+    assert source["baseline"]["accuracy"] == pytest.approx(np.mean(y == labels[counts.argmax()]))
 
 
 def test_least_confident_and_highest_loss_rows_are_listed(clinic):
@@ -76,15 +76,15 @@ def test_least_confident_and_highest_loss_rows_are_listed(clinic):
     named = about(clf, X, y, ids=ids, row_numbers=np.arange(len(X)) + 11)["named"]
     P, codes = clf.predict_proba(X), np.searchsorted(clf.classes_, y)
     for kind, by in (
-        ("least_sure", P.max(axis=1)),
-        ("most_surprising", P[np.arange(len(y)), codes]),
+        ("least_confident", P.max(axis=1)),
+        ("highest_loss", P[np.arange(len(y)), codes]),
     ):
         rows = [one["row"] - 11 for one in named[kind]]
         assert [one["id"] for one in named[kind]] == [ids[n] for n in rows]
         assert (np.diff(by[rows]) >= 0).all()
         others = np.setdiff1d(np.arange(90, len(X)), rows)
         assert by[others].min() >= by[rows].max() - 1e-12
-        key = "probability" if kind == "least_sure" else "own_probability"
+        key = "probability" if kind == "least_confident" else "own_probability"
         np.testing.assert_allclose([one[key] for one in named[kind]], by[rows])
 
 
@@ -93,7 +93,7 @@ def test_explorer_contains_all_listed_rows(clinic, monkeypatch):
     clf, X, y = clinic
     told = about(clf, X, y)
     named = {
-        row["row"] for kind in ("least_sure", "most_surprising") for row in told["named"][kind]
+        row["row"] for kind in ("least_confident", "highest_loss") for row in told["named"][kind]
     }
     shown = [row["row"] for row in told["rows"]]
     assert named <= set(shown)
@@ -147,13 +147,13 @@ def test_test_data_come_before_validation(clinic):
         "own_probability": 0.3,
     }
     clf.validation_ = {
-        "how": "5-fold cross-validation",
+        "description": "5-fold cross-validation",
         "figures": wrong | {"n_rows": 900},
-        "guess": {"accuracy": 0.6, "balanced_accuracy": 0.5, "log_loss": 0.7, "label": "well"},
+        "baseline": {"accuracy": 0.6, "balanced_accuracy": 0.5, "log_loss": 0.7, "label": "well"},
         "rows_never_held_out": 0,
         "seconds": 1.0,
-        "least_sure": [row],
-        "most_surprising": [row],
+        "least_confident": [row],
+        "highest_loss": [row],
     }
     try:
         both = about(clf, X, y)
@@ -168,7 +168,7 @@ def test_test_data_come_before_validation(clinic):
     assert same["judged"]["title"] == "5-fold cross-validation"
     assert same["judged"]["is_new"]
     # The table of this page is the one that was validated: its rows have names here.
-    (named,) = same["named"]["least_sure"]
+    (named,) = same["named"]["least_confident"]
     assert (named["row"], named["id"], named["of_data"]) == (3, "id 2", True)
 
 
@@ -187,7 +187,7 @@ def test_headline_requires_significant_improvement(accuracy, auc, holds):
     }
     source = {
         "figures": figures,
-        "guess": {"accuracy": 0.6, "label": "well"},
+        "baseline": {"accuracy": 0.6, "label": "well"},
         "whose": "of t.csv",
         "on": "t.csv",
     }
@@ -208,7 +208,7 @@ def test_auc_of_random_scores_is_not_significant(n_classes):
         figures["interval"] = (0.0, 1.0)
         source = {
             "figures": figures,
-            "guess": {"accuracy": 0.6, "label": "a"},
+            "baseline": {"accuracy": 0.6, "label": "a"},
             "whose": "of t.csv",
             "on": "t.csv",
         }
@@ -371,7 +371,7 @@ def test_regression_is_evaluated_on_new_rows():
     bounds = reg.predict_interval(X, 0.9)
     assert source["figures"] == regression_metrics(y, reg.predict(X), *bounds).to_json()
     guess = regression_metrics(y, np.full(80, y[:60].mean()))
-    assert source["guess"]["mae"] == pytest.approx(guess.mae)
+    assert source["baseline"]["mae"] == pytest.approx(guess.mae)
     assert content["headline"]["holds"] is True
     assert "60 of the 80 rows of curve have the same values" in content["headline"]["text"]
     off = [abs(one["off"]) for one in content["rows"]]
@@ -414,7 +414,7 @@ def test_report_without_labels_has_predictions_and_no_figures(clinic):
     assert all(row["label"] is None for row in rows.values())
     assert all(rows[n + 1]["predicted"] == predicted[n] for n in range(210) if n + 1 in rows)
     top = clf.predict_proba(X).max(axis=1)
-    assert content["named"]["least_sure"][0]["row"] == top.argmin() + 1
+    assert content["named"]["least_confident"][0]["row"] == top.argmin() + 1
     page = render_page(content)
     assert "provably keep their prediction" in page
     assert "Predicted classes" in page
@@ -488,22 +488,22 @@ def _validation(clf):
         "own_probability": 0.3,
     }
     return {
-        "how": "20% of the rows held out",
+        "description": "20% of the rows held out",
         "figures": figures,
-        "guess": {"accuracy": 0.6, "balanced_accuracy": 0.5, "log_loss": 0.7, "label": "well"},
+        "baseline": {"accuracy": 0.6, "balanced_accuracy": 0.5, "log_loss": 0.7, "label": "well"},
         "rows_never_held_out": 0,
         "seconds": 1.0,
         "certified": {"eps": 0.1, "accuracy": 0.5},
         "reliability": {"count": [0, 2], "confidence": [None, 0.9], "accuracy": [None, 0.5]},
-        "least_sure": [row],
-        "most_surprising": [row],
+        "least_confident": [row],
+        "highest_loss": [row],
     }
 
 
 @pytest.mark.parametrize(
     ("path", "value"),
     [
-        (("how",), 3),
+        (("description",), 3),
         (("seconds",), -1.0),
         (("figures",), []),
         (("figures", "accuracy"), 1.5),
@@ -512,11 +512,11 @@ def _validation(clf):
         (("figures", "classes", 0, "label"), "another"),
         (("figures", "confusion"), [[1, 2]]),
         (("figures", "confusion", 0, 0), -1),
-        (("guess", "label"), None),
+        (("baseline", "label"), None),
         (("certified", "eps"), "much"),
         (("reliability", "count"), [0.5]),
-        (("least_sure", 0, "row"), 0),
-        (("most_surprising", 0, "probability"), None),
+        (("least_confident", 0, "row"), 0),
+        (("highest_loss", 0, "probability"), None),
     ],
 )
 def test_damaged_validation_is_rejected(clinic, tmp_path, path, value):

@@ -150,9 +150,9 @@ class Validation:
         """
         baseline = self.baseline.to_json()
         document: dict[str, Any] = {
-            "how": self.description,
+            "description": self.description,
             "figures": self.figures.to_json(),
-            "guess": {name: baseline[name] for name in BASELINE if name in baseline},
+            "baseline": {name: baseline[name] for name in BASELINE if name in baseline},
             "rows_never_held_out": self.n_untested,
             "seconds": float(self.held_out.seconds.sum()),
         }
@@ -160,7 +160,7 @@ class Validation:
             return document | {"coverage_promised": COVERAGE}
         # Metrics index rows in the order of the folds; the document has their numbers in the file.
         document["figures"]["worst"] = int(self.held_out.names[self.figures.worst])
-        document["guess"]["label"] = self.baseline_label
+        document["baseline"]["label"] = self.baseline_label
         document["dispersion"] = self.dispersion
         document["accuracy_interval"] = list(self.interval)
         document |= self._by_row()
@@ -191,8 +191,8 @@ class Validation:
 
         return {
             "reliability": to_jsonable(reliability(y, P)),
-            "least_sure": named(np.argsort(p_best, kind="stable")),
-            "most_surprising": named(np.argsort(p_true, kind="stable")),
+            "least_confident": named(np.argsort(p_best, kind="stable")),
+            "highest_loss": named(np.argsort(p_true, kind="stable")),
         }
 
 

@@ -161,7 +161,7 @@ def _named_places(table: PageRows, named: dict[str, Any]) -> list[int]:
     """Return the indices of the rows listed on the page, which link to the explorer."""
     numbers = {
         row["row"]
-        for kind in ("least_sure", "most_surprising")
+        for kind in ("least_confident", "highest_loss")
         for row in named[kind]
         if row["of_data"]
     }

@@ -53,17 +53,17 @@ def of_validation(estimator: Any, table: PageRows, is_training: bool) -> dict[st
     encoder = getattr(estimator, "encoder_", None)
     data = "the training data" if encoder is None else PurePath(encoder.data_).name
     return _source(
-        title=record["how"],
+        title=record["description"],
         whose="held out of training",
         on="new rows",
         description=f"each row of {data} was predicted by a model that was trained without it; the "
         "model of this page was trained on all rows.",
         figures=record["figures"],
         dispersion=record.get("dispersion", 1.0),
-        guess=record["guess"],
+        baseline=record["baseline"],
         bins=record.get("reliability"),
-        least_sure=_renamed(record.get("least_sure", ()), table, is_training),
-        most_surprising=_renamed(record.get("most_surprising", ()), table, is_training),
+        least_confident=_renamed(record.get("least_confident", ()), table, is_training),
+        highest_loss=_renamed(record.get("highest_loss", ()), table, is_training),
     )
 
 
@@ -93,10 +93,10 @@ def of_rows(
         description=description,
         figures=figures.to_json(),
         dispersion=1.0,
-        guess=_guess(estimator, codes),
+        baseline=_baseline(estimator, codes),
         bins=to_jsonable(reliability(codes, P)),
-        least_sure=named_rows(estimator, table, P, np.argsort(P.max(axis=1), kind="stable")),
-        most_surprising=named_rows(estimator, table, P, np.argsort(-losses, kind="stable")),
+        least_confident=named_rows(estimator, table, P, np.argsort(P.max(axis=1), kind="stable")),
+        highest_loss=named_rows(estimator, table, P, np.argsort(-losses, kind="stable")),
     )
 
 
@@ -120,7 +120,7 @@ def named_rows(estimator: Any, table: PageRows, P: NDArray, order: NDArray) -> l
     return rows
 
 
-def _guess(estimator: Any, codes: NDArray) -> dict[str, Any]:
+def _baseline(estimator: Any, codes: NDArray) -> dict[str, Any]:
     """Return the metrics of a baseline that predicts the class frequencies in training."""
     classes = estimator.classes_
     counts = np.array(training_summary(estimator)["class_counts"])
@@ -155,15 +155,15 @@ def headline(source: dict[str, Any] | None, where: str) -> dict[str, Any]:
     if source is None:
         text = f"No validation is stored with the model. {where} {REMEDY}"
         return {"holds": None, "title": "Not measured on new rows", "text": text}
-    figures, guess = source["figures"], source["guess"]
+    figures, baseline = source["figures"], source["baseline"]
     low, high = figures["interval"]
     rows, accuracy = plural(figures["n_rows"], "row"), percent(figures["accuracy"])
     text = (
         f"The accuracy on {rows} {source['whose']} is {accuracy} (95 % confidence interval: "
-        f"{percent(low)} to {percent(high)}). Always predicting {guess['label']} has an accuracy "
-        f"of {percent(guess['accuracy'])}."
+        f"{percent(low)} to {percent(high)}). Always predicting {baseline['label']} has an "
+        f"accuracy of {percent(baseline['accuracy'])}."
     )
-    if low > guess["accuracy"]:
+    if low > baseline["accuracy"]:
         return {"holds": True, "title": f"Better than the baseline on {source['on']}", "text": text}
     if _ranks(figures):
         text += f" The ROC AUC, {figures['auc']:.3f}, is better than chance."
@@ -198,19 +198,19 @@ def performance_on_new_rows(
         first["text"] += f" {where}"
     judged = sources[0] if sources else new
     bins = None if judged is None else judged["bins"]
-    named = next((one for one in (*sources[:1], new) if one and one["least_sure"]), None)
+    named = next((one for one in (*sources[:1], new) if one and one["least_confident"]), None)
     return {
         "headline": first,
         "where": where,
         "sources": sources,
         "judged": None if judged is None else {"is_new": bool(sources), **judged},
-        "named": _least_sure(clf, table, log_proba) if table.y is None else named,
+        "named": _least_confident(clf, table, log_proba) if table.y is None else named,
         "reliability": None if bins is None else reliability_figure(bins),
     }
 
 
-def _least_sure(clf: Any, table: PageRows, log_proba: NDArray) -> dict[str, Any]:
+def _least_confident(clf: Any, table: PageRows, log_proba: NDArray) -> dict[str, Any]:
     """Return the unlabelled rows with the lowest probability of the predicted class."""
     P = np.exp(log_proba)
     order = np.argsort(P.max(axis=1), kind="stable")
-    return {"least_sure": named_rows(clf, table, P, order), "most_surprising": []}
+    return {"least_confident": named_rows(clf, table, P, order), "highest_loss": []}

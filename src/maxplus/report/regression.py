@@ -108,17 +108,17 @@ def _sources(
     sources = []
     if table.y is not None and not is_training:
         mean = training_summary(reg).get("mean")
-        guess = None
+        baseline = None
         if mean is not None:
             found = regression_metrics(table.y, np.full(table.n, mean)).to_json()
-            guess = {name: found[name] for name in ("r2", "mae", "rmse")}
+            baseline = {name: found[name] for name in ("r2", "mae", "rmse")}
         sources.append(
             {
                 "title": table.name,
                 "whose": f"of {table.name}",
                 "on": table.name,
                 "figures": regression_metrics(table.y, *prediction).to_json(),
-                "guess": guess,
+                "baseline": baseline,
                 "description": where,
             }
         )
@@ -126,11 +126,11 @@ def _sources(
     if record is not None:
         sources.append(
             {
-                "title": record["how"],
+                "title": record["description"],
                 "whose": "held out of training",
                 "on": "new rows",
                 "figures": record["figures"],
-                "guess": record["guess"],
+                "baseline": record["baseline"],
                 "description": "each training row was predicted by a model trained without it.",
             }
         )
@@ -142,16 +142,16 @@ def _headline(source: dict[str, Any] | None, where: str) -> dict[str, Any]:
     if source is None:
         text = f"No validation is stored with the model. {where} {REMEDY}"
         return {"holds": None, "title": "Not measured on new rows", "text": text}
-    found, guess = source["figures"], source["guess"]
+    found, baseline = source["figures"], source["baseline"]
     error = with_error(found["mae"], ERRORS * found["mae_error"])
     text = (
         f"On {plural(found['n_rows'], 'row')} {source['whose']}, the mean absolute error is "
         f"{error} (95 % interval){_explained_variance_text(found['r2'])}."
     )
     better = found["r2"] is not None and found["r2"] > 0.0
-    if guess is not None:
-        text += f" The error of always predicting the mean is {readable(guess['mae'])}."
-        better = better and found["mae"] + ERRORS * found["mae_error"] < guess["mae"]
+    if baseline is not None:
+        text += f" The error of always predicting the mean is {readable(baseline['mae'])}."
+        better = better and found["mae"] + ERRORS * found["mae_error"] < baseline["mae"]
     if better:
         return {"holds": True, "title": f"Better than the baseline on {source['on']}", "text": text}
     return {"holds": False, "title": "Not shown to be better than the baseline", "text": text}
