@@ -119,9 +119,9 @@ def regression_table(figures: RegressionMetrics) -> Table:
 
 
 def _mae(figures: RegressionMetrics) -> str:
-    from maxplus.metrics._intervals import ERRORS
+    from maxplus.metrics._intervals import Z_95
 
-    return with_error(figures.mae, ERRORS * figures.mae_error)
+    return with_error(figures.mae, Z_95 * figures.mae_error)
 
 
 def classes_table(figures: ClassificationMetrics) -> Table:

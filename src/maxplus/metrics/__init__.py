@@ -1,4 +1,4 @@
-"""Metrics of predictions and probabilities."""
+"""Metrics for classification, regression and robustness."""
 
 from maxplus.metrics._readable import to_jsonable
 from maxplus.metrics.classification import (

@@ -1,4 +1,4 @@
-"""Confidence intervals of accuracies and areas under the ROC curve."""
+"""Confidence intervals for accuracies and ROC AUC scores."""
 
 from __future__ import annotations
 
@@ -8,66 +8,71 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-# Half-width of a 95 % interval in standard errors.
-ERRORS = 1.96
+# 97.5 % quantile of the standard normal distribution.
+Z_95 = 1.96
 
 
-def wilson_interval(share: float | None, n: float) -> tuple[float, float] | None:
-    """Return Wilson's 95 % interval of a share of n rows; None without rows."""
-    if share is None or not n:
+def wilson_interval(proportion: float | None, n: float) -> tuple[float, float] | None:
+    """Return the 95 % Wilson score interval of a proportion; None if ``n`` is 0."""
+    if proportion is None or not n:
         return None
-    z2 = ERRORS**2
-    middle = (share + z2 / (2 * n)) / (1 + z2 / n)
-    half = ERRORS / (1 + z2 / n) * math.sqrt(share * (1 - share) / n + z2 / (4 * n * n))
-    return max(0.0, middle - half), min(1.0, middle + half)
+    z2 = Z_95**2
+    centre = (proportion + z2 / (2 * n)) / (1 + z2 / n)
+    half = Z_95 / (1 + z2 / n) * math.sqrt(proportion * (1 - proportion) / n + z2 / (4 * n * n))
+    return max(0.0, centre - half), min(1.0, centre + half)
 
 
-def score_interval(share: float, n: float, n_new: float) -> tuple[float, float]:
-    """Return the 95 % interval of the share of n_new new rows, from the share of n rows.
+def score_interval(proportion: float, n: float, n_new: float) -> tuple[float, float]:
+    """Return the 95 % prediction interval of a proportion in a new sample of size ``n_new``.
 
-    The variances of both shares add up, as for a share of 1 / (1 / n + 1 / n_new) rows.
+    The variances of both samples add up, which is equivalent to a sample of size
+    1 / (1 / n + 1 / n_new).
     """
-    found = wilson_interval(share, 1.0 / (1.0 / n + 1.0 / n_new))
-    assert found is not None
-    return found
+    interval = wilson_interval(proportion, 1.0 / (1.0 / n + 1.0 / n_new))
+    assert interval is not None
+    return interval
 
 
-def fold_dispersion(right: ArrayLike, fold: ArrayLike) -> float:
-    """Return the overdispersion of the accuracies of K folds: χ² / (K − 1), at least 1.
+def fold_dispersion(correct: ArrayLike, fold: ArrayLike) -> float:
+    """Return the overdispersion of the accuracies of K folds, max(1, χ² / (K − 1)).
 
-    The binomial variance a·(1 − a) / n ignores that the models of the folds differ in accuracy.
+    The binomial variance a·(1 − a) / n ignores the variation between folds.
     The effective number of rows is n / dispersion.
 
     Parameters
     ----------
-    right : array of shape (n,), whether each prediction is correct
+    correct : array of shape (n,), whether each prediction is correct
     fold : array of shape (n,), the fold of each row
     """
-    right, fold = np.asarray(right, bool), np.asarray(fold)
+    correct, fold = np.asarray(correct, bool), np.asarray(fold)
     sizes = np.array([np.count_nonzero(fold == k) for k in np.unique(fold)])
-    shares = np.array([right[fold == k].mean() for k in np.unique(fold)])
-    accuracy = right.mean()
+    accuracies = np.array([correct[fold == k].mean() for k in np.unique(fold)])
+    accuracy = correct.mean()
     variance = accuracy * (1.0 - accuracy)
     if len(sizes) < 2 or variance == 0.0:
         return 1.0
-    chi2 = float((sizes * (shares - accuracy) ** 2).sum() / variance)
+    chi2 = float((sizes * (accuracies - accuracy) ** 2).sum() / variance)
     return max(1.0, chi2 / (len(sizes) - 1))
 
 
-def auc_error(auc: float, n_own: int, n_others: int) -> float:
-    """Return the standard error of an area under the ROC curve (Hanley and McNeil, 1982)."""
-    if not n_own or not n_others:
+def auc_error(auc: float, n_positive: int, n_negative: int) -> float:
+    """Return the standard error of a ROC AUC score (Hanley and McNeil, 1982)."""
+    if not n_positive or not n_negative:
         return math.nan
     q1, q2 = auc / (2.0 - auc), 2.0 * auc**2 / (1.0 + auc)
-    spread = (n_own - 1) * (q1 - auc**2) + (n_others - 1) * (q2 - auc**2)
-    return math.sqrt(max(0.0, auc * (1.0 - auc) + spread) / (n_own * n_others))
+    spread = (n_positive - 1) * (q1 - auc**2) + (n_negative - 1) * (q2 - auc**2)
+    return math.sqrt(max(0.0, auc * (1.0 - auc) + spread) / (n_positive * n_negative))
 
 
 def mean_auc_error(areas: Sequence[tuple[float, int]], n: int) -> float:
-    """Return an upper bound of the standard error of the mean area of several classes.
+    """Return an upper bound on the standard error of a macro-averaged ROC AUC score.
 
-    ``areas`` are pairs of an area and the number of rows of its class, of n rows in total. The
-    areas are not independent.
+    The scores of the classes are not independent, so their errors are averaged.
+
+    Parameters
+    ----------
+    areas : ROC AUC and number of rows of each class
+    n : total number of rows
     """
-    errors = [auc_error(area, n_own, n - n_own) for area, n_own in areas]
+    errors = [auc_error(area, n_positive, n - n_positive) for area, n_positive in areas]
     return float(np.mean(errors)) if errors else math.nan

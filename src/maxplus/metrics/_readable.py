@@ -1,4 +1,4 @@
-"""Formatting of numbers, and conversion of results to JSON data."""
+"""Number formatting and conversion to JSON-compatible types."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-# Numbers outside this range are formatted with an exponent.
-SMALLEST, LARGEST = 1e-4, 1e12
+# Numbers outside this range are formatted in scientific notation.
+MIN_DECIMAL, MAX_DECIMAL = 1e-4, 1e12
 
 
 def readable(value: float | None, digits: int = 4) -> str:
-    """Format a number with ``digits`` digits and thousands separators; None and NaN as a dash.
+    """Format a number with ``digits`` significant digits; None and NaN as a dash.
 
     Examples
     --------
@@ -24,28 +24,28 @@ def readable(value: float | None, digits: int = 4) -> str:
         return "–"
     if math.isinf(value):
         return "∞" if value > 0 else "−∞"
-    if value != 0 and not SMALLEST <= abs(value) < LARGEST:
+    if value != 0 and not MIN_DECIMAL <= abs(value) < MAX_DECIMAL:
         return f"{value:.{digits - 1}e}".replace("-", "−")
     return _with_decimals(value, digits - 1 - _magnitude(value, digits))
 
 
 def with_error(value: float, error: float) -> str:
-    """Return a number and its error, both rounded to the second digit of the error.
+    """Format a number and its error, rounded to two significant digits of the error.
 
     Examples
     --------
     >>> with_error(16180.4, 970.1), with_error(0.51234, 0.0234)
     ('16,180 ± 970', '0.512 ± 0.023')
     """
-    is_decimal = math.isfinite(value) and error >= SMALLEST
-    if not is_decimal or max(abs(value), error) >= LARGEST:
+    is_decimal = math.isfinite(value) and error >= MIN_DECIMAL
+    if not is_decimal or max(abs(value), error) >= MAX_DECIMAL:
         return f"{readable(value)} ± {readable(error, 2)}"
     decimals = 1 - _magnitude(error, 2)
     return f"{_with_decimals(value, decimals)} ± {_with_decimals(error, decimals)}"
 
 
 def _magnitude(value: float, digits: int) -> int:
-    """Return the power of ten of the first digit, after rounding to ``digits`` digits."""
+    """Return the decimal exponent of a number rounded to ``digits`` significant digits."""
     return int(f"{value:.{digits - 1}e}".partition("e")[2])
 
 

@@ -1,4 +1,4 @@
-"""Metrics of class probabilities: log loss, calibration, and metrics by class."""
+"""Classification metrics: log loss, calibration and per-class metrics."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from sklearn.metrics import confusion_matrix, precision_recall_fscore_support, r
 
 from maxplus.metrics._readable import to_jsonable
 
-# Tolerance for probabilities above 1 due to rounding.
+# Tolerance for probabilities that exceed 1 because of rounding.
 TOLERANCE = 1e-6
-# Smallest probability in the log loss, which would be infinite for a probability of 0.
+# Lower bound of probabilities in the log loss, which is infinite at 0.
 FLOOR = 1e-15
 N_BINS = 15
 
 
 def check_predictions(codes: ArrayLike, P: ArrayLike) -> tuple[NDArray, NDArray]:
-    """Return labels 0..C−1 of shape (N,) and probabilities (N, C) as validated arrays."""
+    """Validate class indices of shape (N,) and probabilities of shape (N, C)."""
     codes, P = np.asarray(codes), np.asarray(P, float)
     if P.ndim != 2 or not P.size:
         raise ValueError(f"P must have shape (N, C) with a row for each sample, got {P.shape}")
@@ -42,12 +42,12 @@ def check_predictions(codes: ArrayLike, P: ArrayLike) -> tuple[NDArray, NDArray]
 
 
 def log_losses(codes: ArrayLike, P: ArrayLike) -> NDArray:
-    """Return −log P[n, codes[n]] of each sample, with probabilities of at least 1e−15.
+    """Return the log loss of each sample, with probabilities clipped below at 1e−15.
 
     Parameters
     ----------
     codes : array of shape (N,)
-        The true classes as columns of P.
+        True classes as column indices of P.
     P : array of shape (N, C)
         Probabilities.
 
@@ -67,7 +67,7 @@ def log_losses(codes: ArrayLike, P: ArrayLike) -> NDArray:
 
 @dataclass(frozen=True)
 class Reliability:
-    """Accuracy of predictions by their probability, in B bins of equal width.
+    """Accuracy and mean confidence of predictions in B bins of equal width.
 
     Attributes
     ----------
@@ -90,14 +90,14 @@ class Reliability:
 
 
 def reliability(codes: ArrayLike, P: ArrayLike, n_bins: int = N_BINS) -> Reliability:
-    """Return the accuracy of predictions by their probability; O(N·C).
+    """Bin predictions by their probability and return the accuracy of each bin.
 
     Parameters
     ----------
     codes : array of shape (N,)
-        The true classes as columns of P.
+        True classes as column indices of P.
     P : array of shape (N, C)
-        Probabilities. The prediction is the first class with the largest one.
+        Probabilities. Ties are resolved in favour of the first class.
     n_bins : int, default=15
 
     Returns
@@ -107,30 +107,32 @@ def reliability(codes: ArrayLike, P: ArrayLike, n_bins: int = N_BINS) -> Reliabi
     Examples
     --------
     >>> from maxplus.metrics import reliability
-    >>> found = reliability([0, 1, 1], [[0.9, 0.1], [0.2, 0.8], [0.7, 0.3]], n_bins=2)
-    >>> found.count.tolist()
+    >>> bins = reliability([0, 1, 1], [[0.9, 0.1], [0.2, 0.8], [0.7, 0.3]], n_bins=2)
+    >>> bins.count.tolist()
     [0, 3]
     """
     codes, P = check_predictions(codes, P)
     if n_bins < 1:
         raise ValueError(f"n_bins must be at least 1, got {n_bins}")
-    top, right = P.max(axis=1), P.argmax(axis=1) == codes
-    bin_of = np.minimum((top * n_bins).astype(int), n_bins - 1)
-    count = np.bincount(bin_of, minlength=n_bins)
-    samples = np.where(count > 0, count, np.nan)
-    confidence, accuracy = (np.bincount(bin_of, sums, n_bins) for sums in (top, right))
-    return Reliability(count, confidence / samples, accuracy / samples)
+    confidences, correct = P.max(axis=1), P.argmax(axis=1) == codes
+    bin_index = np.minimum((confidences * n_bins).astype(int), n_bins - 1)
+    count = np.bincount(bin_index, minlength=n_bins)
+    n_samples = np.where(count > 0, count, np.nan)
+    confidence, accuracy = (
+        np.bincount(bin_index, weights, n_bins) for weights in (confidences, correct)
+    )
+    return Reliability(count, confidence / n_samples, accuracy / n_samples)
 
 
 def expected_calibration_error(codes: ArrayLike, P: ArrayLike, n_bins: int = N_BINS) -> float:
-    """Return the mean difference between the probability and the accuracy of predictions.
+    """Return the mean absolute difference between confidence and accuracy over bins.
 
-    With few samples per bin, it is biased upwards, even for perfectly calibrated probabilities.
+    The estimate is biased upwards if bins contain few samples.
 
     Parameters
     ----------
     codes : array of shape (N,)
-        The true classes as columns of P.
+        True classes as column indices of P.
     P : array of shape (N, C)
         Probabilities.
     n_bins : int, default=15
@@ -150,12 +152,12 @@ def expected_calibration_error(codes: ArrayLike, P: ArrayLike, n_bins: int = N_B
 
 @dataclass(frozen=True)
 class ClassMetrics:
-    """Metrics of one class against the rest; undefined metrics are NaN.
+    """One-vs-rest metrics of a class; undefined metrics are NaN.
 
     Attributes
     ----------
     label : name of the class
-    n_rows, n_predicted : number of rows of the class, and of rows with this prediction
+    n_rows, n_predicted : number of true and of predicted rows of the class
     precision, recall, f1 : as in scikit-learn
     auc : area under the ROC curve
     """
@@ -177,11 +179,10 @@ class ClassificationMetrics:
     ----------
     n_rows : number of rows
     accuracy, accuracy_error : accuracy and its standard error √(a·(1 − a) / n)
-    balanced_accuracy : mean recall of the classes that occur
-    macro_f1 : mean F1 of the classes that occur or are predicted
-    log_loss : mean of −log(probability of the true class)
-    auc : area under the ROC curve; with several classes, the mean over the classes, each against
-        the rest
+    balanced_accuracy : mean recall over the classes in the data
+    macro_f1 : mean F1 score over the classes in the data or in the predictions
+    log_loss : mean negative log-likelihood of the true class
+    auc : area under the ROC curve; for more than two classes, the one-vs-rest macro average
     calibration_error : `maxplus.metrics.expected_calibration_error`
     max_loss, worst : largest loss, and the index of the first row with this loss
     classes : metrics of each class
@@ -202,7 +203,7 @@ class ClassificationMetrics:
     confusion: NDArray
 
     def to_json(self) -> dict[str, Any]:
-        """Return JSON data; NaN becomes None, and ``worst`` counts from 1.
+        """Return JSON-compatible data; NaN becomes None, and ``worst`` becomes 1-based.
 
         Returns
         -------
@@ -219,19 +220,19 @@ def classification_metrics(
     predicted: ArrayLike | None = None,
     losses: ArrayLike | None = None,
 ) -> ClassificationMetrics:
-    """Return the metrics of class probabilities; O(C·N·log N).
+    """Compute the metrics of class probabilities.
 
     Parameters
     ----------
     codes : array of shape (N,)
-        The true classes as columns of P.
+        True classes as column indices of P.
     P : array of shape (N, C)
         Probabilities.
     labels : names of the C classes
     predicted : array of shape (N,), optional
-        Predictions as columns of P; by default the first class with the largest probability.
+        Predicted classes as column indices of P. By default, the argmax of each row.
     losses : array of shape (N,), optional
-        −log P of the true classes, if known more precisely than from P, which may round to 0.
+        Log losses of the samples, if they are known more precisely than P.
 
     Returns
     -------
@@ -241,26 +242,26 @@ def classification_metrics(
     --------
     >>> from maxplus.metrics import classification_metrics
     >>> P = [[0.9, 0.1], [0.6, 0.4], [0.2, 0.8], [0.3, 0.7]]
-    >>> figures = classification_metrics([0, 0, 1, 0], P, ["healthy", "ill"])
-    >>> figures.accuracy, figures.classes[1].precision, figures.confusion.tolist()
+    >>> metrics = classification_metrics([0, 0, 1, 0], P, ["healthy", "ill"])
+    >>> metrics.accuracy, metrics.classes[1].precision, metrics.confusion.tolist()
     (0.75, 0.5, [[2, 1], [0, 1]])
     """
     codes, P = check_predictions(codes, P)
     n, C = P.shape
     if len(labels) != C:
         raise ValueError(f"labels must name the {C} columns of P; got {len(labels)} names")
-    each = log_losses(codes, P) if losses is None else np.asarray(losses, float)
+    sample_losses = log_losses(codes, P) if losses is None else np.asarray(losses, float)
     predicted = P.argmax(axis=1) if predicted is None else np.asarray(predicted)
     counts = np.bincount(codes, minlength=C)
     n_predicted = np.bincount(predicted, minlength=C)
     precision, recall, f1, _ = precision_recall_fscore_support(
         codes, predicted, labels=range(C), zero_division=np.nan
     )
-    # Both areas of two classes are equal, except that 1 − p rounds some ranks away.
+    # For two classes both areas are equal, but rounding in 1 − p may create ties.
     areas = [_area(codes == d, P[:, d]) for d in range(C)]
     if C == 2:
         areas[0] = areas[1]
-    known = [area for area in areas if not math.isnan(area)]
+    defined = [area for area in areas if not math.isnan(area)]
     accuracy = float((predicted == codes).mean())
     return ClassificationMetrics(
         n_rows=n,
@@ -268,11 +269,11 @@ def classification_metrics(
         accuracy_error=math.sqrt(accuracy * (1.0 - accuracy) / n),
         balanced_accuracy=float(recall[counts > 0].mean()),
         macro_f1=float(f1[(counts > 0) | (n_predicted > 0)].mean()),
-        log_loss=float(each.mean()),
-        auc=float(np.mean(known)) if known else math.nan,
+        log_loss=float(sample_losses.mean()),
+        auc=float(np.mean(defined)) if defined else math.nan,
         calibration_error=reliability(codes, P).error,
-        max_loss=float(each.max()),
-        worst=int(each.argmax()),
+        max_loss=float(sample_losses.max()),
+        worst=int(sample_losses.argmax()),
         classes=tuple(
             ClassMetrics(
                 str(labels[d]),
@@ -290,5 +291,5 @@ def classification_metrics(
 
 
 def _area(is_class: NDArray, p: NDArray) -> float:
-    """Return the area under the ROC curve of a class; NaN if no row, or every row, is of it."""
+    """Return the one-vs-rest ROC AUC of a class; NaN if it is undefined."""
     return float(roc_auc_score(is_class, p)) if 0 < is_class.sum() < is_class.size else math.nan

@@ -1,4 +1,4 @@
-"""Metrics of regression predictions and prediction intervals."""
+"""Regression metrics, including the coverage of prediction intervals."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from maxplus.metrics._readable import to_jsonable
 
 @dataclass(frozen=True)
 class RegressionMetrics:
-    """Metrics of the predictions of a regression.
+    """Regression metrics.
 
     Attributes
     ----------
@@ -23,8 +23,8 @@ class RegressionMetrics:
     r2 : 1 − Σ (y − ŷ)² / Σ (y − mean)²; NaN if all targets are equal
     mae, mae_error : mean absolute error, and its standard error
     rmse : root mean squared error
-    covered : share of rows inside their interval, NaN without intervals
-    width : mean width of the intervals, NaN without intervals
+    covered : fraction of targets inside their prediction interval; NaN without intervals
+    width : mean width of the prediction intervals; NaN without intervals
     """
 
     n_rows: int
@@ -36,7 +36,7 @@ class RegressionMetrics:
     width: float = math.nan
 
     def to_json(self) -> dict[str, Any]:
-        """Return the metrics by name; NaN becomes None.
+        """Return a dict of the metrics; NaN becomes None.
 
         Returns
         -------
@@ -51,7 +51,7 @@ def regression_metrics(
     lower: ArrayLike | None = None,
     upper: ArrayLike | None = None,
 ) -> RegressionMetrics:
-    """Return the metrics of predictions and, optionally, of prediction intervals; O(N).
+    """Compute the metrics of predictions and, optionally, of prediction intervals.
 
     Parameters
     ----------

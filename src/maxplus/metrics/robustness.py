@@ -1,4 +1,4 @@
-"""Error rates under small changes of the features: certified, attacked, and of a constant."""
+"""Error rates under bounded perturbations of the features."""
 
 from __future__ import annotations
 
@@ -11,29 +11,28 @@ from numpy.typing import ArrayLike, NDArray
 from maxplus.certify import certified_at
 from maxplus.models.lmm import TermSum
 
-# Shares of the features that a step of the attack moves; 1 is a new point of the box.
-MOVED = (1.0, 0.5, 0.25, 0.1)
+# Fraction of the features that a step of the attack changes; 1 draws an independent point.
+CHANGED_FRACTIONS = (1.0, 0.5, 0.25, 0.1)
 
 
 @dataclass(frozen=True)
 class RobustErrors:
-    """Error rates of a classifier if each feature may change within a box.
+    """Error rates of a classifier under perturbations within a box around each row.
 
-    The largest error rate that changes within the boxes can cause is between ``attack`` and
-    ``certified``.
+    The worst-case error rate is between ``attack`` and ``certified``.
 
     Attributes
     ----------
     n_rows : int
         Number of rows.
     clean : float
-        Share of rows that are wrong as they are.
+        Error rate without perturbations.
     attack : float
-        Share of rows that are wrong as they are or at a point that `attack` has found.
+        Error rate under `attack`, a lower bound on the worst case.
     certified : float
-        Share of rows that are not certified: wrong, or not provably right everywhere in their box.
+        Fraction of rows without a certificate, an upper bound on the worst case.
     constant : float
-        Error rate of predicting the most frequent class of these rows, which no change affects.
+        Error rate of always predicting the most frequent class.
     """
 
     n_rows: int
@@ -44,7 +43,7 @@ class RobustErrors:
 
     @classmethod
     def of(cls, outcomes: NDArray, y: NDArray) -> RobustErrors:
-        """Return the error rates of `robust_outcomes` of rows of classes ``y``."""
+        """Compute the error rates from `robust_outcomes` and the true classes."""
         clean, attacked, certified = (1.0 - outcomes.mean(axis=0)).tolist()
         return cls(len(y), clean, attacked, certified, 1.0 - float(np.bincount(y).max()) / len(y))
 
@@ -58,10 +57,10 @@ def attack(
     n_steps: int = 40,
     random_state: int = 0,
 ) -> NDArray:
-    """Search the box around each row for a point with another class than ``y``.
+    """Search the box around each row for a misclassified point.
 
-    A random search: each step moves some features of the worst point so far to ends of their
-    intervals or to points between, and keeps the point if the margin of ``y`` falls.
+    Random search: each step resamples some features of the point with the smallest margin so far,
+    on the boundary or inside the box, and keeps the new point if its margin is smaller.
 
     Parameters
     ----------
@@ -72,13 +71,13 @@ def attack(
     reach : array of shape (P,), >= 0
         Largest change of each feature.
     n_steps : int, default=40
-        Number of points of each box that are tried.
+        Number of points evaluated per row.
     random_state : int, default=0
 
     Returns
     -------
     array of bool of shape (N,)
-        True where such a point was found.
+        True for rows with a misclassified point.
 
     Examples
     --------
@@ -98,14 +97,15 @@ def attack(
         if not rows.size:
             break
         shape = (rows.size, X.shape[1])
-        move = rng.uniform(-1.0, 1.0, shape)
-        at_end = rng.random(shape) < 0.75
-        tried = X[rows] + reach * np.where(at_end, np.sign(move), move)
-        is_moved = rng.random(shape) < MOVED[step % len(MOVED)]
-        tried = np.where(is_moved, tried, worst[rows])
-        found = _margins(model, tried, y[rows])
-        is_worse = found < margin[rows]
-        worst[rows[is_worse]], margin[rows[is_worse]] = tried[is_worse], found[is_worse]
+        offset = rng.uniform(-1.0, 1.0, shape)
+        on_boundary = rng.random(shape) < 0.75
+        candidate = X[rows] + reach * np.where(on_boundary, np.sign(offset), offset)
+        is_changed = rng.random(shape) < CHANGED_FRACTIONS[step % len(CHANGED_FRACTIONS)]
+        candidate = np.where(is_changed, candidate, worst[rows])
+        candidate_margin = _margins(model, candidate, y[rows])
+        is_smaller = candidate_margin < margin[rows]
+        worst[rows[is_smaller]] = candidate[is_smaller]
+        margin[rows[is_smaller]] = candidate_margin[is_smaller]
     return margin < 0
 
 
@@ -113,15 +113,15 @@ def _margins(model: TermSum, X: NDArray, y: NDArray) -> NDArray:
     """Return the score of class ``y`` minus the highest other score."""
     scores = model.scores(X).astype(np.float64)
     rows = np.arange(len(X))
-    own = scores[rows, y]
+    true_score = scores[rows, y]
     scores[rows, y] = -np.inf
-    return own - scores.max(axis=1)
+    return true_score - scores.max(axis=1)
 
 
 def robust_outcomes(classifier: Any, X: ArrayLike, y: ArrayLike) -> NDArray:
-    """Return for each row whether it is right, right under attack, and certified.
+    """Return whether each row is correct, correct under attack, and certified.
 
-    The box of a row is ``robust_reach_`` of the classifier. The attack changes numbers only.
+    The half-widths of the box are ``robust_reach_``. The attack changes numeric columns only.
 
     Parameters
     ----------
@@ -137,20 +137,20 @@ def robust_outcomes(classifier: Any, X: ArrayLike, y: ArrayLike) -> NDArray:
     model, reach = classifier.model_, classifier.robust_reach_
     X, y = np.asarray(X, np.float64), np.asarray(y)
     scores = model.scores(X)
-    right = scores.argmax(axis=1) == y
-    certified = certified_at(model, X, 1.0, reach, scores=scores, where=right)
-    resists = right.copy()
-    open_rows = np.flatnonzero(right & ~certified)
-    moves = reach
+    correct = scores.argmax(axis=1) == y
+    certified = certified_at(model, X, 1.0, reach, scores=scores, where=correct)
+    robust = correct.copy()
+    rows = np.flatnonzero(correct & ~certified)
+    attack_reach = reach
     if getattr(classifier, "encoder_", None) is not None:
-        # The boxes of categories contain invalid inputs, so the attack holds categories fixed.
-        moves = np.where(classifier.certificate_scale() > 0, reach, 0.0)
-    resists[open_rows] = ~attack(model, X[open_rows], y[open_rows], moves)
-    return np.column_stack([right, resists, certified])
+        # Categories are kept fixed, because boxes around one-hot features contain invalid inputs.
+        attack_reach = np.where(classifier.certificate_scale() > 0, reach, 0.0)
+    robust[rows] = ~attack(model, X[rows], y[rows], attack_reach)
+    return np.column_stack([correct, robust, certified])
 
 
 def robust_errors(classifier: Any, X: ArrayLike, y: ArrayLike) -> RobustErrors:
-    """Return the error rates of a classifier that was trained with ``robust_eps``.
+    """Compute the error rates of a classifier that was trained with ``robust_eps``.
 
     Parameters
     ----------
@@ -170,8 +170,8 @@ def robust_errors(classifier: Any, X: ArrayLike, y: ArrayLike) -> RobustErrors:
     >>> X, y = load_iris(return_X_y=True)
     >>> clf = LMMClassifier(robust_eps=0.1, structure="shapes", robust_training=1.0,
     ...                     warmup_epochs=5, random_state=0).fit(X, y)
-    >>> found = robust_errors(clf, X, y)
-    >>> found.clean <= found.attack <= found.certified < found.constant
+    >>> errors = robust_errors(clf, X, y)
+    >>> errors.clean <= errors.attack <= errors.certified < errors.constant
     True
     """
     codes = np.searchsorted(classifier.classes_, np.asarray(y))

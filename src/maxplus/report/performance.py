@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from maxplus.estimators._base import training_summary
 from maxplus.metrics import classification_metrics, reliability, to_jsonable
-from maxplus.metrics._intervals import ERRORS, mean_auc_error, wilson_interval
+from maxplus.metrics._intervals import Z_95, mean_auc_error, wilson_interval
 from maxplus.report._text import percent, plural
 from maxplus.report.data import PageRows
 from maxplus.report.figures import reliability_figure
@@ -175,7 +175,7 @@ def _ranks(figures: dict[str, Any]) -> bool:
     known = [(one["auc"], one["n_rows"]) for one in figures["classes"] if one["auc"] is not None]
     if figures["auc"] is None or not known:
         return False
-    return figures["auc"] - ERRORS * mean_auc_error(known, figures["n_rows"]) > 0.5
+    return figures["auc"] - Z_95 * mean_auc_error(known, figures["n_rows"]) > 0.5
 
 
 def performance_on_new_rows(

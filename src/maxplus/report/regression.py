@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from maxplus.estimators._base import is_training_table, training_summary
 from maxplus.metrics import regression_metrics
-from maxplus.metrics._intervals import ERRORS
+from maxplus.metrics._intervals import Z_95
 from maxplus.metrics._readable import readable, with_error
 from maxplus.report import figures, model
 from maxplus.report._text import percent, plural
@@ -143,7 +143,7 @@ def _headline(source: dict[str, Any] | None, where: str) -> dict[str, Any]:
         text = f"No validation is stored with the model. {where} {REMEDY}"
         return {"holds": None, "title": "Not measured on new rows", "text": text}
     found, baseline = source["figures"], source["baseline"]
-    error = with_error(found["mae"], ERRORS * found["mae_error"])
+    error = with_error(found["mae"], Z_95 * found["mae_error"])
     text = (
         f"On {plural(found['n_rows'], 'row')} {source['whose']}, the mean absolute error is "
         f"{error} (95 % interval){_explained_variance_text(found['r2'])}."
@@ -151,7 +151,7 @@ def _headline(source: dict[str, Any] | None, where: str) -> dict[str, Any]:
     better = found["r2"] is not None and found["r2"] > 0.0
     if baseline is not None:
         text += f" The error of always predicting the mean is {readable(baseline['mae'])}."
-        better = better and found["mae"] + ERRORS * found["mae_error"] < baseline["mae"]
+        better = better and found["mae"] + Z_95 * found["mae_error"] < baseline["mae"]
     if better:
         return {"holds": True, "title": f"Better than the baseline on {source['on']}", "text": text}
     return {"holds": False, "title": "Not shown to be better than the baseline", "text": text}
