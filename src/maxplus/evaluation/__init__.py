@@ -1,4 +1,4 @@
-"""Validation of models on held-out rows, and comparisons of several models."""
+"""Validation and comparison of models on held-out rows."""
 
 from maxplus.evaluation.comparison import Comparison, compare, usual_models
 from maxplus.evaluation.splits import Splits, make_splits

@@ -1,7 +1,4 @@
-"""Comparison of several models on the same held-out rows.
-
-Models of scikit-learn have their default parameters, like those of this library.
-"""
+"""Comparison of models on the same held-out rows."""
 
 from __future__ import annotations
 
@@ -31,7 +28,7 @@ from maxplus.tables import TableEncoder
 from maxplus.tables.schema import REGRESSION
 
 OURS, ENSEMBLE = "LMM", "ensemble"
-# Kinds of explanation that models of this library provide; other models have none.
+# Kind of explanation that a model provides; models that are not listed provide none.
 EXPLAINED = {
     OURS: "exactly",
     ENSEMBLE: "exactly",
@@ -40,66 +37,63 @@ EXPLAINED = {
     "kNN": "neighbours",
 }
 
-
-# Maximum numbers of iterations. With more epochs, the log loss of an MLP increases on most small
-# tables.
-ITERATIONS, EPOCHS = 2_000, 400
+# Values of max_iter. With more epochs, the log loss of an MLP increases on most small tables.
+LOGISTIC_MAX_ITER, MLP_MAX_ITER = 2_000, 400
 
 
 def _scaled(model: Any) -> Any:
     return make_pipeline(StandardScaler(), model)
 
 
-def _both_scaled(model: Any) -> Any:
+def _scaled_with_target(model: Any) -> Any:
     return TransformedTargetRegressor(_scaled(model), transformer=StandardScaler())
 
 
-# Functions of a seed. Support vector machines, which have no probabilities, are calibrated by
-# cross-validation.
+# Factories that take a seed. SVC is calibrated, because it does not estimate probabilities.
 SKLEARN_CLASSIFIERS: dict[str, Callable[[int], Any]] = {
-    "logistic": lambda seed: _scaled(LogisticRegression(max_iter=ITERATIONS)),
+    "logistic": lambda seed: _scaled(LogisticRegression(max_iter=LOGISTIC_MAX_ITER)),
     "kNN": lambda seed: _scaled(KNeighborsClassifier()),
     "forest": lambda seed: _scaled(RandomForestClassifier(random_state=seed)),
     "forest calibrated": lambda seed: _scaled(
         CalibratedClassifierCV(RandomForestClassifier(random_state=seed))
     ),
     "boosting": lambda seed: _scaled(HistGradientBoostingClassifier(random_state=seed)),
-    "MLP": lambda seed: _scaled(MLPClassifier(max_iter=EPOCHS, random_state=seed)),
+    "MLP": lambda seed: _scaled(MLPClassifier(max_iter=MLP_MAX_ITER, random_state=seed)),
     "SVC": lambda seed: _scaled(CalibratedClassifierCV(SVC(), ensemble=False)),
 }
-# For models that depend on the scale of the target, it is standardised.
+# The target is standardised for models that are sensitive to its scale.
 SKLEARN_REGRESSORS: dict[str, Callable[[int], Any]] = {
     "ridge": lambda seed: _scaled(RidgeCV()),
     "kNN": lambda seed: _scaled(KNeighborsRegressor()),
     "forest": lambda seed: _scaled(RandomForestRegressor(random_state=seed)),
     "boosting": lambda seed: _scaled(HistGradientBoostingRegressor(random_state=seed)),
-    "MLP": lambda seed: _both_scaled(MLPRegressor(max_iter=EPOCHS, random_state=seed)),
-    "SVR": lambda seed: _both_scaled(SVR()),
+    "MLP": lambda seed: _scaled_with_target(MLPRegressor(max_iter=MLP_MAX_ITER, random_state=seed)),
+    "SVR": lambda seed: _scaled_with_target(SVR()),
 }
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Validations of several models, by name, all with the same rows held out."""
+    """Validations of several models on the same splits, by name."""
 
     validations: dict[str, Validation]
 
     def to_json(self) -> dict[str, Any]:
-        """Return JSON data by model, with the mean seconds of one fit and its predictions.
+        """Return the JSON-compatible validation of each model, with the mean time per split.
 
         Returns
         -------
         dict
         """
         return {
-            name: found.to_json()
-            | {"seconds_per_training": found.seconds_each, "explainable": EXPLAINED.get(name)}
-            for name, found in self.validations.items()
+            name: validation.to_json()
+            | {"seconds_per_training": validation.seconds_each, "explainable": EXPLAINED.get(name)}
+            for name, validation in self.validations.items()
         }
 
 
 def usual_models(*, regression: bool = False, seed: int = 0) -> dict[str, Any]:
-    """Return models of this library and of scikit-learn, with default parameters.
+    """Return the default models of `compare`.
 
     Parameters
     ----------
@@ -140,14 +134,14 @@ def compare(
     random_state: int = 0,
     on_progress: Callable[[str, int], None] = lambda name, done: None,
 ) -> Comparison:
-    """Validate each model with the same rows held out.
+    """Validate several models on the same splits.
 
     Parameters
     ----------
     X, y : as in `validate`
-    models : mapping of names and estimators, optional
-        Classifiers with ``predict_proba``, or regressors; those of
-        `maxplus.evaluation.usual_models` by default.
+    models : dict of str to estimator, optional
+        Classifiers with ``predict_proba``, or regressors. By default,
+        `maxplus.evaluation.usual_models`.
     cv, groups, encoder, random_state : as in `validate`
     on_progress : called with the name of a model and the number of its finished fits
 
@@ -163,8 +157,8 @@ def compare(
     >>> X, y = load_iris(return_X_y=True)
     >>> models = {"LMM": LMMClassifier(6, slope=4.0, warmup_epochs=2, random_state=0),
     ...           "kNN": KNeighborsClassifier()}
-    >>> found = compare(X, y, models, cv=2)
-    >>> {name: one.figures.accuracy > 0.8 for name, one in found.validations.items()}
+    >>> result = compare(X, y, models, cv=2)
+    >>> {name: v.figures.accuracy > 0.8 for name, v in result.validations.items()}
     {'LMM': True, 'kNN': True}
     """
     data = as_dataset(X, y, groups)

@@ -1,4 +1,4 @@
-"""Detection of target leakage: columns that alone predict the target nearly perfectly."""
+"""Detection of target leakage by single columns."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from maxplus.tables import Dataset
 from maxplus.tables.schema import REGRESSION
 
-# Accuracy or R² from which a column is reported.
-NEARLY_PERFECT = 0.99
-# Largest share of a class for which the accuracy is informative.
+# Minimum accuracy or R² of a column that is reported.
+MIN_SCORE = 0.99
+# Accuracy is not informative if a class has more than this fraction of the rows.
 MAX_CLASS_SHARE = 0.9
-# Minimum number of rows, and the numbers of rows and columns that are used at most.
+# Tables with fewer rows are not checked; larger tables are subsampled.
 MIN_ROWS, MAX_ROWS, MAX_COLUMNS = 30, 1000, 200
-FOLDS, DEPTH = 3, 6
+N_FOLDS, MAX_DEPTH = 3, 6
 
 
 class Leak(NamedTuple):
-    """A column, and the held-out accuracy or R² of a small decision tree on that column."""
+    """A column and the cross-validated accuracy or R² of a decision tree fitted to it."""
 
     column: str
     score: float
 
 
 def find_leaks(data: Dataset, seed: int = 0) -> list[Leak]:
-    """Return the columns on each of which a small decision tree is nearly perfect.
+    """Return the columns that predict the target almost perfectly on their own.
 
-    Three trees are fitted to each of at most 200 columns, on at most 1,000 rows.
+    A decision tree is cross-validated on each of the first 200 columns, with up to 1,000 rows.
     """
     if data.y is None or data.encoder is None or len(data.y) < MIN_ROWS:
         return []
@@ -41,21 +41,21 @@ def find_leaks(data: Dataset, seed: int = 0) -> list[Leak]:
     X, y = data.X[rows], data.y[rows]
     tree: DecisionTreeClassifier | DecisionTreeRegressor
     if regression:
-        tree = DecisionTreeRegressor(max_depth=DEPTH, random_state=seed)
-        folds = KFold(FOLDS)
+        tree = DecisionTreeRegressor(max_depth=MAX_DEPTH, random_state=seed)
+        folds = KFold(N_FOLDS)
     else:
         counts = np.unique(y, return_counts=True)[1]
-        if counts.max() > MAX_CLASS_SHARE * len(y) or counts.max() < FOLDS:
+        if counts.max() > MAX_CLASS_SHARE * len(y) or counts.max() < N_FOLDS:
             return []
-        # Classes with fewer rows than folds are left out.
-        kept = np.isin(y, np.unique(y)[counts >= FOLDS])
+        # StratifiedKFold needs at least as many rows of each class as folds.
+        kept = np.isin(y, np.unique(y)[counts >= N_FOLDS])
         X, y = X[kept], y[kept]
-        tree = DecisionTreeClassifier(max_depth=DEPTH, random_state=seed)
-        folds = StratifiedKFold(FOLDS)
+        tree = DecisionTreeClassifier(max_depth=MAX_DEPTH, random_state=seed)
+        folds = StratifiedKFold(N_FOLDS)
     columns = list(zip(data.encoder.columns_, data.encoder.feature_slices, strict=True))
-    found = []
+    leaks = []
     for column, features in columns[:MAX_COLUMNS]:
         scores = cross_val_score(tree, X[:, features], y, cv=folds)
-        if scores.mean() >= NEARLY_PERFECT:
-            found.append(Leak(column.name, float(scores.mean())))
-    return found
+        if scores.mean() >= MIN_SCORE:
+            leaks.append(Leak(column.name, float(scores.mean())))
+    return leaks

@@ -1,4 +1,4 @@
-"""Splits of rows into training and test rows."""
+"""Cross-validation splits."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from sklearn.model_selection import (
     StratifiedShuffleSplit,
 )
 
-# Maximum numbers of rows for five and for three folds; a fifth of larger tables is held out once.
-MAX_ROWS_OF_FIVE_FOLDS, MAX_ROWS_OF_THREE_FOLDS, TEST_SHARE = 2_000, 10_000, 0.2
+# Maximum number of rows for 5-fold and 3-fold cross-validation; larger tables are split once.
+MAX_ROWS_5_FOLDS, MAX_ROWS_3_FOLDS, TEST_SIZE = 2_000, 10_000, 0.2
 
 Split = tuple[NDArray, NDArray]
 
 
 @dataclass(frozen=True)
 class Splits:
-    """Pairs of training rows and test rows.
+    """Training and test rows of each split.
 
     Attributes
     ----------
-    description : the kind of split, as text
-    pairs : arrays of row numbers, to train on and to test on
-    n_untested : number of rows that are never tested, because no other row or group has their class
+    description : description of the splitting method
+    pairs : indices of the training rows and of the test rows of each split
+    n_untested : number of rows that cannot be tested, because their class has no other row or group
     """
 
     description: str
@@ -48,16 +48,16 @@ def make_splits(
     seed: int = 0,
     groups: NDArray | None = None,
 ) -> Splits:
-    """Return stratified splits; by default their number depends on the number of rows.
+    """Return cross-validation splits, stratified by class.
 
     Parameters
     ----------
-    y : labels or, without ``classes``, numbers
+    y : class labels, or target values of a regression
     cv : "auto"; "cv" for five folds, or three for more than 2,000 rows; a number of folds, which
-        is reduced if no class has as many rows; or a share in (0, 1) to hold out once
-    classes : whether this is a classification
+        is reduced if every class has fewer rows; or a test size in (0, 1) for a single split
+    classes : whether ``y`` contains class labels
     seed : seed of the shuffling
-    groups : the group of each row, shape (N,); rows of one group are held out together
+    groups : group labels of shape (N,); a group is never split
 
     Returns
     -------
@@ -71,68 +71,72 @@ def make_splits(
     '5-fold cross-validation'
     """
     n = len(y)
-    number = _number(cv, n)
+    n_folds_or_size = _folds_or_size(cv, n)
     if groups is not None:
-        return _grouped(y, number, classes, seed, groups)
-    tested = _of_classes_with_several(y) if classes else np.arange(n)
-    if len(tested) < 2:
+        return _grouped(y, n_folds_or_size, classes, seed, groups)
+    testable = _rows_of_repeated_classes(y) if classes else np.arange(n)
+    if len(testable) < 2:
         raise ValueError("every class has one row only: nothing can be held out to validate with")
-    if isinstance(number, int):
-        most = int(np.unique(y[tested], return_counts=True)[1].max()) if classes else n
-        n_folds = min(number, most)
-        folds = (StratifiedKFold if classes else KFold)(n_folds, shuffle=True, random_state=seed)
+    if isinstance(n_folds_or_size, int):
+        max_count = int(np.unique(y[testable], return_counts=True)[1].max()) if classes else n
+        n_folds = min(n_folds_or_size, max_count)
+        splitter = (StratifiedKFold if classes else KFold)(n_folds, shuffle=True, random_state=seed)
         description = f"{n_folds}-fold cross-validation"
     else:
-        kind = StratifiedShuffleSplit if classes else ShuffleSplit
-        folds = kind(1, test_size=number, random_state=seed)
-        description = f"{number:.0%} of the rows held out"
-    tests = [tested[test] for _, test in _split(folds, y[tested], description)]
-    pairs = tuple((np.setdiff1d(np.arange(n), test), test) for test in tests)
-    return Splits(description, pairs, n - len(tested))
+        splitter_class = StratifiedShuffleSplit if classes else ShuffleSplit
+        splitter = splitter_class(1, test_size=n_folds_or_size, random_state=seed)
+        description = f"{n_folds_or_size:.0%} of the rows held out"
+    test_rows = [testable[test] for _, test in _split(splitter, y[testable], description)]
+    pairs = tuple((np.setdiff1d(np.arange(n), test), test) for test in test_rows)
+    return Splits(description, pairs, n - len(testable))
 
 
-def _grouped(y: NDArray, number: int | float, classes: bool, seed: int, groups: NDArray) -> Splits:
-    """Return splits of whole groups; test rows of classes without training rows are left out."""
+def _grouped(
+    y: NDArray, n_folds_or_size: int | float, classes: bool, seed: int, groups: NDArray
+) -> Splits:
+    """Split by group; drop test rows whose class has no training row."""
     n_groups = np.unique(groups).size
     if n_groups < 2:
         raise ValueError("all rows are of one group: nothing can be held out to validate with")
-    if isinstance(number, int):
-        n_folds = min(number, n_groups)
-        kind = StratifiedGroupKFold if classes else GroupKFold
-        folds = kind(n_folds, shuffle=True, random_state=seed)
+    if isinstance(n_folds_or_size, int):
+        n_folds = min(n_folds_or_size, n_groups)
+        splitter_class = StratifiedGroupKFold if classes else GroupKFold
+        splitter = splitter_class(n_folds, shuffle=True, random_state=seed)
         description = f"{n_folds}-fold cross-validation, groups kept together"
     else:
-        folds = GroupShuffleSplit(1, test_size=number, random_state=seed)
-        description = f"{number:.0%} of the groups held out, groups kept together"
-    found = _split(folds, y, description, groups)
+        splitter = GroupShuffleSplit(1, test_size=n_folds_or_size, random_state=seed)
+        description = f"{n_folds_or_size:.0%} of the groups held out, groups kept together"
+    splits = _split(splitter, y, description, groups)
     pairs = []
-    for training, test in found:
-        tested = test[np.isin(y[test], y[training])] if classes else test
-        if len(tested) and len(training):
-            pairs.append((training, tested))
+    for training, test in splits:
+        testable = test[np.isin(y[test], y[training])] if classes else test
+        if len(testable) and len(training):
+            pairs.append((training, testable))
     if not pairs:
         raise ValueError("every class is in one group only: nothing can be held out")
-    held = sum(len(test) for _, test in found)
-    return Splits(description, tuple(pairs), held - sum(len(test) for _, test in pairs))
+    n_held_out = sum(len(test) for _, test in splits)
+    return Splits(description, tuple(pairs), n_held_out - sum(len(test) for _, test in pairs))
 
 
-def _split(folds: Any, y: NDArray, description: str, groups: NDArray | None = None) -> list[Split]:
-    """Return the splits of a splitter of scikit-learn."""
+def _split(
+    splitter: Any, y: NDArray, description: str, groups: NDArray | None = None
+) -> list[Split]:
+    """Return the splits of a scikit-learn splitter."""
     try:
         with warnings.catch_warnings():
-            # A class with fewer rows than folds is absent from some folds, which is acceptable.
+            # A class may have fewer rows than there are folds.
             warnings.filterwarnings("ignore", "The least populated class")
-            return list(folds.split(y, y, groups))
+            return list(splitter.split(y, y, groups))
     except ValueError as error:
         raise ValueError(f"{len(y)} rows cannot be validated with {description}: {error}") from None
 
 
-def _number(cv: str | int | float, n: int) -> int | float:
-    """Return the number of folds, or the share to hold out."""
+def _folds_or_size(cv: str | int | float, n: int) -> int | float:
+    """Return the number of folds, or the test size of a single split."""
     if cv == "auto":
-        return TEST_SHARE if n > MAX_ROWS_OF_THREE_FOLDS else _number("cv", n)
+        return TEST_SIZE if n > MAX_ROWS_3_FOLDS else _folds_or_size("cv", n)
     if cv == "cv":
-        return 5 if n <= MAX_ROWS_OF_FIVE_FOLDS else 3
+        return 5 if n <= MAX_ROWS_5_FOLDS else 3
     if isinstance(cv, float) and 0 < cv < 1:
         return cv
     if isinstance(cv, int) and not isinstance(cv, bool) and cv >= 2:
@@ -143,7 +147,7 @@ def _number(cv: str | int | float, n: int) -> int | float:
     )
 
 
-def _of_classes_with_several(y: NDArray) -> NDArray:
-    """Return the rows whose class has another row to train on."""
+def _rows_of_repeated_classes(y: NDArray) -> NDArray:
+    """Return the rows whose class has at least two rows."""
     _, code, count = np.unique(y, return_inverse=True, return_counts=True)
     return np.flatnonzero(count[code] > 1)

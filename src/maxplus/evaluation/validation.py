@@ -30,30 +30,30 @@ from maxplus.metrics.robustness import robust_outcomes
 from maxplus.tables import Dataset, RawTable, TableEncoder, Target, is_frame, split_target, table_of
 from maxplus.tables.schema import CLASSIFICATION, REGRESSION, label_name
 
-# Change of features, in standard deviations of the training rows, for which accuracy is certified.
-CERTIFIED_AT = 0.1
-# Nominal coverage of the prediction intervals of a regression.
+# Perturbation for the certified accuracy, in standard deviations of the training rows.
+CERTIFIED_EPS = 0.1
+# Nominal coverage of prediction intervals.
 COVERAGE = 0.9
 Figures = ClassificationMetrics | RegressionMetrics
-# Metrics of the baseline in the JSON document.
-BASELINE = ("accuracy", "balanced_accuracy", "log_loss", "auc", "r2", "mae", "rmse")
-# Number of rows of each kind that the JSON document lists.
-N_NAMED = 25
+# Baseline metrics in the JSON document.
+BASELINE_METRICS = ("accuracy", "balanced_accuracy", "log_loss", "auc", "r2", "mae", "rmse")
+# Number of uncertain and of surprising rows in the JSON document.
+N_LISTED = 25
 
 
 class HeldOut(NamedTuple):
-    """Predictions of n rows by models that were not trained on them, in the order of the folds.
+    """Predictions for n held-out rows, ordered by fold.
 
     Attributes
     ----------
-    names, fold : number of each row in the file, from 1, and its fold
-    seconds : time of each fold, for fitting and prediction
-    y : classes of the rows, as columns of ``outcome``, or targets of a regression
+    names, fold : 1-based row number in the file, and fold, of each row
+    seconds : fit and predict time of each fold
+    y : true classes as column indices of ``outcome``, or target values of a regression
     outcome : probabilities (n, C), or predictions (n,)
-    certified : certified accuracy for changes of all features up to 0.1 standard deviations; None
-        for models without certificates
-    interval : lower and upper bounds of 90 % prediction intervals; None for models without them
-    robust : error rates within ``robust_eps``; None for models trained without it
+    certified : certified accuracy for perturbations up to 0.1 standard deviations; None for models
+        without certificates
+    interval : bounds of the 90 % prediction intervals; None for models without intervals
+    robust : error rates for perturbations up to ``robust_eps``; None for models trained without it
     """
 
     names: NDArray
@@ -68,16 +68,16 @@ class HeldOut(NamedTuple):
 
 @dataclass(frozen=True)
 class Validation:
-    """Metrics of held-out rows, and those of a baseline that ignores the features.
+    """Metrics of a model and of a baseline on held-out rows.
 
     Attributes
     ----------
-    description : how rows were held out
+    description : description of the splitting method
     figures : metrics of the model
-    baseline : metrics of `sklearn.dummy.DummyClassifier`, whose probabilities are the frequencies
-        of the classes, or of the mean in a regression
-    n_untested : rows that were never held out, because no other row or group has their class
-    held_out : the predictions themselves
+    baseline : metrics of `sklearn.dummy.DummyClassifier` with class frequencies as probabilities,
+        or of `sklearn.dummy.DummyRegressor`
+    n_untested : number of rows that were not tested, because their class has no other row or group
+    held_out : predictions for the held-out rows
     """
 
     description: str
@@ -90,22 +90,19 @@ class Validation:
     def dispersion(self) -> float:
         """Overdispersion of the accuracies of the folds, at least 1."""
         assert isinstance(self.figures, ClassificationMetrics)
-        right = self.held_out.outcome.argmax(axis=1) == self.held_out.y
-        return fold_dispersion(right, self.held_out.fold)
+        correct = self.held_out.outcome.argmax(axis=1) == self.held_out.y
+        return fold_dispersion(correct, self.held_out.fold)
 
     @property
     def interval(self) -> tuple[float, float]:
-        """95 % interval of the accuracy on many new rows.
-
-        Wilson's interval of the held-out rows, widened where folds differ more than by chance.
-        """
+        """95 % Wilson interval of the accuracy, adjusted for overdispersion between folds."""
         assert isinstance(self.figures, ClassificationMetrics)
-        found = wilson_interval(self.figures.accuracy, self.figures.n_rows / self.dispersion)
-        assert found is not None
-        return found
+        interval = wilson_interval(self.figures.accuracy, self.figures.n_rows / self.dispersion)
+        assert interval is not None
+        return interval
 
     def score_interval(self, n_rows: int) -> tuple[float, float]:
-        """Return the 95 % interval of the accuracy on a table of ``n_rows`` new rows.
+        """Return the 95 % prediction interval of the accuracy on ``n_rows`` new rows.
 
         Parameters
         ----------
@@ -121,28 +118,28 @@ class Validation:
 
     @property
     def certified(self) -> float | None:
-        """Certified accuracy for changes up to 0.1 deviations; None if it was not computed."""
+        """Certified accuracy for perturbations up to 0.1 standard deviations, or None."""
         return self.held_out.certified
 
     @property
     def robust(self) -> RobustErrors | None:
-        """Error rates within ``robust_eps``; None for models trained without it."""
+        """Error rates for perturbations up to ``robust_eps``, or None."""
         return self.held_out.robust
 
     @property
     def seconds_each(self) -> float:
-        """Mean seconds of one fit and its predictions."""
+        """Mean fit and predict time of a fold, in seconds."""
         return float(self.held_out.seconds.mean())
 
     @property
     def baseline_label(self) -> str:
-        """The class that the baseline predicts, or "the mean"."""
+        """Class that the baseline predicts, or "the mean" for a regression."""
         if isinstance(self.baseline, RegressionMetrics):
             return "the mean"
         return max(self.baseline.classes, key=lambda metrics: metrics.n_predicted).label
 
     def to_json(self) -> dict[str, Any]:
-        """Return JSON data without the predictions.
+        """Return JSON-compatible data, without the individual predictions.
 
         Returns
         -------
@@ -152,47 +149,48 @@ class Validation:
         document: dict[str, Any] = {
             "description": self.description,
             "figures": self.figures.to_json(),
-            "baseline": {name: baseline[name] for name in BASELINE if name in baseline},
+            "baseline": {name: baseline[name] for name in BASELINE_METRICS if name in baseline},
             "rows_never_held_out": self.n_untested,
             "seconds": float(self.held_out.seconds.sum()),
         }
         if isinstance(self.figures, RegressionMetrics):
             return document | {"coverage_promised": COVERAGE}
-        # Metrics index rows in the order of the folds; the document has their numbers in the file.
+        # Convert an index into the held-out rows to a row number in the file.
         document["figures"]["worst"] = int(self.held_out.names[self.figures.worst])
         document["baseline"]["label"] = self.baseline_label
         document["dispersion"] = self.dispersion
         document["accuracy_interval"] = list(self.interval)
         document |= self._by_row()
         if self.certified is not None:
-            document["certified"] = {"eps": CERTIFIED_AT, "accuracy": self.certified}
+            document["certified"] = {"eps": CERTIFIED_EPS, "accuracy": self.certified}
         if self.robust is not None:
             document["robust"] = to_jsonable(self.robust)
         return document
 
     def _by_row(self) -> dict[str, Any]:
-        """Return the calibration of probabilities, and uncertain and surprising rows."""
+        """Return the reliability bins, and the rows with the lowest confidence and highest loss."""
         assert isinstance(self.figures, ClassificationMetrics)
         y, P = self.held_out.y, self.held_out.outcome
         labels = [metrics.label for metrics in self.figures.classes]
-        p_true, p_best, best = P[np.arange(len(y)), y], P.max(axis=1), P.argmax(axis=1)
+        true_probability = P[np.arange(len(y)), y]
+        top_probability, predicted = P.max(axis=1), P.argmax(axis=1)
 
-        def named(order: NDArray) -> list[dict[str, Any]]:
+        def describe(order: NDArray) -> list[dict[str, Any]]:
             return [
                 {
                     "row": int(self.held_out.names[n]),
                     "label": labels[y[n]],
-                    "predicted": labels[best[n]],
-                    "probability": float(p_best[n]),
-                    "own_probability": float(p_true[n]),
+                    "predicted": labels[predicted[n]],
+                    "probability": float(top_probability[n]),
+                    "own_probability": float(true_probability[n]),
                 }
-                for n in order[:N_NAMED]
+                for n in order[:N_LISTED]
             ]
 
         return {
             "reliability": to_jsonable(reliability(y, P)),
-            "least_confident": named(np.argsort(p_best, kind="stable")),
-            "highest_loss": named(np.argsort(p_true, kind="stable")),
+            "least_confident": describe(np.argsort(top_probability, kind="stable")),
+            "highest_loss": describe(np.argsort(true_probability, kind="stable")),
         }
 
 
@@ -208,23 +206,21 @@ def validate(
     on_progress: Callable[[int], None] = lambda done: None,
     callbacks: Sequence[Callable] = (),
 ) -> Validation:
-    """Fit a model to some rows and predict the held-out ones; encoding is part of each fit.
+    """Validate a model on held-out rows.
 
-    Columns, categories, imputed values, scales and the capacity of the model are chosen from the
-    training rows of each split. The metrics are therefore those of new rows, even for a model that
-    memorises rows or ids.
+    All preprocessing, including column types, categories and imputed values, is fitted to the
+    training rows of each split.
 
     Parameters
     ----------
     model : a classifier with ``predict_proba``, or a regressor; it is cloned
     X : a data frame, a `maxplus.tables.RawTable` or `maxplus.tables.Dataset`, or an array
     y : labels or numbers; for a data frame also the name of a column, or None to infer it
-    cv : "auto" (five folds up to 2,000 rows, three up to 10,000, a fifth held out beyond), "cv",
-        a number of folds, or a share to hold out
-    groups : name of a column of the data frame; rows with equal values are held out together
-    encoder : how a data frame is encoded; a `maxplus.tables.TableEncoder` that drops no column by
-        default
-    random_state : seed of the shuffling
+    cv : "auto" (five folds up to 2,000 rows, three up to 10,000, otherwise a single split with
+        20 % test rows), "cv", a number of folds, or a test size in (0, 1)
+    groups : name of the column with group labels; a group is never split
+    encoder : encoder of data frames; ``TableEncoder()`` by default
+    random_state : seed for shuffling
     on_progress : called with the number of finished fits
     callbacks : passed to ``fit`` of estimators of this library
 
@@ -237,8 +233,8 @@ def validate(
     >>> from sklearn.datasets import load_iris
     >>> from maxplus import LMMClassifier, validate
     >>> X, y = load_iris(return_X_y=True)
-    >>> found = validate(LMMClassifier(9, slope=5.0, warmup_epochs=5, random_state=0), X, y)
-    >>> found.description, found.figures.accuracy > 0.9, round(found.baseline.accuracy, 2)
+    >>> result = validate(LMMClassifier(9, slope=5.0, warmup_epochs=5, random_state=0), X, y)
+    >>> result.description, result.figures.accuracy > 0.9, round(result.baseline.accuracy, 2)
     ('5-fold cross-validation', True, 0.33)
     """
     data = as_dataset(X, y, groups)
@@ -247,19 +243,19 @@ def validate(
     assert data.y is not None
     classify = is_classifier(model)
     splits = make_splits(data.y, cv, classes=classify, seed=random_state, groups=data.groups)
-    found = _held_out(model, data, encoder, splits, on_progress, callbacks)
+    held_out = _held_out(model, data, encoder, splits, on_progress, callbacks)
     labels = np.unique(data.y) if classify else None
     return Validation(
         splits.description,
-        _metrics(found, labels),
-        _baseline(found, labels),
+        _metrics(held_out, labels),
+        _baseline(held_out, labels),
         splits.n_untested,
-        found,
+        held_out,
     )
 
 
 def as_dataset(X: Any, y: Any = None, groups: Any = None) -> Dataset:
-    """Return rows with labels; raise ValueError if there are no labels."""
+    """Return a labelled dataset; raise ValueError if there are no labels."""
     if isinstance(X, Dataset):
         if X.y is None:
             raise ValueError(f"{X.name} has no labels in {X.target.name!r}")
@@ -290,29 +286,29 @@ def _held_out(
     """Fit a clone of the model to each split and predict the held-out rows."""
     assert data.y is not None
     classes = np.unique(data.y) if is_classifier(model) else None
-    parts = []
+    folds = []
     on_progress(0)
-    for done, (training, test) in enumerate(splits.pairs, 1):
-        parts.append(_predicted(model, data, encoder, training, test, classes, callbacks))
-        on_progress(done)
+    for n_done, (training, test) in enumerate(splits.pairs, 1):
+        folds.append(_fit_and_predict(model, data, encoder, training, test, classes, callbacks))
+        on_progress(n_done)
     lengths = [len(test) for _, test in splits.pairs]
-    tests = np.concatenate([test for _, test in splits.pairs])
-    shares: list[Any] = [part.certified for part in parts]
+    rows = np.concatenate([test for _, test in splits.pairs])
+    certified: list[Any] = [fold.certified for fold in folds]
     interval = None
-    if parts[0].interval is not None:
-        low, high = zip(*(part.interval for part in parts), strict=True)
+    if folds[0].interval is not None:
+        low, high = zip(*(fold.interval for fold in folds), strict=True)
         interval = np.concatenate(low), np.concatenate(high)
-    y = data.y[tests] if classes is None else np.searchsorted(classes, data.y[tests])
+    y = data.y[rows] if classes is None else np.searchsorted(classes, data.y[rows])
     robust = None
-    if all(part.outcomes is not None for part in parts):
-        robust = RobustErrors.of(np.concatenate([part.outcomes for part in parts]), y)
+    if all(fold.outcomes is not None for fold in folds):
+        robust = RobustErrors.of(np.concatenate([fold.outcomes for fold in folds]), y)
     return HeldOut(
-        names=data.rows[tests] + 1,
+        names=data.rows[rows] + 1,
         fold=np.repeat(np.arange(len(lengths)), lengths),
-        seconds=np.array([part.seconds for part in parts]),
+        seconds=np.array([fold.seconds for fold in folds]),
         y=y,
-        outcome=np.concatenate([part.outcome for part in parts]),
-        certified=None if None in shares else float(np.average(shares, weights=lengths)),
+        outcome=np.concatenate([fold.outcome for fold in folds]),
+        certified=None if None in certified else float(np.average(certified, weights=lengths)),
         interval=interval,
         robust=robust,
     )
@@ -326,7 +322,7 @@ class _Fold(NamedTuple):
     outcomes: Any = None
 
 
-def _predicted(
+def _fit_and_predict(
     model: Any,
     data: Dataset,
     encoder: TableEncoder,
@@ -338,29 +334,29 @@ def _predicted(
     """Fit the model to the training rows and predict the test rows."""
     assert data.y is not None
     X, X_test, scale = _features(data, encoder, training, test)
-    began = time.perf_counter()
+    start = time.perf_counter()
     fitted = clone(model)
     if "callbacks" in fitted.get_params(deep=False):
         fitted.set_params(callbacks=list(callbacks) or None)
     elif isinstance(X, RawTable):
         X = X.encoded
     with warnings.catch_warnings():
-        # Models of scikit-learn may reach their maximum number of epochs.
+        # scikit-learn models may reach max_iter.
         warnings.simplefilter("ignore", ConvergenceWarning)
         fitted.fit(X, data.y[training])
     outcome = fitted.predict(X_test) if classes is None else fitted.predict_proba(X_test)
-    seconds = time.perf_counter() - began
+    seconds = time.perf_counter() - start
     if classes is None:
         interval = None
         if hasattr(fitted, "predict_interval"):
             interval = fitted.predict_interval(X_test, COVERAGE)
         return _Fold(outcome, seconds, interval=interval)
-    # The model has no column for a class without a training row in this split.
+    # Classes without training rows in this split have no column.
     P = np.zeros((len(test), len(classes)))
     P[:, np.searchsorted(classes, fitted.classes_)] = outcome
     certified = None
     if hasattr(fitted, "certified_accuracy"):
-        certified = fitted.certified_accuracy(X_test, data.y[test], CERTIFIED_AT, scale)
+        certified = fitted.certified_accuracy(X_test, data.y[test], CERTIFIED_EPS, scale)
     outcomes = None
     if hasattr(fitted, "robust_reach_"):
         y_test = data.y[test]
@@ -374,13 +370,12 @@ def _predicted(
 def _features(
     data: Dataset, encoder: TableEncoder, training: NDArray, test: NDArray
 ) -> tuple[Any, NDArray, NDArray]:
-    """Return training rows (a table if there are columns), test rows, and certificate scale."""
+    """Return training rows (a table if there are columns), test rows, and the certificate scale."""
     if data.table.columns:
         rows = data.table.take(training)
         fitted = clone(encoder).set_params(standardize=False)
         X = fitted.fit_encode(rows).X
         scale = Domain.of(fitted.domain()).certificate_scale()
-        # An unknown category is expected here and needs no warning.
         frame = replace(rows, encoder=fitted, encoded=X)
         return frame, fitted.encode(data.table.take(test)).X, scale
     X = data.X[training]
@@ -389,18 +384,18 @@ def _features(
     return X, data.X[test], np.where(constant, 1.0, deviation)
 
 
-def _metrics(found: HeldOut, labels: Any) -> Figures:
+def _metrics(held_out: HeldOut, labels: Any) -> Figures:
     if labels is None:
-        return regression_metrics(found.y, found.outcome, *(found.interval or ()))
-    return classification_metrics(found.y, found.outcome, labels)
+        return regression_metrics(held_out.y, held_out.outcome, *(held_out.interval or ()))
+    return classification_metrics(held_out.y, held_out.outcome, labels)
 
 
-def _baseline(found: HeldOut, labels: Any) -> Figures:
-    no_features = np.zeros((len(found.y), 1))
+def _baseline(held_out: HeldOut, labels: Any) -> Figures:
+    no_features = np.zeros((len(held_out.y), 1))
     if labels is None:
-        mean = DummyRegressor().fit(no_features, found.y)
-        return regression_metrics(found.y, mean.predict(no_features))
-    prior = DummyClassifier(strategy="prior").fit(no_features, found.y)
-    P = np.zeros((len(found.y), len(labels)))
+        mean = DummyRegressor().fit(no_features, held_out.y)
+        return regression_metrics(held_out.y, mean.predict(no_features))
+    prior = DummyClassifier(strategy="prior").fit(no_features, held_out.y)
+    P = np.zeros((len(held_out.y), len(labels)))
     P[:, prior.classes_] = prior.predict_proba(no_features)
-    return classification_metrics(found.y, P, labels)
+    return classification_metrics(held_out.y, P, labels)
