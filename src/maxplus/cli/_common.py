@@ -1,4 +1,4 @@
-"""Shared arguments of commands, errors without tracebacks, and runs on several ranks."""
+"""Shared command arguments, error handling and MPI support."""
 
 from __future__ import annotations
 
@@ -58,24 +58,27 @@ StrictOption = Annotated[
 
 @contextmanager
 def plain_errors(quiet: bool = False, *, prints: bool = True) -> Iterator[None]:
-    """Print errors due to user input as one line and exit with code 2; with 130 after Ctrl-C.
+    """Print user errors without a traceback and exit with code 2, or 130 after Ctrl-C.
 
-    Each distinct warning, and a note if kernels are compiled, is printed once as one line, unless
-    ``quiet``. If all ranks fail with the same error, the rank with ``prints`` prints it. If a
+    Unless ``quiet``, each distinct warning is printed once, and the compilation of kernels is
+    announced. An error that is raised on all ranks is printed by the rank with ``prints``. If a
     single rank fails, all ranks are terminated (`maxplus.distributed.use_mpi`).
     """
     from maxplus.training.monitor import announce_compilation
 
-    given: set[str] = set()
+    shown: set[str] = set()
 
     def show(message: Warning | str, *rest: object) -> None:
-        if str(message) not in given:
-            given.add(str(message))
-            _remark(f"Warning: {message}")
+        if str(message) not in shown:
+            shown.add(str(message))
+            _print_to_stderr(f"Warning: {message}")
 
     try:
         silent = quiet or not prints
-        with warnings.catch_warnings(), announce_compilation(_discard if silent else _remark):
+        with (
+            warnings.catch_warnings(),
+            announce_compilation(_discard if silent else _print_to_stderr),
+        ):
             warnings.simplefilter("ignore" if silent else "always", UserWarning)
             warnings.showwarning = show  # type: ignore[assignment]
             yield
@@ -83,18 +86,18 @@ def plain_errors(quiet: bool = False, *, prints: bool = True) -> Iterator[None]:
         typer.echo("Interrupted.", err=True)
         raise typer.Exit(INTERRUPTED) from None
     except BrokenPipeError:
-        # The reader of the output, such as head, has closed the pipe.
+        # The process that reads the output, such as head, has closed the pipe.
         raise
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         remedy = _similar_file(error.filename) if isinstance(error, FileNotFoundError) else ""
         fail_on_all_ranks(error, prints, f"{where}{error.strerror or error}{remedy}")
-    # Errors of these types have messages for users.
+    # These errors have messages intended for users.
     except (ValueError, TypeError, MemoryError, ImportError) as error:
         fail_on_all_ranks(error, prints)
 
 
-def _remark(text: str) -> None:
+def _print_to_stderr(text: str) -> None:
     typer.echo(printable(text), err=True)
 
 
@@ -117,7 +120,7 @@ def _discard(text: str) -> None:
 
 
 def fail_on_all_ranks(error: Exception, prints: bool, message: str | None = None) -> NoReturn:
-    """Print an error of all ranks once and exit; raise an error of this rank alone."""
+    """Print an error that all ranks raised and exit; reraise an error of a single rank."""
     from maxplus.distributed import current
 
     if not current().raised_on_all_ranks(error):
@@ -134,7 +137,7 @@ def fail(message: str) -> NoReturn:
 
 
 def require_folder(path: Path, option: str) -> None:
-    """Fail if the folder of an output file does not exist, before training starts."""
+    """Fail early if the folder of an output file does not exist."""
     if not path.resolve().parent.is_dir():
         fail(f"{option} {path}: the folder {path.resolve().parent} does not exist; make it first")
     if path.is_dir():
@@ -142,10 +145,10 @@ def require_folder(path: Path, option: str) -> None:
 
 
 class OneLineErrors(TyperGroup):
-    """Command group that prints usage errors as one line, without typer's box."""
+    """Command group that prints usage errors on one line."""
 
     def main(self, args: Any = None, *, standalone_mode: bool = True, **extra: Any) -> Any:  # type: ignore[override]
-        """Run a command; print a usage error as one line and exit with code 2."""
+        """Run a command; print usage errors on one line and exit with code 2."""
         if not standalone_mode:
             return super().main(args, standalone_mode=False, **extra)
         try:
@@ -157,13 +160,13 @@ class OneLineErrors(TyperGroup):
         sys.exit(code)
 
 
-# The base class of usage errors: that of click, or of typer's vendored copy.
+# click's UsageError, which some versions of typer vendor.
 UsageError: Any = typer.BadParameter.__bases__[0]
 
 
 def _print_usage_error(error: Any) -> int:
     if type(error).show is not UsageError.show:
-        error.show()  # A command without any argument shows the help.
+        error.show()  # Show the help of a command that was run without arguments.
         return BAD_INPUT
     message = " ".join(error.format_message().split()).rstrip(".")
     where = "" if error.ctx is None else f"; see {error.ctx.command_path} --help"
@@ -171,12 +174,12 @@ def _print_usage_error(error: Any) -> int:
     return BAD_INPUT
 
 
-# -- several ranks ---------------------------------------------------------------------------------
+# -- MPI -------------------------------------------------------------------------------------------
 
 
 @contextmanager
 def all_ranks() -> Iterator[Communicator]:
-    """Use the communicator of all ranks that a launcher has started; `SERIAL` without one."""
+    """Use the MPI communicator if the process was started by a launcher, else `SERIAL`."""
     from maxplus.distributed import SERIAL, use_mpi
     from maxplus.distributed.communicator import is_launched
 
@@ -188,14 +191,14 @@ def all_ranks() -> Iterator[Communicator]:
         try:
             yield comm
         except typer.Exit as error:
-            # All ranks exit here, which is not a failure of one rank.
+            # Exit after use_mpi has finished, so that it does not terminate the ranks.
             exit_code = error
     if exit_code is not None:
         raise exit_code
 
 
 def require_one_process(command: str) -> None:
-    """Fail on rank 0, and exit on the others, if a launcher has started several ranks."""
+    """Fail on rank 0 and exit silently on other ranks if the process was started by a launcher."""
     from maxplus.distributed.communicator import is_launched, launched_rank
 
     if is_launched():
@@ -208,7 +211,7 @@ def require_one_process(command: str) -> None:
 
 
 def refuse_over_ranks(option: str, remedy: str) -> NoReturn:
-    """Raise ValueError, on all ranks, for an option that is limited to one process."""
+    """Raise ValueError on all ranks for an option that needs a single process."""
     from maxplus.distributed.communicator import mark_collective
 
     raise mark_collective(

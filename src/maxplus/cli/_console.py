@@ -1,4 +1,4 @@
-"""Output of commands: text, JSON documents and progress bars."""
+"""Console output: text, JSON documents and progress bars."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.console import Console as RichConsole
     from rich.text import Text
 
-# All control characters but tab and line feed.
+# Control characters other than tab and line feed.
 CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 JsonOption = Annotated[
@@ -39,12 +39,12 @@ QuietOption = Annotated[
 
 
 class Console:
-    """Results on standard output, as text or JSON; bars and remarks on standard error.
+    """Console that prints results to standard output and messages to standard error.
 
     Parameters
     ----------
-    as_json : --json
-    quiet : --quiet
+    as_json : print results as JSON
+    quiet : print nothing but errors and JSON
     """
 
     def __init__(self, as_json: bool = False, quiet: bool = False) -> None:
@@ -52,12 +52,12 @@ class Console:
 
     @property
     def rich(self) -> RichConsole:
-        """Console for tables; silent with --json and --quiet."""
+        """Rich console for tables; silent with --json and --quiet."""
         return _rich_console(quiet=self.as_json or self.quiet)
 
     @property
     def stderr(self) -> RichConsole:
-        """Console for bars."""
+        """Rich console for progress bars."""
         return _rich_console(quiet=self.quiet, stderr=True)
 
     def print(self, text: str) -> None:
@@ -66,12 +66,12 @@ class Console:
             typer.echo(printable(text))
 
     def remark(self, text: str) -> None:
-        """Print a line to standard error."""
+        """Print a message to standard error."""
         if not self.quiet:
             typer.echo(printable(text), err=True)
 
     def result(self, document: dict[str, Any]) -> None:
-        """Print the JSON document, with --json."""
+        """Print a JSON document if --json is set."""
         if self.as_json:
             sys.stdout.write(as_json(document) + "\n")
 
@@ -81,7 +81,7 @@ class Console:
 
     @contextmanager
     def bar(self, total: int) -> Iterator[Callable[[str, int], None]]:
-        """Show a bar that counts trainings; yield a function of a text and the number done."""
+        """Show a progress bar; yield a function that sets its text and number of finished fits."""
         from rich.progress import (
             BarColumn,
             MofNCompleteColumn,
@@ -102,18 +102,18 @@ class Console:
 
 
 def as_json(document: Any) -> str:
-    """Return indented JSON; NaN is null."""
+    """Return indented JSON; NaN becomes null."""
     from maxplus.metrics import to_jsonable
 
     text = json.dumps(to_jsonable(document), ensure_ascii=False, indent=1, allow_nan=False)
-    # json.dumps leaves some control characters unescaped, which terminals interpret.
+    # json.dumps does not escape all control characters, and terminals interpret them.
     return CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def printable(text: str) -> str:
     """Remove control characters other than line breaks and tabs.
 
-    Names of columns and classes come from files; terminals would interpret control characters.
+    Names of columns and classes are read from files and may contain terminal escape sequences.
     """
     return CONTROLS.sub("", text)
 
@@ -131,28 +131,27 @@ def _rich_console(*, quiet: bool, stderr: bool = False) -> RichConsole:
 
 @contextmanager
 def native_output_discarded() -> Iterator[None]:
-    """Discard output of compiled libraries to file descriptor 1, which bypasses ``sys.stdout``.
+    """Discard output that compiled libraries write to file descriptor 1.
 
-    For solvers that cannot be silenced. Not thread-safe: only for commands, where no other thread
-    prints.
+    Some solvers cannot be silenced otherwise. This is not thread-safe.
     """
     sys.stdout.flush()
     _flush_c()
     try:
-        saved = os.dup(1)
+        stdout_copy = os.dup(1)
     except OSError:  # Standard output is closed.
         yield
         return
     try:
-        with open(os.devnull, "wb") as sink:
-            os.dup2(sink.fileno(), 1)
+        with open(os.devnull, "wb") as null:
+            os.dup2(null.fileno(), 1)
         yield
     finally:
         _flush_c()
-        os.dup2(saved, 1)
-        os.close(saved)
+        os.dup2(stdout_copy, 1)
+        os.close(stdout_copy)
 
 
 def _flush_c() -> None:
-    """Flush the buffers of C's standard streams."""
+    """Flush the buffers of the C standard library."""
     ctypes.CDLL("ucrtbase" if os.name == "nt" else None).fflush(None)

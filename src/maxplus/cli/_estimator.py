@@ -8,11 +8,11 @@ from difflib import get_close_matches
 from typing import Any
 
 ALGORITHMS = SMOOTH, SUBGRADIENT = ("smooth", "subgradient")
-# Parameters with a dedicated option.
+# Parameters that have a command-line option.
 OPTIONS = {"random_state": "--seed", "monotonic_cst": "--increasing or --decreasing"}
-# The parameter that selects an ensemble.
+# Setting this parameter selects an ensemble.
 N_ESTIMATORS = "n_estimators"
-# Spellings of literals in shells and in JSON.
+# Lower-case spellings of Python constants.
 LITERALS = {"none": None, "null": None, "true": True, "false": False}
 
 
@@ -25,13 +25,13 @@ def build_estimator(
     seed: int = 0,
     regression: bool = False,
 ) -> Any:
-    """Return the unfitted estimator; raise ValueError for options that exclude each other.
+    """Return the unfitted estimator; raise ValueError for incompatible options.
 
     Parameters
     ----------
     algorithm, increasing, decreasing, seed : options of the command
-    settings : values of --set by name
-    regression : whether the target is a number
+    settings : parameters given by --set
+    regression : whether to return a regressor
     """
     settings = dict(settings or {})
     name = _class_name(algorithm, N_ESTIMATORS in settings, regression)
@@ -62,7 +62,7 @@ def build_estimator(
 
 
 def parse_settings(texts: Sequence[str] | None) -> dict[str, Any]:
-    """Parse NAME=VALUE pairs, whose values are Python literals, none, true, false, or text."""
+    """Parse NAME=VALUE pairs; values that are not Python literals are strings."""
     settings: dict[str, Any] = {}
     for text in texts or ():
         name, equals, value = map(str.strip, text.partition("="))

@@ -1,4 +1,4 @@
-"""Reading of models and of data for them; counts of unknown labels."""
+"""Loading of models and their input data."""
 
 from __future__ import annotations
 
@@ -19,9 +19,13 @@ RAW_UNITS = "raw units"
 
 
 class Measure(NamedTuple):
-    """The scale of certificates, where None is 1 for all features, and the name of its unit.
+    """Unit in which perturbations are measured.
 
-    ``held`` are the columns that are held fixed: categories and two-valued numbers.
+    Attributes
+    ----------
+    scale : change of each feature for a perturbation of 1; None for 1 in all features
+    unit : name of the unit
+    held : columns that are held fixed (categorical and two-valued columns)
     """
 
     scale: NDArray | None
@@ -30,7 +34,7 @@ class Measure(NamedTuple):
 
 
 def held_text(measure: Measure) -> str:
-    """Return the end of a sentence about the columns that are held fixed."""
+    """Return a clause that lists the columns that are held fixed."""
     if not measure.held:
         return ""
     shown = ", ".join(measure.held[:5]) + (", …" if len(measure.held) > 5 else "")
@@ -39,7 +43,7 @@ def held_text(measure: Measure) -> str:
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A fitted estimator, and the encoder of its tables, if the file has one."""
+    """A fitted estimator and its encoder, if the model file contains one."""
 
     estimator: Any
     encoder: TableEncoder | None
@@ -56,22 +60,22 @@ class LoadedModel:
 
     @property
     def feature_names(self) -> list[str] | None:
-        """Names of the features, if the file has them."""
+        """Feature names, if the model file contains them."""
         return None if self.encoder is None else self.encoder.feature_names
 
     def limits(self, data: Dataset) -> dict[str, Any]:
-        """Return limits of counterfactuals in addition to the encoder's: the range of pixels."""
+        """Return the limits of pixel values in counterfactuals."""
         if self.image_shape is None:
             return {}
         return {"low": float(data.X.min()), "high": float(data.X.max())}
 
     def measure(self, raw_units: bool, move_categories: bool = False) -> Measure:
-        """Return the scale of certificates."""
+        """Return the unit of certificates."""
         from maxplus.explain import Domain
 
         if self.encoder is None:
-            why = "the model file has no standard deviations of the training data"
-            return Measure(None, RAW_UNITS if raw_units else f"{RAW_UNITS} ({why})")
+            reason = "the model file has no standard deviations of the training data"
+            return Measure(None, RAW_UNITS if raw_units else f"{RAW_UNITS} ({reason})")
         if self.image_shape is not None:
             scale = self.encoder.ranges_.deviations
         else:
@@ -83,25 +87,25 @@ class LoadedModel:
 
 
 def open_model(path: Path, *, classifier: bool = True) -> LoadedModel:
-    """Read a model file; raise ValueError for other files and unsuitable models.
+    """Load a model; raise ValueError if the command does not support it.
 
-    With ``classifier=False``, a regressor is accepted, too.
+    With ``classifier=False``, regressors are accepted as well.
     """
     from maxplus.io import load
 
     estimator = load(path)
-    wanted = ["LMMClassifier", "LMMEnsembleClassifier"] + ["LMMRegressor"] * (not classifier)
-    learned = hasattr(estimator, "residual_quantiles_")
-    fits = hasattr(estimator, "certified_accuracy") or (not classifier and learned)
-    if classifier and learned:
+    supported = ["LMMClassifier", "LMMEnsembleClassifier"] + ["LMMRegressor"] * (not classifier)
+    is_regressor = hasattr(estimator, "residual_quantiles_")
+    is_supported = hasattr(estimator, "certified_accuracy") or (not classifier and is_regressor)
+    if classifier and is_regressor:
         raise ValueError(
             f"{path} predicts numbers, and this command is for classifiers; regressors support "
             "predict, evaluate, explain, report and export"
         )
-    if not fits:
+    if not is_supported:
         raise ValueError(
             f"{path} holds a {type(estimator).__name__}; this command needs an "
-            f"{' or '.join(wanted)}"
+            f"{' or '.join(supported)}"
         )
     return LoadedModel(estimator, getattr(estimator, "encoder_", None))
 
@@ -113,11 +117,11 @@ def open_dataset(
     from maxplus.tables import TableEncoder, load_dataset, load_training
 
     if model.encoder is not None:
-        found = load_dataset(data, model.encoder, labelled=labelled, strict=strict)
+        dataset = load_dataset(data, model.encoder, labelled=labelled, strict=strict)
     else:
-        # Without an encoder, each column is a feature.
-        found = load_training(data).encoded(TableEncoder())
-    return _checked(found, data, model, labelled and not optional)
+        # Without an encoder, every column is a feature.
+        dataset = load_training(data).encoded(TableEncoder())
+    return _check_dataset(dataset, data, model, labelled and not optional)
 
 
 def stream_parts(
@@ -128,9 +132,9 @@ def stream_parts(
     strict: bool = False,
     also: tuple[str, ...] = (),
 ) -> Iterator[Dataset]:
-    """Read and encode data for a model in parts, for tables larger than memory.
+    """Read and encode data for a model in chunks, for tables larger than memory.
 
-    ``also`` are names of further columns to read.
+    ``also`` lists additional columns to read.
     """
     from maxplus import tables
     from maxplus.tables.csv_files import STDIN
@@ -140,32 +144,32 @@ def stream_parts(
         yield open_dataset(data, model, labelled=labelled)
         return
     parts = tables.stream_dataset(data, model.encoder, labelled=labelled, strict=strict, also=also)
-    # A thread that reads standard input would block after Ctrl-C.
+    # A thread that reads standard input cannot be interrupted by Ctrl-C.
     for part in parts if data == STDIN else prefetch(parts):
-        yield _checked(part, data, model, labelled)
+        yield _check_dataset(part, data, model, labelled)
 
 
-def _checked(found: Dataset, data: str, model: LoadedModel, labelled: bool) -> Dataset:
-    if found.X.shape[1] != model.estimator.model_.n_features:
+def _check_dataset(dataset: Dataset, data: str, model: LoadedModel, labelled: bool) -> Dataset:
+    if dataset.X.shape[1] != model.estimator.model_.n_features:
         raise ValueError(
-            f"{data} has {found.X.shape[1]} features, but the model needs "
+            f"{data} has {dataset.X.shape[1]} features, but the model needs "
             f"{model.estimator.model_.n_features}"
         )
-    if labelled and found.y is None:
+    if labelled and dataset.y is None:
         raise ValueError(
-            f"{data} has no column {found.target.name!r} with the true labels, which this "
+            f"{data} has no column {dataset.target.name!r} with the true labels, which this "
             "command needs"
         )
-    return found
+    return dataset
 
 
 class UnknownLabels:
-    """Counts of rows whose label is not a class of the model, over all parts of a table.
+    """Counter of rows whose label is not a class of the model.
 
     Parameters
     ----------
     model : the model
-    data : the table's name, for messages
+    data : name of the table, for messages
     strict : whether an unknown label is an error
     """
 
@@ -180,7 +184,7 @@ class UnknownLabels:
         return self.counts.total()
 
     def known(self, data: Dataset) -> tuple[Dataset, NDArray]:
-        """Return the rows with known labels and their codes; for a regression, all targets."""
+        """Return the rows with known labels and their class indices; for a regression, all rows."""
         import numpy as np
 
         assert data.y is not None
@@ -189,19 +193,21 @@ class UnknownLabels:
             return data, data.y
         labels, codes = _distinct_labels(data)
         classes = self._model.estimator.classes_
-        place = {label: k for k, label in enumerate(classes.tolist())}
-        # A column of digits is read as integers even if the labels were text in training.
+        index = {label: k for k, label in enumerate(classes.tolist())}
+        # Numeric labels are parsed as integers, even if the training labels were strings.
         is_text = classes.dtype.kind == "U"
-        known = np.array([place.get(str(label) if is_text else label, -1) for label in labels])
-        is_known = known[codes] >= 0
+        label_codes = np.array(
+            [index.get(str(label) if is_text else label, -1) for label in labels]
+        )
+        is_known = label_codes[codes] >= 0
         if not is_known.all():
             for code, n in zip(*np.unique(codes[~is_known], return_counts=True), strict=True):
                 self.counts[str(labels[code])] += int(n)
             codes, data = codes[is_known], data.take(np.flatnonzero(is_known))
-        return data, known[codes]
+        return data, label_codes[codes]
 
     def report(self, console: Console) -> None:
-        """Report unknown labels in one line.
+        """Print a warning about unknown labels.
 
         Raises
         ------
@@ -210,8 +216,8 @@ class UnknownLabels:
         """
         if not self.counts:
             return
-        most = [f"{label!r} ({n:,})" for label, n in self.counts.most_common(10)]
-        listed = ", ".join(most) + (", …" if len(self.counts) > len(most) else "")
+        most_common = [f"{label!r} ({n:,})" for label, n in self.counts.most_common(10)]
+        listed = ", ".join(most_common) + (", …" if len(self.counts) > len(most_common) else "")
         classes = ", ".join(map(str, self._model.estimator.classes_[:20]))
         message = (
             f"{self.n_unknown:,} of {self.n_rows:,} rows of {self._data} have labels that the "

@@ -1,4 +1,4 @@
-"""Command-line options for columns and training, with their help texts."""
+"""Command-line options for columns and training."""
 
 from __future__ import annotations
 
@@ -145,13 +145,13 @@ Set = Annotated[
 ]
 
 
-def names(given: Iterable[str] | None) -> tuple[str, ...]:
-    """Return the columns of repeated options, each of which may be a comma-separated list.
+def names(values: Iterable[str] | None) -> tuple[str, ...]:
+    """Parse repeated, comma-separated column names.
 
-    Names that contain a comma are written in double quotes.
+    Names that contain a comma must be enclosed in double quotes.
     """
     return tuple(
-        name.strip() for line in csv.reader(given or (), skipinitialspace=True) for name in line
+        name.strip() for line in csv.reader(values or (), skipinitialspace=True) for name in line
     )
 
 
@@ -162,7 +162,7 @@ def table_encoder(
     numeric: Sequence[str] | None,
     settings: dict[str, Any],
 ) -> TableEncoder:
-    """Return the encoder that the options describe; remove its parameters from ``settings``."""
+    """Return the encoder; remove its parameters from ``settings``."""
     from maxplus.tables import TableEncoder
 
     dropped = [name for name in names(drop) if name not in (AUTO, NONE)]
@@ -178,7 +178,7 @@ def table_encoder(
 
 
 def validation_splits(text: str) -> str | int | float | None:
-    """Return the value of --validate; None for "none"."""
+    """Parse the value of --validate; return None for "none"."""
     if text == NONE:
         return None
     if text in (AUTO, "cv"):

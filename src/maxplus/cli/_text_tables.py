@@ -1,4 +1,4 @@
-"""Metrics as text tables."""
+"""Text tables of metrics."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from maxplus.evaluation import Validation
     from maxplus.metrics import ClassificationMetrics, RegressionMetrics, RobustErrors
 
-# Number of confusions listed for each class if the matrix is too wide.
+# Number of confusions per class that are listed if the matrix is too wide.
 MAX_CONFUSIONS = 3
 MAX_LABEL_LENGTH = 24
 CORNER = "true \\ predicted"
-# Maximum number of classes whose recall is printed; those with the lowest recall are chosen.
+# Maximum number of printed recalls; the lowest are chosen.
 MAX_RECALLS = 12
 
 
@@ -28,25 +28,25 @@ def percent(share: float | None) -> str:
 
 
 def number(value: float, digits: int = 4) -> str:
-    """Format a rounded number; NaN as a dash."""
+    """Format a number with a fixed number of decimals; NaN as a dash."""
     return "–" if math.isnan(value) else f"{value:.{digits}f}"
 
 
 def plain_table(*heads: str, title: str | None = None) -> Table:
-    """Return an empty table: the first column is left-aligned and wraps, others right-aligned."""
+    """Return an empty table; columns other than the first are right-aligned."""
     from rich import box
     from rich.table import Table
 
     table = Table(
         title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0)
     )
-    for place, head in enumerate(heads):
-        table.add_column(head, justify="right" if place else "left", no_wrap=place > 0)
+    for k, head in enumerate(heads):
+        table.add_column(head, justify="right" if k else "left", no_wrap=k > 0)
     return table
 
 
 def validation_table(validation: Validation) -> Table:
-    """Return a table of the metrics of a validation and of the baseline."""
+    """Return a table of validation metrics next to those of the baseline."""
     from rich.markup import escape
 
     from maxplus.metrics import ClassificationMetrics
@@ -67,13 +67,13 @@ def validation_table(validation: Validation) -> Table:
     )
     table.add_row("log loss", number(figures.log_loss), number(baseline.log_loss))
     table.add_row("AUC", number(figures.auc), number(baseline.auc))
-    for d in _worst_recalled(figures):
-        found, constant = figures.classes[d], baseline.classes[d]
-        name = f"recall of {escape(shorten(found.label))}, {found.n_rows:,} rows"
-        table.add_row(name, percent(found.recall), percent(constant.recall))
-    hidden = len(figures.classes) - MAX_RECALLS
-    if hidden > 0:
-        others = "the other class has" if hidden == 1 else f"{hidden} other classes have"
+    for d in _lowest_recalls(figures):
+        metrics, baseline_metrics = figures.classes[d], baseline.classes[d]
+        name = f"recall of {escape(shorten(metrics.label))}, {metrics.n_rows:,} rows"
+        table.add_row(name, percent(metrics.recall), percent(baseline_metrics.recall))
+    n_hidden = len(figures.classes) - MAX_RECALLS
+    if n_hidden > 0:
+        others = "the other class has" if n_hidden == 1 else f"{n_hidden} other classes have"
         table.add_row(f"{others} no lower recall", "", "")
     return table
 
@@ -83,13 +83,13 @@ def _between(interval: tuple[float, float]) -> str:
     return f"{percent(low)} to {percent(high)}"
 
 
-def _worst_recalled(figures: ClassificationMetrics) -> list[int]:
-    """Return all classes in order; if there are many, those with the lowest recall."""
+def _lowest_recalls(figures: ClassificationMetrics) -> list[int]:
+    """Return the indices of the classes whose recall is printed."""
     order = range(len(figures.classes))
     if len(order) <= MAX_RECALLS:
         return list(order)
-    # The recall of a class without held-out rows is NaN, which does not sort.
-    recall = [2.0 if math.isnan(one.recall) else one.recall for one in figures.classes]
+    # The recall of a class without held-out rows is NaN and sorts last.
+    recall = [2.0 if math.isnan(metrics.recall) else metrics.recall for metrics in figures.classes]
     return sorted(order, key=lambda d: recall[d])[:MAX_RECALLS]
 
 
@@ -106,7 +106,7 @@ def _regression_validation(validation: Validation) -> Table:
 
 
 def regression_table(figures: RegressionMetrics) -> Table:
-    """Return a table of R², errors and intervals of a regression."""
+    """Return a table of regression metrics."""
     table = plain_table("", "")
     table.show_header = False
     table.add_row("R²", number(figures.r2))
@@ -125,30 +125,35 @@ def _mae(figures: RegressionMetrics) -> str:
 
 
 def classes_table(figures: ClassificationMetrics) -> Table:
-    """Return a table of precision, recall, F1 and AUC of each class."""
+    """Return a table of per-class metrics."""
     from rich.markup import escape
 
     table = plain_table("class", "rows", "predicted", "precision", "recall", "F1", "AUC")
-    for one in figures.classes:
+    for metrics in figures.classes:
         table.add_row(
-            escape(shorten(one.label)),
-            f"{one.n_rows:,}",
-            f"{one.n_predicted:,}",
-            percent(one.precision),
-            percent(one.recall),
-            number(one.f1),
-            number(one.auc),
+            escape(shorten(metrics.label)),
+            f"{metrics.n_rows:,}",
+            f"{metrics.n_predicted:,}",
+            percent(metrics.precision),
+            percent(metrics.recall),
+            number(metrics.f1),
+            number(metrics.auc),
         )
     return table
 
 
-def robust_errors_table(found: Mapping[str, RobustErrors]) -> Table:
-    """Return a table of clean, attacked and certified error rates, one row for each model."""
+def robust_errors_table(errors: Mapping[str, RobustErrors]) -> Table:
+    """Return a table of clean, attack and certified error rates by model."""
     table = plain_table(
         "error within robust_eps", "clean", "attack\n(at least)", "certified\n(at most)", "constant"
     )
-    for name, one in found.items():
-        rates = (one.clean, one.attack, one.certified, one.constant)
+    for name, model_errors in errors.items():
+        rates = (
+            model_errors.clean,
+            model_errors.attack,
+            model_errors.certified,
+            model_errors.constant,
+        )
         table.add_row(name, *map(percent, rates))
     return table
 
@@ -156,19 +161,19 @@ def robust_errors_table(found: Mapping[str, RobustErrors]) -> Table:
 def confusion_table(figures: ClassificationMetrics, width: int) -> Table:
     """Return the confusion matrix if it fits the width, else the largest confusions.
 
-    Correct predictions are in brackets, to be visible without colours.
+    Counts of correct predictions are in brackets.
     """
-    labels = [shorten(one.label) for one in figures.classes]
+    labels = [shorten(metrics.label) for metrics in figures.classes]
     cells = [
         [_cell(int(n), d == k) for k, n in enumerate(row)]
         for d, row in enumerate(figures.confusion)
     ]
-    widest = [
+    widths = [
         max(len(label), *map(len, column))
         for label, column in zip(labels, zip(*cells, strict=True), strict=True)
     ]
     gaps = 2 * len(labels) + 2
-    if max(map(len, [CORNER, *labels])) + sum(widest) + gaps > width:
+    if max(map(len, [CORNER, *labels])) + sum(widths) + gaps > width:
         return _largest_confusions(figures)
     return _matrix(labels, cells)
 
@@ -187,18 +192,22 @@ def _largest_confusions(figures: ClassificationMetrics) -> Table:
 
     table = plain_table("true", "rows", "correct", title="confusion")
     table.add_column("most often predicted as", justify="left")
-    for d, one in enumerate(figures.classes):
+    for d, metrics in enumerate(figures.classes):
         row = figures.confusion[d]
         others = [k for k in (-row).argsort(kind="stable") if k != d and row[k]]
-        listed = [f"{shorten(figures.classes[k].label)} ({row[k]:,})" for k in others]
-        shown = ", ".join(listed[:MAX_CONFUSIONS]) + (", …" if len(listed) > MAX_CONFUSIONS else "")
-        right = escape(f"[{row[d]:,}]")
-        table.add_row(escape(shorten(one.label)), f"{one.n_rows:,}", right, escape(shown) or "–")
+        confusions = [f"{shorten(figures.classes[k].label)} ({row[k]:,})" for k in others]
+        shown = ", ".join(confusions[:MAX_CONFUSIONS]) + (
+            ", …" if len(confusions) > MAX_CONFUSIONS else ""
+        )
+        correct = escape(f"[{row[d]:,}]")
+        table.add_row(
+            escape(shorten(metrics.label)), f"{metrics.n_rows:,}", correct, escape(shown) or "–"
+        )
     return table
 
 
-def _cell(count: int, is_right: bool) -> str:
-    return f"[{count:,}]" if is_right else f"{count:,}" if count else "·"
+def _cell(count: int, is_correct: bool) -> str:
+    return f"[{count:,}]" if is_correct else f"{count:,}" if count else "·"
 
 
 def shorten(label: str) -> str:

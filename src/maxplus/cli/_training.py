@@ -1,4 +1,4 @@
-"""Training of ``maxplus train``: one call of ``fit`` with a table, and its validation."""
+"""Training and validation for ``maxplus train``."""
 
 from __future__ import annotations
 
@@ -36,44 +36,44 @@ from maxplus.training.progress import ProgressBar
 if TYPE_CHECKING:
     from maxplus.cli._console import Console
 
-# Models of an ensemble are trained in parallel and have no checkpoints.
-NO_STATE = "{} is for one model, and --set n_estimators trains several; leave one of them out"
-# Seconds between two checkpoints.
+# Ensembles are trained in parallel and do not support checkpoints.
+NO_CHECKPOINT = "{} is for one model, and --set n_estimators trains several; leave one of them out"
+# Seconds between checkpoints.
 EVERY_MINUTE = 60.0
 STANDARDIZE = "standardize"
 
 
 @dataclass(frozen=True)
 class Training:
-    """A fitted estimator with its ``encoder_``, and its training data."""
+    """A fitted estimator and its training data."""
 
     estimator: Any
     data: Dataset
     seed: int
     seconds: float
     checkpoint: Path | None
-    # Set if features were standardised for training and the scaling was folded into the weights.
+    # Whether the standardisation of features was folded into the weights.
     is_folded: bool = False
 
     @property
     def is_classifier(self) -> bool:
-        """True for a classification."""
+        """True for a classifier, False for a regressor."""
         return hasattr(self.estimator, "classes_")
 
     @property
     def is_interrupted(self) -> bool:
-        """True if Ctrl-C ended the training."""
+        """True if training was interrupted by Ctrl-C."""
         return self.estimator.status_ == Status.INTERRUPTED.value
 
     def save(self, out: Path, validation: Any = None, *, remember_rows: bool) -> None:
-        """Write the model file, with its validation."""
+        """Write the model and its validation to a file."""
         self.estimator.validation_ = validation
         if remember_rows and not hasattr(self.estimator, "training_rows_"):
             self.estimator.training_rows_ = gather_any(row_hashes(self.data.X))
         save(self.estimator, out, remember_rows=remember_rows)
 
     def describe(self, out: Path) -> dict[str, Any]:
-        """Return the JSON document of the training."""
+        """Return the JSON document of the command."""
         estimator = self.estimator
         document: dict[str, Any] = {
             "model": str(out),
@@ -92,7 +92,7 @@ class Training:
         if self.is_classifier:
             document["classes"] = estimator.classes_
             document["training_fit"] = {
-                "right": self._n_right,
+                "right": self._n_correct,
                 "max_loss": estimator.max_loss_,
                 "mean_loss": estimator.mean_loss_,
                 "every_loss_below_log_2": estimator.perfect_fit_,
@@ -101,12 +101,12 @@ class Training:
         return document
 
     def print_fit(self, console: Console) -> None:
-        """Print the fit to the training rows in one line."""
+        """Print the accuracy and loss on the training rows."""
         if not self.is_classifier:
             return
-        right, n = self._n_right, current().total(len(self.data.X))
+        n_correct, n = self._n_correct, current().total(len(self.data.X))
         console.rich.print(
-            f"training rows: {right:,} of {n:,} correct (largest loss "
+            f"training rows: {n_correct:,} of {n:,} correct (largest loss "
             f"{self.estimator.max_loss_:.4f}, mean {self.estimator.mean_loss_:.4f}); not an "
             "estimate for new rows",
             style="dim",
@@ -114,19 +114,22 @@ class Training:
         )
 
     @property
-    def _n_right(self) -> int:
+    def _n_correct(self) -> int:
         X, y = self.data.X, self.data.y
         return current().total(int((self.estimator.predict(X) == y).sum()) if len(X) else 0)
 
     @property
     def _suspects(self) -> NDArray:
-        """Rows whose loss the polish left above its level; without a polish, above log 2."""
-        losses, found = self.estimator.training_losses_, getattr(self.estimator, "suspects_", None)
-        rows = np.flatnonzero(losses > LOG2) if found is None else np.asarray(found)
+        """Rows that the polish could not fit or, without a polish, with a loss above log 2."""
+        losses, suspects = (
+            self.estimator.training_losses_,
+            getattr(self.estimator, "suspects_", None),
+        )
+        rows = np.flatnonzero(losses > LOG2) if suspects is None else np.asarray(suspects)
         return rows[np.argsort(-losses[rows], kind="stable")]
 
     def write_suspects(self, path: Path) -> None:
-        """Write a CSV file of the rows that do not fit, sorted by decreasing loss."""
+        """Write the suspect rows to a CSV file, sorted by decreasing loss."""
         assert self.data.y is not None
         rows, losses = self._suspects, self.estimator.training_losses_
         predicted = self.estimator.predict(self.data.X[rows]) if rows.size else []
@@ -152,31 +155,31 @@ def train_table(
     *,
     writes_suspects: bool = False,
 ) -> Training:
-    """Read DATA, infer its target and call ``fit``.
+    """Read a table and fit an estimator to it.
 
     Parameters
     ----------
-    data : the argument of the command
-    encoder : unfitted, with the options about columns
+    data : argument DATA
+    encoder : unfitted encoder
     target : options --target, --task and --groups
-    options : those of `build_estimator`
-    checkpoint : file of checkpoints, if any
-    console : for text and bars
-    writes_suspects : whether suspects are to be written
+    options : arguments of `build_estimator`
+    checkpoint : checkpoint file, optional
+    console : console for messages and progress bars
+    writes_suspects : whether --suspects-out is set
     """
     if checkpoint is not None and N_ESTIMATORS in options["settings"]:
-        raise ValueError(NO_STATE.format("--checkpoint"))
+        raise ValueError(NO_CHECKPOINT.format("--checkpoint"))
     settings = dict(options["settings"])
     standardize = settings.get(STANDARDIZE)
     if options["algorithm"] == SUBGRADIENT and STANDARDIZE in settings:
         if type(standardize) is not bool:
             raise ValueError(f"--set standardize={standardize}: write true or false")
-        # The encoder standardises features for the paper's algorithm.
+        # SubgradientLMMClassifier has no such parameter; the encoder standardises instead.
         del settings[STANDARDIZE]
     options = {**options, "settings": settings}
     _check_options(options, target["task"])
-    read = open_training(data, encoder, target, console)
-    is_regression = read.target.task == REGRESSION
+    dataset = open_training(data, encoder, target, console)
+    is_regression = dataset.target.task == REGRESSION
     for option, is_given in (
         ("--checkpoint", checkpoint is not None),
         ("--suspects-out", writes_suspects),
@@ -188,36 +191,36 @@ def train_table(
             )
     estimator = build_estimator(**options, regression=is_regression)
     network = getattr(estimator, "estimator", estimator)
-    own = network.get_params(deep=False)
-    assert read.encoder is not None
-    if STANDARDIZE not in own:
-        # The paper's algorithm does not standardise features: the encoder does, and the scaling is
-        # folded into the weights afterwards.
-        is_paper = options["algorithm"] == SUBGRADIENT
-        is_image = read.image_shape is not None
-        read.encoder.standardize = is_paper and (
+    params = network.get_params(deep=False)
+    assert dataset.encoder is not None
+    if STANDARDIZE not in params:
+        # The encoder standardises features, and the scaling is folded into the weights after the
+        # fit.
+        is_subgradient = options["algorithm"] == SUBGRADIENT
+        is_image = dataset.image_shape is not None
+        dataset.encoder.standardize = is_subgradient and (
             not is_image if standardize is None else standardize
         )
-    elif standardize is None and read.image_shape is not None and not network._is_sum:
+    elif standardize is None and dataset.image_shape is not None and not network._is_sum:
         network.set_params(standardize=False)
-    began = time.perf_counter()
-    frame = replace(read.frame, encoded=read.encoder.standardized(read.X))
+    start = time.perf_counter()
+    frame = replace(dataset.frame, encoded=dataset.encoder.standardized(dataset.X))
     with _bar(estimator, console) as bar:
-        notes = {"encoder": read.encoder.to_json(), "groups": target["groups"]}
+        notes = {"encoder": dataset.encoder.to_json(), "groups": target["groups"]}
         writers = [] if checkpoint is None else [Checkpoint(checkpoint, EVERY_MINUTE, notes)]
         estimator.set_params(callbacks=[bar, *writers, KeepBestOnInterrupt()])
-        _without_interrupt_warning(lambda: estimator.fit(frame, read.y))
-    return _finished(estimator, read, options["seed"], began, checkpoint)
+        _without_interrupt_warning(lambda: estimator.fit(frame, dataset.y))
+    return _finish(estimator, dataset, options["seed"], start, checkpoint)
 
 
 def _check_options(options: Mapping[str, Any], task: str) -> None:
-    """Raise ValueError for invalid options before a large table is read."""
+    """Raise ValueError for invalid options before the table is read."""
     try:
         build_estimator(**options, regression=task == REGRESSION)
     except ValueError:
         if task != AUTO:
             raise
-        # With task "auto", options that a classifier refuses may be valid for a regression.
+        # With --task auto, options that are invalid for a classifier may be valid for a regressor.
         try:
             build_estimator(**options, regression=True)
         except ValueError:
@@ -229,38 +232,38 @@ def _check_options(options: Mapping[str, Any], task: str) -> None:
 
 def resume_training(data: str, path: Path, checkpoint: Path, console: Console) -> Training:
     """Continue from a checkpoint, with its options, on the same data."""
-    trained, _, _, document = read_checkpoint(path)
+    checkpointed, _, _, document = read_checkpoint(path)
     notes = document.get("notes")
     if not isinstance(notes, dict) or not {"encoder", "groups"} <= set(notes):
         raise ValueError(f"{path} was not written by maxplus train; use maxplus.resume in Python")
     encoder = TableEncoder.from_json(notes["encoder"])
     standardize, encoder.standardize = encoder.standardize, False
-    read = load_dataset(data, encoder, labelled=True)
+    dataset = load_dataset(data, encoder, labelled=True)
     if notes["groups"] is not None:
         groups = load_training(data, encoder.target_.name, encoder.target_.task, notes["groups"])
-        read = replace(read, groups=groups.groups)
-    read = replace(read, table=read.table.without(encoder.target_.name, notes["groups"]))
+        dataset = replace(dataset, groups=groups.groups)
+    dataset = replace(dataset, table=dataset.table.without(encoder.target_.name, notes["groups"]))
     encoder.standardize = standardize
-    frame = replace(read.frame, encoded=encoder.standardized(read.X))
-    began = time.perf_counter()
-    with _bar(trained, console) as bar:
+    frame = replace(dataset.frame, encoded=encoder.standardized(dataset.X))
+    start = time.perf_counter()
+    with _bar(checkpointed, console) as bar:
         callbacks = [bar, Checkpoint(checkpoint, EVERY_MINUTE, notes), KeepBestOnInterrupt()]
-        estimator = _without_interrupt_warning(lambda: resume(path, frame, read.y, callbacks))
-    return _finished(estimator, read, estimator.random_state, began, checkpoint)
+        estimator = _without_interrupt_warning(lambda: resume(path, frame, dataset.y, callbacks))
+    return _finish(estimator, dataset, estimator.random_state, start, checkpoint)
 
 
-def _finished(
-    estimator: Any, data: Dataset, seed: int, began: float, checkpoint: Path | None
+def _finish(
+    estimator: Any, data: Dataset, seed: int, start: float, checkpoint: Path | None
 ) -> Training:
-    """Fold a standardisation into the weights and gather the attributes of all ranks."""
-    seconds = time.perf_counter() - began
+    """Fold the standardisation into the weights and gather attributes from all ranks."""
+    seconds = time.perf_counter() - start
     estimator.set_params(callbacks=None)
     encoder, is_folded = data.encoder, data.encoder.standardize  # type: ignore[union-attr]
     assert encoder is not None
     if is_folded:
         encoder.standardize = False
         estimator.fold(encoder.ranges_.mean, encoder.ranges_.deviations, data.X)
-    # The model file describes the training rows of all ranks.
+    # The model file contains the losses and labels of all ranks.
     for name in ("training_losses_", "training_labels_"):
         if hasattr(estimator, name):
             setattr(estimator, name, gather_any(getattr(estimator, name)))
@@ -270,42 +273,44 @@ def _finished(
 def open_training(
     data: str, encoder: TableEncoder, target: Mapping[str, Any], console: Console
 ) -> Dataset:
-    """Read and encode training data, and print the decisions about columns."""
+    """Read and encode training data, and print how each column is used."""
     if data in SMALL:
         # All columns of a built-in data set are features.
         dropped = [name for name in encoder.drop or () if name != AUTO]
         encoder = clone(encoder).set_params(drop=dropped)
-    read = load_training(data, **target).encoded(encoder)
-    assert read.y is not None
-    assert read.encoder is not None
-    regression, name = read.target.task == REGRESSION, read.target.name
+    dataset = load_training(data, **target).encoded(encoder)
+    assert dataset.y is not None
+    assert dataset.encoder is not None
+    regression, name = dataset.target.task == REGRESSION, dataset.target.name
     comm = current()
-    classes = [] if regression else sorted(set().union(*comm.allgather(np.unique(read.y).tolist())))
+    classes = (
+        [] if regression else sorted(set().union(*comm.allgather(np.unique(dataset.y).tolist())))
+    )
     if len(classes) == 1:
         raise ValueError(
-            f"{read.name}: the target {name!r} has only one class "
+            f"{dataset.name}: the target {name!r} has only one class "
             f"({str(classes[0])!r}); add rows of another, or name another column with --target"
         )
     kind = "a number" if regression else f"with {len(classes)} classes"
     console.print(
-        f"{read.name}: {comm.total(len(read.X)):,} rows, {read.X.shape[1]:,} features, "
+        f"{dataset.name}: {comm.total(len(dataset.X)):,} rows, {dataset.X.shape[1]:,} features, "
         f"target {name!r}{',' * regression} {kind}"
     )
-    for line in read.decisions:
+    for line in dataset.decisions:
         console.print(f"  {line}")
     if comm.is_alone:
-        leaks = tuple(_leak_lines(read))
+        leaks = tuple(_leak_warnings(dataset))
         for line in leaks:
             console.remark(f"Warning: {line}")
-        read.encoder.decisions_ += leaks
+        dataset.encoder.decisions_ += leaks
     else:
-        rows = comm.allgather(len(read.X))
+        rows = comm.allgather(len(dataset.X))
         console.print(f"  {comm.size} ranks, {min(rows):,} to {max(rows):,} rows each")
-    return read
+    return dataset
 
 
-def _leak_lines(data: Dataset) -> Iterator[str]:
-    """Yield a line for each column that may leak the target."""
+def _leak_warnings(data: Dataset) -> Iterator[str]:
+    """Yield a warning for each column that may leak the target."""
     for leak in find_leaks(data):
         is_number = data.target.task == REGRESSION
         score = f"R² {leak.score:.3f}" if is_number else f"{leak.score:.1%} right"
@@ -319,7 +324,7 @@ def _leak_lines(data: Dataset) -> Iterator[str]:
 def validate_training(
     training: Training, cv: str | int | float, console: Console
 ) -> Validation | None:
-    """Validate and print the metrics; None if there are too few rows, or after Ctrl-C."""
+    """Validate the model and print the metrics; return None if validation is not possible."""
     model, data = clone(training.estimator), training.data
     assert data.y is not None
     if training.is_folded:
@@ -331,11 +336,11 @@ def validate_training(
             progress: dict[str, Any]
             if n_splits == 1:
                 # With a single split, the bar counts epochs.
-                one = stack.enter_context(ProgressBar("validating", console.stderr))
-                progress = {"callbacks": [one]}
+                progress_bar = stack.enter_context(ProgressBar("validating", console.stderr))
+                progress = {"callbacks": [progress_bar]}
             else:
-                several = stack.enter_context(console.bar(n_splits))
-                progress = {"on_progress": partial(several, "validating")}
+                bar = stack.enter_context(console.bar(n_splits))
+                progress = {"on_progress": partial(bar, "validating")}
             validation = validate(model, data, cv=cv, random_state=training.seed, **progress)
     except ValueError as error:
         console.remark(f"Not validated: {error}")
@@ -370,13 +375,13 @@ def _bar(estimator: Any, console: Console) -> ProgressBar:
 
 
 def gather_any(values: NDArray) -> NDArray:
-    """Gather the values of all rows from all ranks, of any type."""
+    """Concatenate the values of all ranks."""
     comm = current()
     return values if comm.is_alone else np.concatenate(comm.allgather(values))
 
 
 def _without_interrupt_warning(fit: Callable[[], Any]) -> Any:
-    """Fit without the warning about Ctrl-C, since the command prints its own message."""
+    """Call ``fit`` without the warning about Ctrl-C, which the command reports itself."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "training was interrupted")
         return fit()

@@ -1,4 +1,4 @@
-"""Writers of columns as CSV or JSON, whole or in parts."""
+"""CSV and JSON writers."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 class Sink(Protocol):
-    """Writer of one table, in parts with the same columns."""
+    """Writer of a table in chunks of rows with the same columns."""
 
     def write(self, columns: Columns) -> None:
-        """Write some rows."""
+        """Write a chunk of rows."""
 
 
 class CsvSink:
-    """Writer of rows as CSV, with a header, by pyarrow.
+    """CSV writer that is based on pyarrow.
 
     With ``spreadsheet_safe``, text that a spreadsheet would evaluate as a formula is prefixed with
     an apostrophe.
@@ -42,7 +42,7 @@ class CsvSink:
         self._is_new = True
 
     def write(self, columns: Columns) -> None:
-        """Write some rows; NaN and None as empty cells."""
+        """Write a chunk of rows; NaN and None become empty cells."""
         if self._is_safe:
             columns = {_without_formula(n): _without_formulas(c) for n, c in columns.items()}
         if self._is_new:
@@ -76,7 +76,7 @@ def _without_formula(cell: Any) -> Any:
 
 
 def _lines(table: pa.Table) -> bytes:
-    """Return CSV lines; text is quoted only if a cell requires it."""
+    """Return CSV lines; text is quoted only if necessary."""
     for style in ("none", "needed"):
         lines = io.BytesIO()
         try:
@@ -90,14 +90,14 @@ def _lines(table: pa.Table) -> bytes:
 
 
 class JsonSink:
-    """Writer of rows as objects of a JSON list, one per line."""
+    """JSON writer that writes each row as an object on its own line."""
 
     def __init__(self, file: TextIO) -> None:
         self._file = file
         self._is_new = True
 
     def write(self, columns: Columns) -> None:
-        """Write some rows; NaN as null."""
+        """Write a chunk of rows; NaN becomes null."""
         values = [
             to_jsonable(column.to_pylist() if isinstance(column, pa.Array) else list(column))
             for column in columns.values()
@@ -110,7 +110,7 @@ class JsonSink:
 
 @contextmanager
 def csv_file(path: Path, *, spreadsheet_safe: bool = False) -> Iterator[CsvSink]:
-    """Write a CSV file atomically: it exists once all rows are written."""
+    """Write a CSV file atomically."""
     with whole_file(path) as file:
         yield CsvSink(file.write, spreadsheet_safe=spreadsheet_safe)
 
@@ -125,17 +125,17 @@ def json_list(file: TextIO, head: Mapping[str, Any], name: str) -> Iterator[Json
 
 
 def write_csv(path: Path, columns: Columns) -> None:
-    """Write all rows at once."""
+    """Write a table to a CSV file."""
     with csv_file(path) as sink:
         sink.write(columns)
 
 
-def as_written(cells: Any) -> list[Any]:
-    """Return the cells of a column for output: integers without a point, None if missing."""
-    return [_written(cell) for cell in cells.tolist()]
+def output_cells(cells: Any) -> list[Any]:
+    """Convert the cells of a column for output; integral floats become int, NaN becomes None."""
+    return [_output_cell(cell) for cell in cells.tolist()]
 
 
-def _written(cell: Any) -> Any:
+def _output_cell(cell: Any) -> Any:
     if not isinstance(cell, float):
         return cell
     if not math.isfinite(cell):

@@ -1,4 +1,4 @@
-"""The command-line application."""
+"""Command-line application."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from maxplus.cli.report import report
 from maxplus.cli.rules import rules
 from maxplus.cli.train import train
 
-# Commands that can run on several MPI ranks.
-OVER_RANKS = ("train", "predict")
+# Commands that support MPI.
+MPI_COMMANDS = ("train", "predict")
 app = typer.Typer(
     cls=OneLineErrors,
     help="Max-plus neural networks for tables: train, validate, explain and certify.",
     no_args_is_help=True,
     add_completion=False,
 )
-# In the usual order of use.
+# The help text lists the commands in this order.
 for command in (train, predict, evaluate, explain, rules, certify, report, compare, export):
     app.command()(command)
 app.command("compile")(compile_kernels)
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
+def _show_version(is_set: bool) -> None:
+    if is_set:
         typer.echo(f"maxplus {__version__}")
         raise typer.Exit
 
@@ -49,9 +49,9 @@ def options(
         ),
     ] = False,
 ) -> None:
-    """Check that the command can run on several ranks, if there are several."""
+    """Fail if the command does not support MPI but runs on several ranks."""
     command = str(context.invoked_subcommand)
-    if command not in OVER_RANKS:
+    if command not in MPI_COMMANDS:
         require_one_process(command)
 
 

@@ -1,4 +1,4 @@
-"""``maxplus certify``: accuracy that is certified against small changes of the input."""
+"""``maxplus certify``: certified accuracy under perturbations of the input."""
 
 from __future__ import annotations
 
@@ -35,10 +35,9 @@ if TYPE_CHECKING:
     from maxplus.tables import Dataset
 
 EPS = (0.0, 0.05, 0.1, 0.2, 0.3)
-# Maximum number of rows whose radii are computed by default: each takes several certificates.
+# Radii are expensive and by default not computed for larger tables.
 ROWS_WITH_RADII = 100_000
-# Radii are computed after this many bytes of rows, so that no radius of a large table is computed
-# in vain.
+# Computing radii is delayed until the buffer is full, because it is skipped for large tables.
 BUFFER_BYTES = 50_000_000
 
 
@@ -109,7 +108,7 @@ def certify(
 
 
 def check_eps(eps: Sequence[float]) -> list[float]:
-    """Return distances in ascending order; raise ValueError for invalid ones."""
+    """Return the values of ε in ascending order; raise ValueError for invalid values."""
     for step in eps:
         if not (math.isfinite(step) and step >= 0):
             raise ValueError(f"eps must be a finite number >= 0, or several; got {step}")
@@ -117,34 +116,31 @@ def check_eps(eps: Sequence[float]) -> list[float]:
 
 
 class CertifiedCounts:
-    """Counts of correct predictions, and of certified ones for each ε.
+    """Counter of correct and certified predictions for each ε.
 
     Parameters
     ----------
     model, measure : the model, and the unit of ε
-    steps : ascending
-    most_radii : maximum number of rows whose radii are computed; None for no limit
+    steps : values of ε, ascending
+    max_radii : maximum number of rows whose radii are computed; None for no limit
     """
 
     def __init__(
-        self, model: LoadedModel, measure: Measure, steps: list[float], most_radii: int | None
+        self, model: LoadedModel, measure: Measure, steps: list[float], max_radii: int | None
     ) -> None:
         import numpy as np
 
         self.steps = steps
-        self._model, self._measure, self._most_radii = model, measure, most_radii
-        self._kept = np.zeros(len(steps), np.int64)
-        self._n_right = 0
+        self._model, self._measure, self._max_radii = model, measure, max_radii
+        self._n_certified = np.zeros(len(steps), np.int64)
+        self._n_correct = 0
         self._rights: list[NDArray] = []
         self._radii: list[NDArray] = []
         self._buffered: list[NDArray] = []
         self.rows = self.filled = self.seen = 0
 
     def add(self, data: Dataset, codes: NDArray) -> None:
-        """Count more rows, with class indices ``codes``.
-
-        Most rows need one forward pass, others two more for each ε.
-        """
+        """Count the rows of a chunk, with class indices ``codes``."""
         import numpy as np
 
         from maxplus.certify import certified_at
@@ -156,55 +152,57 @@ class CertifiedCounts:
         if not len(X):
             return
         scores = estimator._scores(X)
-        right = scores.argmax(axis=1) == codes
-        self.rows += len(right)
-        self._n_right += int(np.count_nonzero(right))
+        correct = scores.argmax(axis=1) == codes
+        self.rows += len(correct)
+        self._n_correct += int(np.count_nonzero(correct))
         if data.missing is not None:
             self.filled += int(data.missing.any(axis=1).sum())
-        kept = right
+        certified = correct
         for k, step in enumerate(self.steps):
-            # A row that is not certified for a small ε is not certified for a larger one.
-            kept = certified_at(estimator.model_, X, step, scale, scores=scores, where=kept)
-            self._kept[k] += np.count_nonzero(kept)
+            # Certificates are monotone in ε.
+            certified = certified_at(
+                estimator.model_, X, step, scale, scores=scores, where=certified
+            )
+            self._n_certified[k] += np.count_nonzero(certified)
         if not self.has_radii:
             self._buffered.clear()
             return
         equal = equal_to_training(estimator, row_hashes(X))
         self.seen += 0 if equal is None else int(equal.sum())
-        self._rights.append(right)
+        self._rights.append(correct)
         self._buffered.append(X)
         if sum(rows.nbytes for rows in self._buffered) > BUFFER_BYTES:
-            self._find_radii()
+            self._compute_radii()
 
-    def _find_radii(self) -> None:
+    def _compute_radii(self) -> None:
         estimator, scale = self._model.estimator, self._measure.scale
         self._radii += [estimator.certified_radius(X, scale) for X in self._buffered]
         self._buffered.clear()
 
     @property
     def has_radii(self) -> bool:
-        """True if the radii of all rows are computed."""
-        return self._most_radii is None or self.rows <= self._most_radii
+        """True if radii are computed for all rows."""
+        return self._max_radii is None or self.rows <= self._max_radii
 
     @property
     def right(self) -> NDArray:
-        """Mask of correct predictions, if rows have radii."""
+        """Mask of correct predictions; requires ``has_radii``."""
         import numpy as np
 
         return np.concatenate(self._rights)
 
     @property
     def radius(self) -> NDArray:
-        """Certified radius of each row."""
+        """Certified radius of each row; requires ``has_radii``."""
         import numpy as np
 
-        self._find_radii()
+        self._compute_radii()
         return np.concatenate(self._radii)
 
     @property
     def shares(self) -> NDArray:
         """Certified accuracy for each ε."""
-        return self._kept / self.rows
+        return self._n_certified / self.rows
 
     def sentences(self) -> Iterator[str]:
         """Yield sentences about the certified rows."""
@@ -231,9 +229,9 @@ class CertifiedCounts:
                 yield f"{self.seen:,} {have} the same values as a training row."
         else:
             yield (
-                f"{self._kept[-1]:,} of {self.rows:,} rows are correct and provably stay correct "
-                f"if every number changes by up to {self.steps[-1]:g} {unit_text}. --radii gives "
-                "the median and the least radius."
+                f"{self._n_certified[-1]:,} of {self.rows:,} rows are correct and provably stay "
+                f"correct if every number changes by up to {self.steps[-1]:g} {unit_text}. --radii "
+                "gives the median and the least radius."
             )
         if self.filled:
             has = "has" if self.filled == 1 else "have"
@@ -249,7 +247,7 @@ class CertifiedCounts:
         found = CertifiedRows.of(self.radius, self.right) if self.has_radii else None
         return {
             "rows": self.rows,
-            "right": self._n_right,
+            "right": self._n_correct,
             "rows_with_missing_values": self.filled,
             "unit": self._measure.unit,
             "held_fixed": self._measure.held,

@@ -1,4 +1,4 @@
-"""``maxplus compare``: models of this library and of scikit-learn on one table."""
+"""``maxplus compare``: cross-validated comparison with scikit-learn models."""
 
 from __future__ import annotations
 
@@ -62,10 +62,10 @@ def compare(
 ) -> None:
     """Cross-validate models of this library and of scikit-learn on a table, side by side.
 
-    All with their defaults, scikit-learn's on standardised features. Certified is the share of
-    held-out rows that are right and provably stay so while every feature changes by up to 0.1 of
-    its deviation; a dash is a model without certificates. With --set robust_eps=…, a second table
-    has the certified error of LMM within these changes.
+    All models have default parameters; those of scikit-learn use standardised features. The column
+    "certified" is the fraction of held-out rows that are correct and provably stay correct if every
+    feature changes by up to 0.1 standard deviations. With --set robust_eps=…, a second table
+    contains the certified error of LMM.
     Example: maxplus compare patients.csv --target disease
     """
     console = Console(as_json, quiet)
@@ -86,25 +86,31 @@ def compare(
             )
         parameters = parse_settings(settings)
         encoder = opt.table_encoder(drop, keep, categorical, numeric, parameters)
-        about = {"target": target, "task": task, "groups": groups}
-        read = open_training(data, encoder, about, console)
-        assert read.y is not None
-        regression = read.target.task == REGRESSION
+        target_options = {"target": target, "task": task, "groups": groups}
+        dataset = open_training(data, encoder, target_options, console)
+        assert dataset.y is not None
+        regression = dataset.target.task == REGRESSION
         available = usual_models(regression=regression, seed=seed)
         available[OURS] = build_estimator(settings=parameters, seed=seed, regression=regression)
         chosen = _chosen(available, opt.names(models))
-        splits = make_splits(read.y, cv, classes=not regression, seed=seed, groups=read.groups)
-        each, order = len(splits.pairs), list(chosen)
-        with console.bar(each * len(chosen)) as bar:
+        splits = make_splits(
+            dataset.y, cv, classes=not regression, seed=seed, groups=dataset.groups
+        )
+        n_splits, order = len(splits.pairs), list(chosen)
+        with console.bar(n_splits * len(chosen)) as bar:
             comparison = compare_models(
-                read,
+                dataset,
                 models=chosen,
                 cv=cv,
                 random_state=seed,
-                on_progress=lambda name, done: bar(name, each * order.index(name) + done),
+                on_progress=lambda name, done: bar(name, n_splits * order.index(name) + done),
             )
         console.rich.print(comparison_table(comparison))
-        robust = {name: one.robust for name, one in comparison.validations.items() if one.robust}
+        robust = {
+            name: validation.robust
+            for name, validation in comparison.validations.items()
+            if validation.robust
+        }
         if robust:
             console.rich.print(robust_errors_table(robust))
         console.print(_description(comparison))
@@ -113,25 +119,25 @@ def compare(
 
             write_csv(csv, comparison_columns(comparison))
             console.print(f"Table: {csv}")
-        document: dict[str, Any] = {"data": read.name, "models": comparison.to_json()}
+        document: dict[str, Any] = {"data": dataset.name, "models": comparison.to_json()}
         console.result(document)
 
 
 def _description(comparison: Comparison) -> str:
     from maxplus.cli._text_tables import percent
 
-    one = next(iter(comparison.validations.values()))
-    baseline: Any = one.baseline
+    validation = next(iter(comparison.validations.values()))
+    baseline: Any = validation.baseline
     is_class = hasattr(baseline, "accuracy")
     score = percent(baseline.accuracy) if is_class else f"R² {baseline.r2:.3f}"
     return (
-        f"Validated by {one.description}, with the same splits for all models.\n"
-        f"Always predicting {one.baseline_label}: {score}."
+        f"Validated by {validation.description}, with the same splits for all models.\n"
+        f"Always predicting {validation.baseline_label}: {score}."
     )
 
 
 class Figure(NamedTuple):
-    """A column of the table: header, value of a validation, its text, and choice of the best."""
+    """A column of the table: header, value, format, and selection of the best value."""
 
     head: str
     of: Callable[[Any], float]
@@ -139,12 +145,12 @@ class Figure(NamedTuple):
     best: Callable[[Sequence[float]], float] = min
 
 
-def _chosen(models: dict[str, Any], wanted: tuple[str, ...]) -> dict[str, Any]:
+def _chosen(models: dict[str, Any], requested: tuple[str, ...]) -> dict[str, Any]:
     known = {name.lower(): name for name in models}
-    unknown = [name for name in wanted if name.lower() not in known]
+    unknown = [name for name in requested if name.lower() not in known]
     if unknown:
         raise ValueError(f"--models: there is no {unknown[0]!r}; choose from {', '.join(models)}")
-    chosen = [known[name.lower()] for name in wanted] or list(models)
+    chosen = [known[name.lower()] for name in requested] or list(models)
     return {name: models[name] for name in chosen}
 
 
@@ -184,23 +190,24 @@ def comparison_table(comparison: Comparison) -> Table:
 
     figures = _columns(comparison)
     table = plain_table("model", *(figure.head for figure in figures), "explained")
-    found = comparison.validations
+    validations = comparison.validations
     best = {
-        figure.head: _best(figure, [figure.of(one) for one in found.values()]) for figure in figures
+        figure.head: _best(figure, [figure.of(validation) for validation in validations.values()])
+        for figure in figures
     }
-    for name, one in found.items():
+    for name, validation in validations.items():
         cells = []
         for figure in figures:
-            value = figure.of(one)
-            text = figure.text(value) + (_error(one) if figure.head == "accuracy" else "")
+            value = figure.of(validation)
+            text = figure.text(value) + (_error(validation) if figure.head == "accuracy" else "")
             cells.append(f"[bold]{text}[/]" if value == best[figure.head] else text)
         table.add_row(name, *cells, EXPLAINED.get(name, "no"))
     return table
 
 
 def _best(figure: Figure, values: list[float]) -> float:
-    known = [value for value in values if not math.isnan(value)]
-    return figure.best(known) if known else math.nan
+    defined = [value for value in values if not math.isnan(value)]
+    return figure.best(defined) if defined else math.nan
 
 
 def _error(validation: Any) -> str:
@@ -208,14 +215,18 @@ def _error(validation: Any) -> str:
 
 
 def comparison_columns(comparison: Comparison) -> dict[str, list[Any]]:
-    """Return the unrounded numbers of `comparison_table` as columns."""
+    """Return the unrounded values of `comparison_table` by column."""
     from maxplus.evaluation.comparison import EXPLAINED
 
-    found: dict[str, Any] = comparison.validations
-    columns: dict[str, list[Any]] = {"model": list(found)}
+    validations: dict[str, Any] = comparison.validations
+    columns: dict[str, list[Any]] = {"model": list(validations)}
     for figure in _columns(comparison):
-        columns[figure.head.replace("\n", " ")] = [figure.of(one) for one in found.values()]
+        columns[figure.head.replace("\n", " ")] = [
+            figure.of(validation) for validation in validations.values()
+        ]
         if figure.head == "accuracy":
-            columns["standard error"] = [one.figures.accuracy_error for one in found.values()]
-    columns["explained"] = [EXPLAINED.get(name, "no") for name in found]
+            columns["standard error"] = [
+                validation.figures.accuracy_error for validation in validations.values()
+            ]
+    columns["explained"] = [EXPLAINED.get(name, "no") for name in validations]
     return columns

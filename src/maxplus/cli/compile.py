@@ -1,4 +1,4 @@
-"""``maxplus compile``: compile kernels ahead of time, for containers, clusters and CI."""
+"""``maxplus compile``: ahead-of-time compilation of kernels."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import typer
 from maxplus.cli._common import plain_errors
 from maxplus.cli._console import Console, JsonOption, QuietOption
 
-# Number of copies of the rows, sufficient for the parallel kernels to be used.
-COPIES = 3_000
+# Number of copies of the rows, large enough to use the parallel kernels.
+N_COPIES = 3_000
 
 
 def compile_kernels(
@@ -32,27 +32,27 @@ def compile_kernels(
     Example: maxplus compile default paper
     """
     console = Console(as_json, quiet)
-    wanted = list(dict.fromkeys(names or PARTS))
-    unknown = [name for name in wanted if name not in PARTS]
+    selected = list(dict.fromkeys(names or PARTS))
+    unknown = [name for name in selected if name not in PARTS]
     if unknown:
         raise typer.BadParameter(
             f"there is no part {unknown[0]!r}; choose from {', '.join(PARTS)}", param_hint="PART"
         )
     seconds = {}
     with plain_errors(quiet), warnings.catch_warnings():
-        # Fits of a few steps warn that they did not converge.
+        # Short fits warn that they did not converge.
         warnings.simplefilter("ignore")
-        for name in wanted:
-            began = time.perf_counter()
+        for name in selected:
+            start = time.perf_counter()
             with console.busy(f"{name}: {SUMMARIES[name]}"):
                 compile_part(name)
-            seconds[name] = time.perf_counter() - began
+            seconds[name] = time.perf_counter() - start
             console.print(f"{name:<12} {seconds[name]:5.1f} s  {SUMMARIES[name]}")
     console.result({"seconds": seconds})
 
 
 def compile_part(name: str) -> None:
-    """Compile the kernels of a part by running them on a few rows, in both float types."""
+    """Compile the kernels of a part by running them on a few rows in both precisions."""
     import numpy as np
 
     rng = np.random.default_rng(0)
@@ -69,8 +69,8 @@ def _default(X: Any, y: Any) -> None:
     single = LMMClassifier(12, warmup_epochs=1, polish="log2", random_state=0)
     for clf in (LMMClassifier(warmup_epochs=1, random_state=0).fit(X, y), single.fit(X, y)):
         clf.certified_accuracy(X, y, 0.1), clf.explain(X[:3])
-        many = np.tile(X, (COPIES, 1))
-        clf.predict(many), clf.model_.losses(many, np.tile(y, COPIES)), clf.model_.wins(many)
+        many = np.tile(X, (N_COPIES, 1))
+        clf.predict(many), clf.model_.losses(many, np.tile(y, N_COPIES)), clf.model_.wins(many)
 
 
 def _paper(X: Any, y: Any) -> None:
@@ -100,7 +100,7 @@ def _products(X: Any, y: Any) -> None:
     from maxplus.algebra import maxplus, minplus
 
     for product in (minplus, maxplus):
-        for A in (X, np.tile(X, (COPIES, 1))):
+        for A in (X, np.tile(X, (N_COPIES, 1))):
             product(A, X.T, return_index=True)
 
 

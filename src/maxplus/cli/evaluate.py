@@ -38,8 +38,8 @@ def evaluate(
 ) -> None:
     """Print accuracy, losses, calibration and confusion; R² and errors of a regression.
 
-    For a model trained with --set robust_eps=…, also the certified error within these changes.
-    Rows count from 1, the first line of data.
+    For a model trained with --set robust_eps=…, also print the certified error. Row 1 is the first
+    line of data.
     Example: maxplus evaluate model.maxplus test.csv --plot reliability.png
     """
     console = Console(as_json, quiet)
@@ -55,7 +55,7 @@ def evaluate(
             )
         predicted = _classes if loaded.is_classifier else _numbers
         unknown = UnknownLabels(loaded, data, strict=strict)
-        # Only predictions are kept in memory, not the rows.
+        # Keep predictions in memory, but not the rows.
         found, name = [], data
         for part in stream_parts(data, loaded, labelled=True, strict=strict):
             rows, y = unknown.known(part)
@@ -87,7 +87,7 @@ def _has_row_hashes(model: LoadedModel) -> bool:
 
 
 def _equal_rows(model: LoadedModel, data: Dataset) -> NDArray:
-    """Return which rows equal a training row; all False if the model has no hashes."""
+    """Return a mask of rows that equal a training row; False if no hashes are stored."""
     import numpy as np
 
     from maxplus.report.performance import equal_to_training
@@ -113,7 +113,7 @@ def _are_training_rows(model: LoadedModel, columns: list[NDArray]) -> bool:
 
 
 def _rows_text(is_training: bool, n_equal: int | None) -> str:
-    """Return a remark if some rows are training rows."""
+    """Return a note if rows were used in training."""
     if is_training:
         return ", the training rows of the model: these metrics do not apply to new rows"
     if not n_equal:
@@ -122,7 +122,7 @@ def _rows_text(is_training: bool, n_equal: int | None) -> str:
 
 
 def _classes(model: LoadedModel, data: Dataset, codes: NDArray) -> tuple[Any, ...]:
-    """Return row numbers, classes, logarithms of probabilities, and `robust_outcomes` if any."""
+    """Return row numbers, classes, log-probabilities and, if available, `robust_outcomes`."""
     columns = data.rows, codes, model.estimator.predict_log_proba(data.X)
     if not hasattr(model.estimator, "robust_reach_"):
         return columns
@@ -132,7 +132,7 @@ def _classes(model: LoadedModel, data: Dataset, codes: NDArray) -> tuple[Any, ..
 
 
 def _numbers(model: LoadedModel, data: Dataset, y: NDArray) -> tuple[Any, ...]:
-    """Return true and predicted values, and the bounds of intervals."""
+    """Return targets, predictions and interval bounds."""
     estimator, X = model.estimator, data.X
     return y, estimator.predict(X), *estimator.predict_interval(X, 0.9)
 
@@ -159,7 +159,7 @@ def _report_classes(
         predicted=log_proba.argmax(axis=1),
         losses=-log_proba[np.arange(len(codes)), codes],
     )
-    # The row number in the file, which counts rows without a label.
+    # Convert the index to a row number in the file.
     figures = replace(figures, worst=int(rows[figures.worst]))
     document = figures.to_json()
     _print_metrics(figures, console)

@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 
     Explained = Explanation | PredictionContributions
 
-SHOWN = 3
-# Number of rows that are explained at a time.
+# Number of rows that are explained by default.
+N_SHOWN = 3
+# Number of rows of a chunk of --table.
 ROWS_AT_ONCE = 5_000
 FREE = "free"
 
@@ -102,43 +103,45 @@ def explain(
                 f"{model} predicts numbers, which have no counterfactuals; leave out --fixed, "
                 "--range and --max-columns"
             )
-        read = open_dataset(data, loaded, labelled=False, strict=strict)
-        chosen = _chosen(rows, read, data)
+        dataset = open_dataset(data, loaded, labelled=False, strict=strict)
+        chosen = _chosen(rows, dataset, data)
         options: dict[str, Any] = {}
         if loaded.is_classifier:
-            options = {"fixed": names(fixed), **_limits(loaded, read, names(ranges))}
-        shown = chosen if rows else chosen[:SHOWN]
-        why = _explained(loaded, read, shown, options)
-        numbers = (read.rows[shown] + 1).tolist()
+            options = {"fixed": names(fixed), **_limits(loaded, dataset, names(ranges))}
+        shown = chosen if rows else chosen[:N_SHOWN]
+        explanation = _explained(loaded, dataset, shown, options)
+        numbers = (dataset.rows[shown] + 1).tolist()
         heads = [""] * len(shown) if loaded.is_classifier else [f"Row {n}: " for n in numbers]
-        texts = [head + why.text(n) for n, head in enumerate(heads)]
+        texts = [head + explanation.text(n) for n, head in enumerate(heads)]
         if max_columns is not None:
             for n, row in enumerate(shown):
-                # HiGHS prints notes to standard output regardless of its options.
+                # HiGHS prints to standard output regardless of its options.
                 with native_output_discarded():
-                    change = loaded.estimator.smallest_change(read.X[row], max_columns, **options)
+                    change = loaded.estimator.smallest_change(
+                        dataset.X[row], max_columns, **options
+                    )
                 texts[n] += f"\n  of up to {max_columns} columns: {change}"
         for text in texts:
             console.print(text + "\n")
-        document: dict[str, Any] = {"model": str(model), "data": read.name}
+        document: dict[str, Any] = {"model": str(model), "data": dataset.name}
         if as_json:
-            document["rows"] = _documents(why, numbers, texts)
+            document["rows"] = _documents(explanation, numbers, texts)
         if table is not None:
-            _write_table(loaded, read, chosen, options, table)
+            _write_table(loaded, dataset, chosen, options, table)
             console.print(f"Table: {table}")
             document["table"] = str(table)
         if picture is not None:
-            _draw(why, loaded, picture)
+            _draw(explanation, loaded, picture)
             console.print(f"Picture: {picture}")
             document["picture"] = str(picture)
         console.result(document)
 
 
-def _chosen(rows: list[int] | None, read: Dataset, data: str) -> NDArray:
-    """Return the positions of the rows to explain; by default all."""
+def _chosen(rows: list[int] | None, dataset: Dataset, data: str) -> NDArray:
+    """Return the indices of the rows to explain; all rows by default."""
     import numpy as np
 
-    positions = np.arange(len(read.X))
+    positions = np.arange(len(dataset.X))
     if not rows:
         return positions
     outside = [row for row in rows if not 1 <= row <= len(positions)]
@@ -149,12 +152,12 @@ def _chosen(rows: list[int] | None, read: Dataset, data: str) -> NDArray:
     return np.array(rows) - 1
 
 
-def _limits(model: LoadedModel, read: Dataset, ranges: Sequence[str]) -> dict[str, Any]:
-    """Return the limits given by --range, else those of pixels."""
+def _limits(model: LoadedModel, dataset: Dataset, ranges: Sequence[str]) -> dict[str, Any]:
+    """Return the limits given by --range or, by default, the limits of pixels."""
     import numpy as np
 
     if not ranges:
-        return model.limits(read)
+        return model.limits(dataset)
     encoder = model.encoder
     if encoder is None:
         raise ValueError("--range needs column names, which this model file does not contain")
@@ -165,9 +168,9 @@ def _limits(model: LoadedModel, read: Dataset, ranges: Sequence[str]) -> dict[st
             low, high = np.full_like(low, -np.inf), np.full_like(high, np.inf)
             continue
         column, _, limits = text.rpartition("=")
-        least, colon, largest = limits.partition(":")
+        lower, colon, upper = limits.partition(":")
         try:
-            bounds = float(least or "-inf"), float(largest or "inf")
+            bounds = float(lower or "-inf"), float(upper or "inf")
         except ValueError:
             colon = ""
         if not (column and colon and bounds[0] <= bounds[1]):
@@ -175,59 +178,63 @@ def _limits(model: LoadedModel, read: Dataset, ranges: Sequence[str]) -> dict[st
                 f"--range must be {FREE}, or a column with its least and largest value such as "
                 f"age=18:90; got {text!r}"
             )
-        places = encoder.features_of([column])
-        if domain.names[places[0]] != column or places[0] in domain.ordinals:
+        features = encoder.features_of([column])
+        if domain.names[features[0]] != column or features[0] in domain.ordinals:
             raise ValueError(
                 f"--range is for numbers, and {column!r} is categorical; to keep its value: "
                 f"--fixed {column}"
             )
-        low[places[0]], high[places[0]] = bounds
+        low[features[0]], high[features[0]] = bounds
     return {"low": low, "high": high}
 
 
 def _explained(
-    model: LoadedModel, read: Dataset, rows: NDArray, options: dict[str, Any]
+    model: LoadedModel, dataset: Dataset, rows: NDArray, options: dict[str, Any]
 ) -> Explained:
     if not model.is_classifier:
-        return model.estimator.explain(read.X[rows])
-    missing = None if read.missing is None else read.missing[rows]
+        return model.estimator.explain(dataset.X[rows])
+    missing = None if dataset.missing is None else dataset.missing[rows]
     return model.estimator.explain(
-        read.X[rows],
+        dataset.X[rows],
         feature_names=model.feature_names,
         missing=missing,
-        row_numbers=(read.rows[rows] + 1).tolist(),
+        row_numbers=(dataset.rows[rows] + 1).tolist(),
         **options,
     )
 
 
-def _documents(why: Explained, numbers: list[int], texts: list[str]) -> list[dict[str, Any]]:
-    """Return the text and the records of each row, for JSON."""
+def _documents(
+    explanation: Explained, numbers: list[int], texts: list[str]
+) -> list[dict[str, Any]]:
+    """Return the JSON document of each row."""
     from maxplus.explain import PredictionContributions
     from maxplus.metrics import to_jsonable
 
-    columns = _columns(why)
-    place = columns.pop("row")
+    columns = _columns(explanation)
+    row_index = columns.pop("row")
     flips = [name for name in columns if name.startswith("flip_")]
     documents = []
     for n, number in enumerate(numbers):
-        own = (place == n).nonzero()[0].tolist()
-        lines = [{f: to_jsonable(columns[f][k]) for f in columns if f not in flips} for k in own]
+        indices = (row_index == n).nonzero()[0].tolist()
+        lines = [
+            {f: to_jsonable(columns[f][k]) for f in columns if f not in flips} for k in indices
+        ]
         document = {"row": number, "lines": lines, "text": texts[n]}
-        if isinstance(why, PredictionContributions):
-            document["predicted"] = to_jsonable(why.prediction[n])
+        if isinstance(explanation, PredictionContributions):
+            document["predicted"] = to_jsonable(explanation.prediction[n])
         else:
             flip = {
-                name.removeprefix("flip_"): to_jsonable(columns[name][own[0]]) for name in flips
+                name.removeprefix("flip_"): to_jsonable(columns[name][indices[0]]) for name in flips
             }
-            document["predicted"] = str(why.class_names[why.predicted[n]])
+            document["predicted"] = str(explanation.class_names[explanation.predicted[n]])
             document["flip"] = flip if flip["feature"] else None
         documents.append(document)
     return documents
 
 
-def _columns(why: Explained) -> dict[str, Any]:
-    """Return the records of an explanation by field; training rows count from 1."""
-    records = why.to_records()
+def _columns(explanation: Explained) -> dict[str, Any]:
+    """Return the records of an explanation by field, with 1-based training rows."""
+    records = explanation.to_records()
     columns: dict[str, Any] = {name: records[name] for name in records.dtype.names or ()}
     if "prototype" in columns:
         # None for a unit that was not initialised at a training row.
@@ -236,25 +243,29 @@ def _columns(why: Explained) -> dict[str, Any]:
 
 
 def _write_table(
-    model: LoadedModel, read: Dataset, chosen: NDArray, options: dict[str, Any], path: Path
+    model: LoadedModel, dataset: Dataset, chosen: NDArray, options: dict[str, Any], path: Path
 ) -> None:
     from maxplus.cli._writers import csv_file
 
     with csv_file(path) as sink:
         for k in range(0, len(chosen), ROWS_AT_ONCE):
             part = chosen[k : k + ROWS_AT_ONCE]
-            columns = _columns(_explained(model, read, part, options))
-            columns["row"] = read.rows[part][columns["row"]] + 1
+            columns = _columns(_explained(model, dataset, part, options))
+            columns["row"] = dataset.rows[part][columns["row"]] + 1
             sink.write(columns)
 
 
-def _draw(why: Explained, model: LoadedModel, path: Path) -> None:
+def _draw(explanation: Explained, model: LoadedModel, path: Path) -> None:
     from maxplus.explain import Explanation
     from maxplus.plots import plot_explanation
 
-    if isinstance(why, Explanation) and why.paths is not None and model.image_shape is None:
+    if (
+        isinstance(explanation, Explanation)
+        and explanation.paths is not None
+        and model.image_shape is None
+    ):
         raise ValueError(
             "--picture is for models of images (digits, mnist, fashion_mnist) and for sums of "
             "terms; this model is a single network of a table"
         )
-    plot_explanation(why, 0, model.image_shape).savefig(path)
+    plot_explanation(explanation, 0, model.image_shape).savefig(path)

@@ -106,19 +106,19 @@ def predict(
         measure = loaded.measure(raw_units, move_categories) if radius else None
         if measure is not None and (measure.scale is None or measure.held):
             console.remark(f"certified radius in {measure.unit}{held_text(measure)}")
-        n, carried = 0, names(keep_columns)
+        n, kept_names = 0, names(keep_columns)
         head = {"model": str(model), "data": data}
 
         def columns_of(part: Dataset) -> dict[str, Any]:
-            columns: dict[str, Any] = {"row": part.rows + 1, **_carried(part, carried)}
+            columns: dict[str, Any] = {"row": part.rows + 1, **_kept_columns(part, kept_names)}
             columns |= _predictions(loaded, part, probabilities, intervals)
             return columns if measure is None else columns | _radii(loaded, part, measure)
 
-        parts = stream_parts(data, loaded, strict=strict, also=carried)
+        parts = stream_parts(data, loaded, strict=strict, also=kept_names)
         with (
             _sink(out, console, head, spreadsheet_safe) if comm.is_first else nullcontext() as sink
         ):
-            for columns in in_turns(comm, parts, columns_of):
+            for columns in in_rank_order(comm, parts, columns_of):
                 assert sink is not None
                 sink.write(columns)
                 n += len(columns["row"])
@@ -127,11 +127,10 @@ def predict(
             console.result({**head, "rows": n, "out": str(out)})
 
 
-def in_turns(comm: Communicator, blocks: Iterable[B], work: Callable[[B], R]) -> Iterator[R]:
-    """Yield ``work(block)`` of each block, in order, on rank 0.
+def in_rank_order(comm: Communicator, blocks: Iterable[B], work: Callable[[B], R]) -> Iterator[R]:
+    """Distribute blocks over the ranks and yield ``work(block)`` in order on rank 0.
 
-    Every rank reads all blocks and processes every size-th of them. An error on one rank is raised
-    on all ranks.
+    Every rank reads all blocks. An error on one rank is raised on all ranks.
     """
     from maxplus.distributed import SERIAL, using
 
@@ -142,11 +141,11 @@ def in_turns(comm: Communicator, blocks: Iterable[B], work: Callable[[B], R]) ->
         result = None
         with comm.raise_on_all_ranks(), using(SERIAL):
             result = work(batch[comm.rank]) if comm.rank < len(batch) else None
-        done = comm.allgather(result)[: len(batch)]
+        results = comm.allgather(result)[: len(batch)]
         if not batch:
             return
         if comm.is_first:
-            yield from done  # type: ignore[misc]
+            yield from results  # type: ignore[misc]
 
 
 def _check_options(model: LoadedModel, probabilities: bool, radius: bool, intervals: bool) -> None:
@@ -178,8 +177,8 @@ def _sink(
     )
 
 
-def _carried(data: Dataset, columns: tuple[str, ...]) -> dict[str, Any]:
-    """Return columns of the table for output."""
+def _kept_columns(data: Dataset, columns: tuple[str, ...]) -> dict[str, Any]:
+    """Return the columns of --keep-columns."""
     if not columns:
         return {}
     table = data.table
@@ -191,9 +190,9 @@ def _carried(data: Dataset, columns: tuple[str, ...]) -> dict[str, Any]:
             f"{data.name} has no column {absent[0]!r} (--keep-columns); it has "
             f"{', '.join(map(repr, list(table.columns)[:20]))}"
         )
-    from maxplus.cli._writers import as_written
+    from maxplus.cli._writers import output_cells
 
-    return {name: as_written(table.columns[name]) for name in columns}
+    return {name: output_cells(table.columns[name]) for name in columns}
 
 
 def _predictions(
@@ -217,11 +216,11 @@ def _predictions(
 
 
 def _labels(model: LoadedModel, X: NDArray) -> Any:
-    """Return labels as a pyarrow array, which is faster than converting strings of all rows."""
+    """Return labels as a pyarrow array, which avoids a Python string per row."""
     import pyarrow as pa
 
-    winners = model.estimator._scores(X).argmax(axis=1)
-    return pa.array(model.estimator.classes_).take(pa.array(winners))
+    codes = model.estimator._scores(X).argmax(axis=1)
+    return pa.array(model.estimator.classes_).take(pa.array(codes))
 
 
 def _radii(model: LoadedModel, data: Dataset, measure: Measure) -> dict[str, Any]:
@@ -231,12 +230,12 @@ def _radii(model: LoadedModel, data: Dataset, measure: Measure) -> dict[str, Any
 
 
 def _six_digits_down(radius: NDArray) -> NDArray:
-    """Round down to six digits, so that the rounded radius is certified, too."""
+    """Round down to six significant digits, so that the result is still certified."""
     import numpy as np
 
     is_finite = np.isfinite(radius) & (radius > 0)
     power = 10.0 ** (5 - np.floor(np.log10(np.where(is_finite, radius, 1.0))))
     digits = np.floor(np.where(is_finite, radius, 0.0) * power)
-    # The product may have been rounded up.
+    # The multiplication may have rounded up.
     digits -= digits / power > radius
     return np.where(is_finite, digits / power, radius)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from maxplus.tables import Dataset
 
-# Maximum number of rows for which ids are searched; larger tables are listed by row number.
+# Maximum number of rows of a table in which an id column is searched.
 MAX_IDS = 1_000_000
 
 
@@ -82,23 +82,23 @@ def _content(
     """Return the content of the page."""
     from maxplus.report import regression_content, report_content
 
-    about: dict[str, Any] = {
+    options: dict[str, Any] = {
         "name": Path(data.name).name,
         "feature_names": model.feature_names,
         "row_numbers": data.rows + 1,
         "ids": _ids(data),
     }
     if not model.is_classifier:
-        return regression_content(model.estimator, data.X, y, **about)
+        return regression_content(model.estimator, data.X, y, **options)
     measure = model.measure(raw_units)
-    about |= {"scale": measure.scale, "unit": measure.unit, "missing": data.missing}
+    options |= {"scale": measure.scale, "unit": measure.unit, "missing": data.missing}
     if model.image_shape is not None:
-        about |= {"image_shape": model.image_shape, "missing": None, **model.limits(data)}
-    return report_content(model.estimator, data.X, y, **about)
+        options |= {"image_shape": model.image_shape, "missing": None, **model.limits(data)}
+    return report_content(model.estimator, data.X, y, **options)
 
 
 def _ids(data: Dataset) -> list[str] | None:
-    """Return the first unused column with distinct values, as ids of the rows."""
+    """Return the values of the first unused column with distinct values."""
     assert data.encoder is not None
     used = {data.target.name, *(column.name for column in data.encoder.columns_)}
     if len(data.X) > MAX_IDS:

@@ -1,4 +1,4 @@
-"""``maxplus train``: train a model on a table, write it to a file, and validate it."""
+"""Command ``maxplus train``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from maxplus.cli._estimator import N_ESTIMATORS, parse_settings
 if TYPE_CHECKING:
     from maxplus.cli._training import Training
 
-REMEMBERED = (
+PRIVACY_NOTE = (
     "The file contains a hash, the label and the loss of every training row: anyone with the file "
     "can test guesses of rows."
 )
@@ -92,7 +92,7 @@ def train(
                 writes_suspects=suspects_out is not None,
             )
         elif N_ESTIMATORS in parameters:
-            raise ValueError(_training.NO_STATE.format("--resume"))
+            raise ValueError(_training.NO_CHECKPOINT.format("--resume"))
         else:
             training = _training.resume_training(data, resume, checkpoint or resume, console)
         training.save(out, remember_rows=remember_rows)
@@ -109,7 +109,7 @@ def train(
             document["suspects_file"] = str(suspects_out)
         console.print(f"model          {out}")
         if remember_rows:
-            console.print(REMEMBERED)
+            console.print(PRIVACY_NOTE)
         console.result(document)
         if training.is_interrupted:
             _exit_interrupted(training, out)
