@@ -1,4 +1,4 @@
-"""HTML report about one fitted model."""
+"""HTML report of a fitted model."""
 
 from maxplus.report.content import report_content
 from maxplus.report.page import render_page

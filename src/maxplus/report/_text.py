@@ -1,4 +1,4 @@
-"""Formatting of text and numbers for the page; ``assets/text.js`` follows the same rules."""
+"""Formatting of text and numbers, consistent with ``assets/text.js``."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ def fixed(value: float | None) -> str:
     if value is None:
         return UNKNOWN
     value += 0.0  # Convert −0.0 to 0.0.
-    plain = value == 0 or 1e-3 <= abs(value) < 1e6
-    return (f"{value:,.3f}" if plain else f"{value:.2e}").replace("-", "−")
+    is_decimal = value == 0 or 1e-3 <= abs(value) < 1e6
+    return (f"{value:,.3f}" if is_decimal else f"{value:.2e}").replace("-", "−")
 
 
 def short(value: float | None) -> str:
-    """Format a number with at most four significant digits, for prose and input values."""
+    """Format a number with at most four significant digits."""
     if value is None:
         return UNKNOWN
     value += 0.0
@@ -26,7 +26,7 @@ def short(value: float | None) -> str:
 
 
 def probability(value: float | None) -> str:
-    """Format a probability with three decimals; only exact values are shown as 0 or 1."""
+    """Format a probability with three decimals; only exact 0 and 1 are shown as such."""
     if value is not None and 0 < value < 1e-3:
         return "<0.001"
     if value is not None and 0.999 < value < 1:
@@ -35,7 +35,7 @@ def probability(value: float | None) -> str:
 
 
 def percent(share: float | None) -> str:
-    """Format a share as a percentage; only exact values are shown as 0 % or 100 %."""
+    """Format a fraction as a percentage; only exact 0 and 1 are shown as 0 % and 100 %."""
     if share is not None and 0 < share < 1e-3:
         return "<0.1 %"
     if share is not None and 0.999 < share < 1:

@@ -1,4 +1,4 @@
-"""Content of the page about a fitted classifier, as plain data."""
+"""Content of the report of a fitted classifier."""
 
 from __future__ import annotations
 
@@ -23,14 +23,13 @@ from maxplus.report.explanations import Decisions
 from maxplus.report.model import MAX_WEIGHTS, model_data, n_weights
 from maxplus.report.performance import performance_on_new_rows
 
-# Maximum number of rows in the explorer: the rows listed on the page, the rows with the highest
-# loss (half of the maximum), and evenly spaced rows.
+# Maximum number of rows in the explorer.
 MAX_ROWS = 200
 N_RULES = 8
 CURVE_POINTS = 41
-# Maximum number of rows whose distribution is drawn.
+# Maximum number of rows for the distributions in figures.
 MAX_DRAWN = 2_000
-# Radius for which the text states the certified accuracy.
+# Radius for which the text gives the certified accuracy.
 SMALL = 0.1
 
 
@@ -50,19 +49,19 @@ def report_content(
     scale: ArrayLike | None = None,
     unit: str = "raw units",
 ) -> dict[str, Any]:
-    """Return the content of the page about a fitted classifier, for `render_page`.
+    """Return the content of the report of a fitted classifier, for `render_page`.
 
-    Labelled rows other than the training rows are treated as test data, and their metrics come
-    first. For the training rows, the stored validation comes first, if there is one. Without labels
-    the page shows predictions, certified radii and explanations, but no metrics.
+    Labelled rows are treated as test data, unless they are the training rows. The stored validation
+    is included if it is available. Without labels, the report contains predictions, certified radii
+    and explanations, but no metrics.
 
     Parameters
     ----------
     clf : fitted LMMClassifier, LMMEnsembleClassifier or SubgradientLMMClassifier
     X, y : rows and their true labels, or None
     name : name of the data
-    row_numbers, ids : row numbers, 1, 2, … by default, and identifiers, none by default
-    missing : bool array of shape (N, number of columns), the missing values
+    row_numbers, ids : row numbers (1, 2, … by default) and identifiers of the rows, optional
+    missing : bool array of shape (N, number of columns), mask of missing values
     feature_names : names of the features
     image_shape : (height, width) if a row is an image
     low, high : limits of the features, as in `maxplus.LMMClassifier.explain`
@@ -91,44 +90,44 @@ def report_content(
     radius = clf.certified_radius(X, scale)
     names, n = list(clf._domain(feature_names=feature_names).names), table.n
     is_image = image_shape is not None
-    right = None if table.y is None else predicted == table.y
-    # Without labels, the loss is that of the predicted class.
+    correct = None if table.y is None else predicted == table.y
+    # Without labels, use the loss of the predicted class.
     codes = log_proba.argmax(axis=1) if table.y is None else np.searchsorted(clf.classes_, table.y)
     losses = -log_proba[np.arange(n), codes]
     is_training = table.y is not None and is_training_table(clf, losses)
     factors = np.ones(len(names)) if scale is None else np.asarray(scale, float)
     performance = performance_on_new_rows(clf, table, log_proba, is_training)
-    shown = _choose(_named_places(table, performance["named"]), losses, table)
-    shown_X = X[shown]
+    explorer_rows = _choose_rows(_listed_rows(table, performance["named"]), losses, table)
+    shown_X = X[explorer_rows]
     domain = clf._domain(None, names)
     means = clf.term_means_ if isinstance(clf.model_, AdditiveLMM) else None
     decisions = Decisions(clf.model_, shown_X, names, domain, means)
-    flips = _flips(clf, table, shown, domain.within(low, high))
-    sampled = None if is_image else table.sample(MAX_COUNTED)
-    counted = X[:0] if sampled is None else X[sampled]
+    counterfactuals = _counterfactuals(clf, table, explorer_rows, domain.within(low, high))
+    sample = None if is_image else table.sample(MAX_COUNTED)
+    X_sample = X[:0] if sample is None else X[sample]
     return {
         **model.about_page(clf, table.name),
         "task": "classification",
         "model": model.about_model(clf),
-        "data": {"name": table.name, "n_rows": n, "n_shown": len(shown)},
+        "data": {"name": table.name, "n_rows": n, "n_shown": len(explorer_rows)},
         **performance,
         "predicted": None if table.y is not None else _predicted(clf, predicted),
-        "fit": _fit(clf, right if is_training else None),
-        "importances": None if is_image else model.importances(clf, counted, names),
+        "fit": _fit(clf, correct if is_training else None),
+        "importances": None if is_image else model.importances(clf, X_sample, names),
         "rules": None
-        if sampled is None or table.y is None
-        else _rules(clf, counted, table.y[sampled], names),
+        if sample is None or table.y is None
+        else _rules(clf, X_sample, table.y[sample], names),
         "shapes": figures.shapes_figure(
-            clf.model_, counted[:MAX_DRAWN], means, domain, [str(label) for label in clf.classes_]
+            clf.model_, X_sample[:MAX_DRAWN], means, domain, [str(label) for label in clf.classes_]
         )
-        if isinstance(clf.model_, AdditiveLMM) and means is not None and sampled is not None
+        if isinstance(clf.model_, AdditiveLMM) and means is not None and sample is not None
         else None,
         "search": model.search(clf),
         "certified": {
             **certified(
-                right,
+                correct,
                 radius,
-                _whose(table, is_training),
+                _rows_text(table, is_training),
                 factors,
                 unit,
                 model.columns_of(clf, names),
@@ -141,28 +140,28 @@ def report_content(
         "labels": [str(label) for label in clf.classes_],
         "image_shape": None if image_shape is None else list(image_shape),
         "radius_unit": unit,
-        "rows": _rows(clf, table, shown, decisions, radius, flips),
+        "rows": _rows(clf, table, explorer_rows, decisions, radius, counterfactuals),
         "units": _units(X, decisions) if is_image else {},
         "contributions": decisions.groups(),
         **_what_if(clf, names, factors, image_shape),
     }
 
 
-def _choose(named: list[int], losses: NDArray, table: PageRows) -> NDArray:
-    """Return row indices for the explorer: listed rows, highest losses, evenly spaced rows."""
+def _choose_rows(listed: list[int], losses: NDArray, table: PageRows) -> NDArray:
+    """Choose rows for the explorer: listed rows, rows with a high loss, and evenly spaced rows."""
     if len(losses) <= MAX_ROWS:
         return np.arange(len(losses))
     worst = np.argsort(-losses, kind="stable")[: MAX_ROWS // 2]
-    first = np.union1d(np.array(named, int), worst)
+    first = np.union1d(np.array(listed, int), worst)
     return np.union1d(first, table.sample(MAX_ROWS - len(first)))
 
 
-def _named_places(table: PageRows, named: dict[str, Any]) -> list[int]:
+def _listed_rows(table: PageRows, listed: dict[str, Any]) -> list[int]:
     """Return the indices of the rows listed on the page, which link to the explorer."""
     numbers = {
         row["row"]
         for kind in ("least_confident", "highest_loss")
-        for row in named[kind]
+        for row in listed[kind]
         if row["of_data"]
     }
     return [n for n in range(table.n) if table.number(n) in numbers]
@@ -180,15 +179,15 @@ def _predicted(clf: BaseLMMClassifier, predicted: NDArray) -> list[dict[str, Any
     ]
 
 
-def _whose(table: PageRows, is_training: bool) -> str:
+def _rows_text(table: PageRows, is_training: bool) -> str:
     rows = f"the {plural(table.n, 'row')} of {table.name}"
     return f"{rows}, which the model was trained on" if is_training else rows
 
 
-def _fit(clf: BaseLMMClassifier, right: NDArray | None) -> dict[str, Any]:
-    """Return the number of correct training rows: a count if ``right`` is given, else a bound."""
-    if right is not None:
-        return {"right": int(right.sum()), "rows": len(right), "exact": True}
+def _fit(clf: BaseLMMClassifier, correct: NDArray | None) -> dict[str, Any]:
+    """Return the number of correct training rows, or a lower bound if ``correct`` is None."""
+    if correct is not None:
+        return {"right": int(correct.sum()), "rows": len(correct), "exact": True}
     # For two classes the bound is exact: a loss below log 2 means a probability above 0.5.
     summary = training_summary(clf)
     return {
@@ -200,9 +199,9 @@ def _fit(clf: BaseLMMClassifier, right: NDArray | None) -> dict[str, Any]:
 
 def _rules(clf: BaseLMMClassifier, X: NDArray, y: NDArray, names: Sequence[str]) -> dict[str, Any]:
     """Return the rules of the model, with coverage and precision on ``X`` and ``y``."""
-    found = clf.rules(X, y, N_RULES, feature_names=names)
+    rules = clf.rules(X, y, N_RULES, feature_names=names)
     return {
-        "n_rows": found.n_rows,
+        "n_rows": rules.n_rows,
         "rules": [
             {
                 "conditions": [condition.text for condition in rule.conditions],
@@ -211,7 +210,7 @@ def _rules(clf: BaseLMMClassifier, X: NDArray, y: NDArray, names: Sequence[str])
                 "right": rule.right,
                 "unit": rule.unit,
             }
-            for rule in found
+            for rule in rules
         ],
     }
 
@@ -245,27 +244,27 @@ def _rows(
     return rows
 
 
-def _flips(
+def _counterfactuals(
     clf: BaseLMMClassifier, table: PageRows, shown: NDArray, domain: Domain
 ) -> list[dict[str, Any] | None]:
-    """Return the nearest one-column counterfactual of each row, or None."""
+    """Return the nearest single-column counterfactual of each row, or None."""
     X = table.X[shown]
-    lacked = None if table.missing is None else table.missing[shown]
-    found = CounterfactualText(
+    missing = None if table.missing is None else table.missing[shown]
+    texts = CounterfactualText(
         X,
         nearest_counterfactuals(clf.model_, X, domain),
         domain,
         [str(label) for label in clf.classes_],
-        missing_columns(lacked, len(X), domain),
+        missing_columns(missing, len(X), domain),
     )
     return [
         {
-            "column": found.column(k),
-            "from": found.before(k),
-            "to": found.after(k),
-            "becomes": found.becomes(k),
+            "column": texts.column(k),
+            "from": texts.before(k),
+            "to": texts.after(k),
+            "becomes": texts.becomes(k),
         }
-        if found.column(k)
+        if texts.column(k)
         else None
         for k in range(len(X))
     ]
@@ -274,7 +273,7 @@ def _flips(
 def _units(X: NDArray, decisions: Decisions) -> dict[str, list[float]]:
     """Return the centres of the active units, which are drawn as images."""
     if decisions.paths is None or not isinstance(decisions.model, LMM):
-        return {}  # Scores of an additive model depend on several units.
+        return {}  # Each score of an additive model depends on several units.
     low, high = float(X.min()), float(X.max())
     centre = unit_boxes(decisions.model).centre
     pictures = np.clip(np.nan_to_num(centre, nan=low), low, high)
@@ -292,16 +291,16 @@ def _what_if(
 ) -> dict[str, Any]:
     """Return the model and the editable columns, or the reason why editing is disabled."""
     weights = n_weights(clf.model_)
-    why_not = None
+    reason = None
     if image_shape is not None:
-        why_not = "Values are pixels here, which cannot be edited one by one."
+        reason = "Values are pixels here, which cannot be edited one by one."
     elif weights > MAX_WEIGHTS:
-        why_not = (
+        reason = (
             f"The model has {weights:,} weights, too many for this page to compute with: values "
             "cannot be edited here. In Python, change a row and call explain and certified_radius."
         )
-    if why_not is not None:
-        return {"network": None, "columns": [], "why_not": why_not}
+    if reason is not None:
+        return {"network": None, "columns": [], "why_not": reason}
     return {
         "network": model_data(clf.model_, scale),
         "columns": editable_columns(getattr(clf, "encoder_", None), names),
@@ -310,7 +309,7 @@ def _what_if(
 
 
 def certified(
-    right: NDArray | None,
+    correct: NDArray | None,
     radius: NDArray,
     whose: str,
     scale: NDArray,
@@ -323,18 +322,18 @@ def certified(
 
     Parameters
     ----------
-    right, radius : whether each prediction is correct (or None), and the certified radii
+    correct, radius : whether each prediction is correct (or None), and the certified radii
     whose : description of the rows
     scale, unit : change of each feature for a radius of 1, and the unit of the radius
     columns : the column from which each feature is derived
     """
     n = len(radius)
-    has_labels = right is not None
-    counted = np.ones(n, bool) if right is None else right
-    radii = radius[counted]
+    has_labels = correct is not None
+    selected = np.ones(n, bool) if correct is None else correct
+    radii = radius[selected]
     eps = np.linspace(0.0, _max_radius(radii), CURVE_POINTS)
-    held = held_columns(columns, scale)
-    kept = int((radii >= SMALL).sum())
+    held_fixed = held_columns(columns, scale)
+    n_certified = int((radii >= SMALL).sum())
     return {
         "whose": whose,
         "has_labels": has_labels,
@@ -342,18 +341,18 @@ def certified(
         "eps": eps.tolist(),
         "accuracy": [float((radii >= e).sum() / n) for e in eps],
         "small": SMALL,
-        "kept": kept,
-        "share": percent(kept / n),
-        "median_radius": CertifiedRows.of(radius, counted).median,
+        "kept": n_certified,
+        "share": percent(n_certified / n),
+        "median_radius": CertifiedRows.of(radius, selected).median,
         "unit": unit,
-        "held": held,
-        "n_moving": len(dict.fromkeys(columns)) - len(held),
-        "figure": figures.certified_figure(radius, counted, unit) if has_labels else None,
+        "held": held_fixed,
+        "n_moving": len(dict.fromkeys(columns)) - len(held_fixed),
+        "figure": figures.certified_figure(radius, selected, unit) if has_labels else None,
     }
 
 
 def _robust(clf: BaseLMMClassifier, table: PageRows) -> dict[str, Any] | None:
-    """Return error rates within ``robust_eps``, if the model was trained with it."""
+    """Return the error rates of a model that was trained with ``robust_eps``."""
     if table.y is None or not table.n or not hasattr(clf, "robust_reach_"):
         return None
     return to_jsonable(robust_errors(clf, table.X, table.y))
@@ -365,7 +364,7 @@ def _max_radius(radius: NDArray) -> float:
 
 
 def training_certificate(estimator: Any) -> dict[str, Any]:
-    """Return the maximum training loss and the statement that it proves."""
+    """Return the maximum training loss and what it certifies."""
     summary = training_summary(estimator)
     n = summary["n_rows"]
     if estimator.perfect_fit_:

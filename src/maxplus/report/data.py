@@ -1,4 +1,4 @@
-"""Rows shown on a page, and the columns of its what-if form."""
+"""Rows of the report and columns of its what-if form."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 from maxplus.explain.domain import number_text
 from maxplus.tables import Categorical, Column, Number, RawTable, TableEncoder, UnknownValues
 
-# Maximum number of rows for evaluating rules, and importances that are not stored.
+# Maximum number of rows for evaluating rules and computing importances.
 MAX_COUNTED = 100_000
 
 
 @dataclass(frozen=True)
 class PageRows:
-    """Rows shown on a page, with or without labels.
+    """Rows of the report, with optional labels.
 
     Attributes
     ----------
@@ -27,7 +27,7 @@ class PageRows:
     name : name of the table
     numbers : N row numbers; 1, 2, … by default
     ids : N identifiers, or None
-    missing : bool array of shape (N, number of columns), the missing values, or None
+    missing : bool array of shape (N, number of columns), mask of missing values, or None
     """
 
     X: NDArray
@@ -42,10 +42,10 @@ class PageRows:
         """Number of rows."""
         return len(self.X)
 
-    def sample(self, most: int) -> NDArray:
-        """Return the indices of at most ``most`` evenly spaced rows."""
+    def sample(self, n_max: int) -> NDArray:
+        """Return the indices of at most ``n_max`` evenly spaced rows."""
         n = self.n
-        return np.arange(n) if n <= most else np.linspace(0, n - 1, most).astype(int)
+        return np.arange(n) if n <= n_max else np.linspace(0, n - 1, n_max).astype(int)
 
     def number(self, n: int) -> int:
         """Return the row number of the row with index n."""
@@ -65,12 +65,11 @@ def editable_columns(
 ) -> list[dict[str, Any]]:
     """Return the allowed values of each column, with their encoded features.
 
-    Each column has a ``name``, the index of its ``first`` feature, and ``missing``: the features
-    that encode a missing value, or None if missing values are not allowed. A categorical or
-    two-valued column has ``choices``, each with a ``text`` and its features, ``values``. Any other
-    numeric column has ``low`` and ``high``, its range in training (None if unknown), ``whole``
-    (integers only) and ``rest``, the features after the first. Without an encoder every feature is
-    a numeric column.
+    Each column has the keys ``name``, ``first`` (the index of its first feature) and ``missing``
+    (the encoding of a missing value, or None if missing values are not allowed). Categorical and
+    two-valued columns have ``choices`` with ``text`` and encoded ``values``. Other numeric columns
+    have ``low`` and ``high`` (the range in training, or None), ``whole`` (integers only) and
+    ``rest`` (the features after the first). Without an encoder, every feature is a numeric column.
     """
     if encoder is None:
         return [
@@ -87,8 +86,8 @@ def editable_columns(
             for p, name in enumerate(feature_names)
         ]
     return [
-        _column(column, place.start, encoder)
-        for column, place in zip(encoder.columns_, encoder.feature_slices, strict=True)
+        _column(column, features.start, encoder)
+        for column, features in zip(encoder.columns_, encoder.feature_slices, strict=True)
     ]
 
 

@@ -1,4 +1,4 @@
-"""Explanations of single rows for the explorer."""
+"""Explanations of individual rows."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from maxplus.models import LMM, AdditiveLMM
 class Decisions:
     """Scores, probabilities and explanations of N rows.
 
-    For a single network the explanation is the active wall of each class; for a sum of terms, the
-    contributions of the columns to the margin of the predicted class over the runner-up.
+    A single network is explained by the active unit and feature of each class, an additive model by
+    the contributions of the columns to the margin of the predicted class over the runner-up.
 
     Parameters
     ----------
     model : LMM or AdditiveLMM
     X : array of shape (N, P)
     feature_names : P names
-    domain : Domain, which groups the features into columns
-    means : array of shape (T, C), mean scores of the terms of a sum
+    domain : Domain, maps features to columns
+    means : array of shape (T, C), mean scores of the terms of an additive model
     """
 
     def __init__(
@@ -39,13 +39,13 @@ class Decisions:
     ) -> None:
         self.model, self.X, self.names = model, X, feature_names
         self.score = model.scores(X)
-        # In float64 for scores of any dtype, as in the page's scripts.
+        # The scripts of the page compute in float64 as well.
         self.probability = special.softmax(self.score.astype(np.float64), axis=1)
-        self.paths = self.found = None
+        self.paths = self.contributions = None
         if isinstance(model, LMM):
             self.paths = decisive_paths(model, X)
         elif means is not None:
-            self.found = contributions(model, X, means, domain=domain)
+            self.contributions = contributions(model, X, means, domain=domain)
         self.means, self.domain = means, domain
 
     def classes(self, n: int, labels: Sequence[str]) -> list[dict[str, Any]]:
@@ -62,7 +62,7 @@ class Decisions:
         ]
 
     def _path(self, n: int, d: int) -> dict[str, Any]:
-        """Return the unit, feature and wall that determine a score."""
+        """Return the unit, feature and threshold that determine a score."""
         path = self.paths
         if path is None:
             return {}
@@ -75,7 +75,7 @@ class Decisions:
             "feature": self.names[feature],
             "feature_index": feature,
             "value": float(self.X[n, feature]),
-            # The zero of the active line of the unit, which is one side of its box.
+            # The zero of the active linear function, which is a face of the box of the unit.
             "wall": None if slope == 0.0 else -offset / slope,
             "slope": slope,
             "runner_up": None if runner_up < 0 else runner_up,
@@ -84,18 +84,18 @@ class Decisions:
 
     def reasons(self, n: int, labels: Sequence[str]) -> dict[str, Any] | None:
         """Return the contributions to the margin in row n; None for a single network."""
-        if self.found is None:
+        if self.contributions is None:
             return None
         return {
-            "rival": labels[self.found.rival[n]],
-            "margin": float(self.found.margin[n]),
-            "baseline": float(self.found.baseline[n]),
-            "amounts": self.found.contribution[n].tolist(),
+            "rival": labels[self.contributions.rival[n]],
+            "margin": float(self.contributions.margin[n]),
+            "baseline": float(self.contributions.baseline[n]),
+            "amounts": self.contributions.contribution[n].tolist(),
         }
 
     def groups(self) -> dict[str, Any] | None:
-        """Return the groups of columns with contributions, their terms and mean scores."""
-        if self.found is None or self.means is None:
+        """Return the groups of columns, their terms and the mean scores of the terms."""
+        if self.contributions is None or self.means is None:
             return None
         assert isinstance(self.model, AdditiveLMM)
         _, group_of = groups_of(self.model, columns_of(self.domain))
@@ -107,7 +107,7 @@ class Decisions:
                     "terms": np.flatnonzero(group_of == g).tolist(),
                 }
                 for g, (name, columns) in enumerate(
-                    zip(self.found.group_names, self.found.groups, strict=True)
+                    zip(self.contributions.group_names, self.contributions.groups, strict=True)
                 )
             ],
             "means": np.asarray(self.means, np.float64).tolist(),

@@ -1,4 +1,4 @@
-"""SVG figures of the page, with alternative text."""
+"""SVG figures of the report, with alternative text."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from maxplus.plots._canvas import BLUE, DASHED, GREY, SMALL, new_figure, quiet_f
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# Maximum number of points in a scatter plot; more would overlap. Points are evenly subsampled.
+# Maximum number of points in a scatter plot.
 MAX_DOTS = 2_000
 
 
@@ -36,13 +36,13 @@ def reliability_figure(bins: dict[str, Any]) -> dict[str, str]:
     count, confidence, accuracy = (
         np.array(bins[name], float) for name in ("count", "confidence", "accuracy")
     )
-    known = Reliability(count.astype(int), confidence, accuracy)
+    reliability = Reliability(count.astype(int), confidence, accuracy)
     return _figure(
         "reliability",
         "Calibration",
         "Accuracy against the probability of the predicted class, in "
-        f"{len(count)} bins; the expected calibration error is {known.error:.3f}.",
-        plot_reliability(known),
+        f"{len(count)} bins; the expected calibration error is {reliability.error:.3f}.",
+        plot_reliability(reliability),
     )
 
 
@@ -90,12 +90,12 @@ def certified_figure(radius: NDArray, correct: NDArray, unit: str) -> dict[str, 
 def shapes_figure(
     model: AdditiveLMM, X: NDArray, means: NDArray, domain: Domain, labels: Sequence[str]
 ) -> dict[str, str] | None:
-    """Return the figure of the shape functions; None without terms over one or two columns.
+    """Return the figure of the shape functions; None if all terms have more than two columns.
 
     Parameters
     ----------
     model : AdditiveLMM
-    X : array of shape (N, P), N >= 1, for distributions and importances
+    X : array of shape (N, P), rows for distributions and importances
     means : array of shape (T, C), mean scores of the terms over the training rows
     domain : Domain, the columns
     labels : C labels
@@ -125,9 +125,9 @@ def search_figure(search: dict[str, Any]) -> dict[str, str]:
 
 
 def training_figures(estimator: Any) -> list[dict[str, str]]:
-    """Return figures of the training stages whose losses the estimator has stored."""
+    """Return figures of the stored training losses."""
     empty = np.empty(0)
-    # If the estimator has a history, ``loss_curve_`` contains the losses of its iterations.
+    # Estimators with ``history_`` store the losses of iterations instead of epochs.
     is_iterated = hasattr(estimator, "history_")
     warmup = empty if is_iterated else getattr(estimator, "loss_curve_", empty)
     polish = getattr(estimator, "polish_losses_", empty)

@@ -1,4 +1,4 @@
-"""Metadata of a model, and its weights in the form that the page's scripts read."""
+"""Metadata and serialised weights of a model."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from maxplus.models import LMM, AdditiveLMM, Term
 from maxplus.report import figures
 from maxplus.report.data import column_of_features
 
-# A page with more weights would take megabytes and react slowly.
+# Larger models would make the page slow.
 MAX_WEIGHTS = 150_000
 # Parameters that do not affect the model.
 HIDDEN_PARAMETERS = ("callbacks", "verbose", "n_jobs", "warm_start")
 
 
 def about_page(estimator: Any, name: str) -> dict[str, Any]:
-    """Return the title of a page, and the version and time it was created with."""
+    """Return the title, version and creation time of a report."""
     encoder = getattr(estimator, "encoder_", None)
     target = name if encoder is None else f"“{encoder.target_.name}”"
     return {
@@ -41,7 +41,7 @@ def about_model(estimator: Any) -> dict[str, Any]:
     """Return the target, the parameters and a training summary of a model."""
     encoder = getattr(estimator, "encoder_", None)
     n_features = estimator.model_.n_features
-    facts = {
+    training = {
         label: format(value, spec)
         for label, attribute, spec in (
             ("ended", "status_message_", ""),
@@ -66,7 +66,7 @@ def about_model(estimator: Any) -> dict[str, Any]:
             for name, value in estimator.get_params(deep=False).items()
             if name not in HIDDEN_PARAMETERS
         },
-        "training": facts,
+        "training": training,
     }
 
 
@@ -76,21 +76,23 @@ def columns_of(estimator: Any, feature_names: Sequence[str]) -> list[str]:
 
 
 def importances(estimator: Any, X: NDArray, feature_names: Sequence[str]) -> dict[str, Any]:
-    """Return the columns of nonzero importance, in descending order.
+    """Return the columns with nonzero importance, in descending order.
 
-    Importances are those of the training rows if the estimator has stored them, else of ``X``.
+    Importances on the training rows are used if they are stored, else importances on ``X``.
     """
-    shares = getattr(estimator, "feature_importances_", None)
-    kept = shares is not None
-    if not kept:
-        shares = feature_importances(estimator.model_, X)
-    sums: dict[str, float] = {}
-    for column, share in zip(columns_of(estimator, feature_names), np.asarray(shares), strict=True):
-        sums[column] = sums.get(column, 0.0) + float(share)
-    order = sorted(sums, key=lambda column: -sums[column])
-    listed = [{"name": column, "share": sums[column]} for column in order if sums[column] > 0.0]
+    values = getattr(estimator, "feature_importances_", None)
+    is_stored = values is not None
+    if not is_stored:
+        values = feature_importances(estimator.model_, X)
+    by_column: dict[str, float] = {}
+    for column, value in zip(columns_of(estimator, feature_names), np.asarray(values), strict=True):
+        by_column[column] = by_column.get(column, 0.0) + float(value)
+    order = sorted(by_column, key=lambda column: -by_column[column])
+    columns = [
+        {"name": column, "share": by_column[column]} for column in order if by_column[column] > 0.0
+    ]
     is_sum = isinstance(estimator.model_, AdditiveLMM)
-    return {"on_training": kept, "is_sum": is_sum, "columns": listed}
+    return {"on_training": is_stored, "is_sum": is_sum, "columns": columns}
 
 
 def search(estimator: Any) -> dict[str, str] | None:
@@ -100,7 +102,7 @@ def search(estimator: Any) -> dict[str, str] | None:
 
 
 def as_sum(model: LMM | AdditiveLMM) -> AdditiveLMM:
-    """Return an additive model with the same scores; an LMM becomes its only term."""
+    """Return an equivalent additive model; an LMM becomes a single term."""
     if isinstance(model, AdditiveLMM):
         return model
     return AdditiveLMM([Term(np.arange(model.n_features), model)], model.n_features)
@@ -112,7 +114,7 @@ def n_weights(model: LMM | AdditiveLMM) -> int:
 
 
 def model_data(model: LMM | AdditiveLMM, scale: NDArray) -> dict[str, Any]:
-    """Return the data that scores and certified radii are computed from, arrays as base64.
+    """Return the data for computing scores and certified radii, with arrays as base64.
 
     Parameters
     ----------
@@ -135,11 +137,11 @@ def model_data(model: LMM | AdditiveLMM, scale: NDArray) -> dict[str, Any]:
                 "W0": _packed(lmm.W0, dtype),
                 "W1": _packed(lmm.W1.T, dtype),
                 "W2": _packed(lmm.W2.T, dtype),
-                "caps": _packed(caps(own), np.float64),
+                "caps": _packed(caps(exact_lmm), np.float64),
             }
-            for (features, lmm), (_, own) in zip(total.terms, exact.terms, strict=True)
+            for (features, lmm), (_, exact_lmm) in zip(total.terms, exact.terms, strict=True)
         ],
-        # Terms over one feature, with the points where the slope changes; their bounds are exact.
+        # Terms of a single feature as piecewise linear functions, whose bounds are exact.
         "shapes": [
             {
                 "feature": shape.feature,
@@ -166,7 +168,7 @@ def model_data(model: LMM | AdditiveLMM, scale: NDArray) -> dict[str, Any]:
         "n_classes": model.n_classes,
         "scale": margins.scale.tolist(),
         "steepest": margins.slope,
-        # Bounds on the rounding error of a margin: relative to the largest operand, and absolute.
+        # Relative and absolute bounds on the rounding error of a margin.
         "rounding": (2.0 * T + 6.0) * float(info.eps) + (2.0 * T + 64.0) * 2.0**-52,
         "least": 32.0 * (T + 1.0) * float(info.smallest_subnormal),
     }

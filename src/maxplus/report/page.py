@@ -1,4 +1,4 @@
-"""Rendering of the HTML page with Jinja2 templates."""
+"""Rendering of HTML pages with Jinja2."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 def render(template: str, package: str = "maxplus.report", **values: Any) -> str:
     """Render a template with ``values``.
 
-    The template is a file in the folder ``assets`` of ``package``; it can extend or import those of
-    `maxplus.report`, such as ``base.html`` and ``tables.html``.
+    Templates are files in the folder ``assets`` of ``package``. They can extend or import templates
+    of `maxplus.report`, such as ``base.html`` and ``tables.html``.
     """
     return _environment(package).get_template(template).render(**values)
 
@@ -74,12 +74,11 @@ def _sha256(text: str) -> str:
 def render_page(report: dict[str, Any]) -> str:
     """Render a self-contained HTML page, with embedded styles, scripts, images and data.
 
-    ``report`` consists of JSON types, as returned by `report_content` and `regression_content`.
-    Numbers that are None, NaN or infinite are shown as unknown; any list may be empty.
-
     Parameters
     ----------
     report : dict
+        Result of `report_content` or `regression_content`. Numbers that are None, NaN or infinite
+        are shown as unknown.
 
     Returns
     -------
@@ -104,10 +103,10 @@ def render_page(report: dict[str, Any]) -> str:
 
 
 def _data(report: dict[str, Any]) -> dict[str, Any]:
-    """Return the data that the explorer's scripts read."""
+    """Return the data for the scripts of the page."""
     editable = report["network"] is not None
-    listed = (report["importances"] or {}).get("columns", [])
-    rank = {one["name"]: k for k, one in enumerate(listed)}
+    importances = (report["importances"] or {}).get("columns", [])
+    rank = {column["name"]: k for k, column in enumerate(importances)}
     ends = [column["first"] for column in report["columns"][1:]] + [len(report["features"])]
     return {
         "features": report["features"],
@@ -124,7 +123,7 @@ def _data(report: dict[str, Any]) -> dict[str, Any]:
             }
             for k, (column, end) in enumerate(zip(report["columns"], ends, strict=False))
         ],
-        # Editable rows keep full precision, because the page computes scores from them.
+        # Editable rows need full precision, because the page computes scores from them.
         "rows": report["rows"] if editable else [_round_values(row) for row in report["rows"]],
         "units": {name: _round(unit) for name, unit in report["units"].items()},
     }

@@ -17,19 +17,19 @@ from maxplus.report.data import PageRows
 from maxplus.report.figures import reliability_figure
 from maxplus.tables import row_hashes
 
-# Number of rows in each list of rows.
+# Maximum number of rows in a list.
 N_NAMED = 25
 REMEDY = "Train with maxplus train, or give rows with labels that were not used in training."
 
 
 def equal_to_training(estimator: Any, hashes: NDArray) -> NDArray | None:
-    """Return whether each row hash is that of a training row; None if no hashes are stored."""
+    """Return a mask of the hashes of training rows; None if no hashes are stored."""
     known = getattr(estimator, "training_rows_", None)
     return None if known is None else np.isin(hashes, known)
 
 
 def which_rows(table: PageRows, is_training: bool, equal: NDArray | None) -> str:
-    """Return a sentence on the overlap between the rows and the training rows."""
+    """Describe the overlap between the rows and the training rows."""
     rows = f"{plural(table.n, 'row')} of {table.name}"
     if is_training:
         return f"The model was trained on the {rows}."
@@ -62,17 +62,17 @@ def of_validation(estimator: Any, table: PageRows, is_training: bool) -> dict[st
         dispersion=record.get("dispersion", 1.0),
         baseline=record["baseline"],
         bins=record.get("reliability"),
-        least_confident=_renamed(record.get("least_confident", ()), table, is_training),
-        highest_loss=_renamed(record.get("highest_loss", ()), table, is_training),
+        least_confident=_with_ids(record.get("least_confident", ()), table, is_training),
+        highest_loss=_with_ids(record.get("highest_loss", ()), table, is_training),
     )
 
 
-def _renamed(rows: Sequence[dict], table: PageRows, same: bool) -> list[dict[str, Any]]:
+def _with_ids(rows: Sequence[dict], table: PageRows, is_same: bool) -> list[dict[str, Any]]:
     """Return validation rows, with their identifiers if the page shows the same table."""
-    place = {table.number(n): n for n in range(table.n)}
-    if not (same and all(row["row"] in place for row in rows)):
+    index = {table.number(n): n for n in range(table.n)}
+    if not (is_same and all(row["row"] in index for row in rows)):
         return [{**row, "id": None, "of_data": False} for row in rows]
-    return [{**row, **table.name_of(place[row["row"]]), "of_data": True} for row in rows]
+    return [{**row, **table.name_of(index[row["row"]]), "of_data": True} for row in rows]
 
 
 def of_rows(
@@ -101,7 +101,7 @@ def of_rows(
 
 
 def named_rows(estimator: Any, table: PageRows, P: NDArray, order: NDArray) -> list[dict[str, Any]]:
-    """Return the first rows in the given order, with labels (if any) and predictions."""
+    """Return the first rows in the given order, with labels and predictions."""
     classes = [str(label) for label in estimator.classes_]
     best = P.argmax(axis=1)
     rows = []
@@ -125,9 +125,9 @@ def _baseline(estimator: Any, codes: NDArray) -> dict[str, Any]:
     classes = estimator.classes_
     counts = np.array(training_summary(estimator)["class_counts"])
     P = np.tile(counts / counts.sum(), (len(codes), 1))
-    found = classification_metrics(codes, P, classes).to_json()
+    metrics = classification_metrics(codes, P, classes).to_json()
     names = ("accuracy", "balanced_accuracy", "log_loss")
-    return {name: found[name] for name in names} | {
+    return {name: metrics[name] for name in names} | {
         "auc": 0.5,
         "label": str(classes[counts.argmax()]),
     }
@@ -136,8 +136,8 @@ def _baseline(estimator: Any, codes: NDArray) -> dict[str, Any]:
 def _source(figures: dict, dispersion: float, bins: Any, **others: Any) -> dict[str, Any]:
     """Add confidence intervals to the metrics of a data source."""
     classes = [
-        {**one, "interval": wilson_interval(one["recall"], one["n_rows"] / dispersion)}
-        for one in figures["classes"]
+        {**metrics, "interval": wilson_interval(metrics["recall"], metrics["n_rows"] / dispersion)}
+        for metrics in figures["classes"]
     ]
     return {
         **others,
@@ -151,7 +151,7 @@ def _source(figures: dict, dispersion: float, bins: Any, **others: Any) -> dict[
 
 
 def headline(source: dict[str, Any] | None, where: str) -> dict[str, Any]:
-    """Return whether the model is better than the baseline on rows not used in training."""
+    """Return the verdict on whether the model is better than the baseline on new rows."""
     if source is None:
         text = f"No validation is stored with the model. {where} {REMEDY}"
         return {"holds": None, "title": "Not measured on new rows", "text": text}
@@ -165,46 +165,52 @@ def headline(source: dict[str, Any] | None, where: str) -> dict[str, Any]:
     )
     if low > baseline["accuracy"]:
         return {"holds": True, "title": f"Better than the baseline on {source['on']}", "text": text}
-    if _ranks(figures):
+    if _is_auc_significant(figures):
         text += f" The ROC AUC, {figures['auc']:.3f}, is better than chance."
     return {"holds": False, "title": "Not shown to be better than the baseline", "text": text}
 
 
-def _ranks(figures: dict[str, Any]) -> bool:
+def _is_auc_significant(figures: dict[str, Any]) -> bool:
     """Return whether the ROC AUC is significantly above 0.5."""
-    known = [(one["auc"], one["n_rows"]) for one in figures["classes"] if one["auc"] is not None]
-    if figures["auc"] is None or not known:
+    areas = [
+        (metrics["auc"], metrics["n_rows"])
+        for metrics in figures["classes"]
+        if metrics["auc"] is not None
+    ]
+    if figures["auc"] is None or not areas:
         return False
-    return figures["auc"] - Z_95 * mean_auc_error(known, figures["n_rows"]) > 0.5
+    return figures["auc"] - Z_95 * mean_auc_error(areas, figures["n_rows"]) > 0.5
 
 
 def performance_on_new_rows(
     clf: Any, table: PageRows, log_proba: NDArray, is_training: bool
 ) -> dict[str, Any]:
-    """Return the performance on new rows: the given rows, or else the stored validation."""
+    """Return the performance on new rows, from the given rows and the stored validation."""
     validation = of_validation(clf, table, is_training)
     sources = [] if validation is None else [validation]
     equal = equal_to_training(clf, row_hashes(table.X))
     where = which_rows(table, is_training, equal)
-    new = None
+    given = None
     if table.y is None:
         where = f"{table.name} has no true labels to compare with."
     else:
-        new = of_rows(clf, table, log_proba, where)
+        given = of_rows(clf, table, log_proba, where)
         if not is_training:
-            sources.insert(0, new)
+            sources.insert(0, given)
     first = headline(sources[0] if sources else None, where)
-    if new in sources and equal is not None and equal.any():
+    if given in sources and equal is not None and equal.any():
         first["text"] += f" {where}"
-    judged = sources[0] if sources else new
-    bins = None if judged is None else judged["bins"]
-    named = next((one for one in (*sources[:1], new) if one and one["least_confident"]), None)
+    evaluated = sources[0] if sources else given
+    bins = None if evaluated is None else evaluated["bins"]
+    listed = next(
+        (source for source in (*sources[:1], given) if source and source["least_confident"]), None
+    )
     return {
         "headline": first,
         "where": where,
         "sources": sources,
-        "judged": None if judged is None else {"is_new": bool(sources), **judged},
-        "named": _least_confident(clf, table, log_proba) if table.y is None else named,
+        "judged": None if evaluated is None else {"is_new": bool(sources), **evaluated},
+        "named": _least_confident(clf, table, log_proba) if table.y is None else listed,
         "reliability": None if bins is None else reliability_figure(bins),
     }
 

@@ -1,4 +1,4 @@
-"""Content of the page about a fitted regressor, as plain data."""
+"""Content of the report of a fitted regressor."""
 
 from __future__ import annotations
 
@@ -31,10 +31,9 @@ def regression_content(
     ids: Sequence[str] | None = None,
     feature_names: Sequence[str] | None = None,
 ) -> dict[str, Any]:
-    """Return the content of the page about a fitted LMMRegressor, for `render_page`.
+    """Return the content of the report of a fitted LMMRegressor, for `render_page`.
 
-    Rows with target values are treated as test data, and their metrics come first, unless they are
-    the training rows.
+    Rows with target values are treated as test data, unless they are the training rows.
 
     Parameters
     ----------
@@ -84,7 +83,7 @@ def regression_content(
         "where": where,
         "coverage": COVERAGE,
         "figure": None if y is None else figures.predictions_figure(y, predicted, width),
-        # The rows with the largest errors; without target values, the first rows.
+        # Rows with the largest errors or, without target values, the first rows.
         "rows": [_row(table, prediction, int(n)) for n in order[:N_NAMED]],
         "importances": model.importances(reg, table.X[table.sample(MAX_COUNTED)], names),
         "search": model.search(reg),
@@ -104,14 +103,14 @@ def _row(table: PageRows, prediction: NDArray, n: int) -> dict[str, Any]:
 def _sources(
     reg: Any, table: PageRows, prediction: NDArray, is_training: bool, where: str
 ) -> list[dict[str, Any]]:
-    """Return the metrics on the given rows, if they are new, and those of the validation."""
+    """Return the metrics on new rows and those of the stored validation."""
     sources = []
     if table.y is not None and not is_training:
         mean = training_summary(reg).get("mean")
         baseline = None
         if mean is not None:
-            found = regression_metrics(table.y, np.full(table.n, mean)).to_json()
-            baseline = {name: found[name] for name in ("r2", "mae", "rmse")}
+            metrics = regression_metrics(table.y, np.full(table.n, mean)).to_json()
+            baseline = {name: metrics[name] for name in ("r2", "mae", "rmse")}
         sources.append(
             {
                 "title": table.name,
@@ -138,27 +137,27 @@ def _sources(
 
 
 def _headline(source: dict[str, Any] | None, where: str) -> dict[str, Any]:
-    """Return whether the model is better than the mean on rows not used in training."""
+    """Return the verdict on whether the model is better than the mean on new rows."""
     if source is None:
         text = f"No validation is stored with the model. {where} {REMEDY}"
         return {"holds": None, "title": "Not measured on new rows", "text": text}
-    found, baseline = source["figures"], source["baseline"]
-    error = with_error(found["mae"], Z_95 * found["mae_error"])
+    metrics, baseline = source["figures"], source["baseline"]
+    error = with_error(metrics["mae"], Z_95 * metrics["mae_error"])
     text = (
-        f"On {plural(found['n_rows'], 'row')} {source['whose']}, the mean absolute error is "
-        f"{error} (95 % interval){_explained_variance_text(found['r2'])}."
+        f"On {plural(metrics['n_rows'], 'row')} {source['whose']}, the mean absolute error is "
+        f"{error} (95 % interval){_explained_variance_text(metrics['r2'])}."
     )
-    better = found["r2"] is not None and found["r2"] > 0.0
+    is_better = metrics["r2"] is not None and metrics["r2"] > 0.0
     if baseline is not None:
         text += f" The error of always predicting the mean is {readable(baseline['mae'])}."
-        better = better and found["mae"] + Z_95 * found["mae_error"] < baseline["mae"]
-    if better:
+        is_better = is_better and metrics["mae"] + Z_95 * metrics["mae_error"] < baseline["mae"]
+    if is_better:
         return {"holds": True, "title": f"Better than the baseline on {source['on']}", "text": text}
     return {"holds": False, "title": "Not shown to be better than the baseline", "text": text}
 
 
 def _explained_variance_text(r2: float | None) -> str:
-    """Return the explained variance as text."""
+    """Return a clause about the explained variance."""
     if r2 is None:
         return ""
     if r2 > 0.0:
