@@ -1,4 +1,4 @@
-"""Colours, font sizes and axes style of all figures."""
+"""Shared colours, font sizes and axes style."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# The palette of Okabe and Ito, which is distinguishable with colour blindness.
+# Colour-blind-safe palette of Okabe and Ito.
 VERMILION, GREEN, BLUE, ORANGE = "#D55E00", "#009E73", "#0072B2", "#E69F00"
 INK, GREY, PALE = "#222222", "#6B6B6B", "#DCDCDC"
 
@@ -18,7 +18,7 @@ DPI = 160
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """Return an empty figure outside pyplot's global state; sizes in inches."""
+    """Return an empty figure, with sizes in inches, that is not registered with pyplot."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""Figures of explanations: contributions, active units and pixels, feature importances."""
+"""Plots of explanations and feature importances."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Number of images in a row.
+# Number of images per row.
 N_COLUMNS = 6
-# Maximum number of bars; further contributions are summed.
-N_BARS = 12
+# Maximum number of bars; the remaining contributions are summed.
+MAX_BARS = 12
 
 
 def plot_explanation(
@@ -37,9 +37,9 @@ def plot_explanation(
 ) -> Figure:
     """Plot the explanation of one prediction.
 
-    For a sum of terms, bars of the largest contributions to the margin over the runner-up, or to
-    the predicted number. For a single network of images, the input and, in descending order of
-    the scores, the active unit of each class with its active pixel.
+    For an additive model, plot the largest contributions to the margin over the runner-up or, for a
+    regressor, to the prediction. For a single network of images, plot the input and the active unit
+    and pixel of each class, in descending order of the scores.
 
     Parameters
     ----------
@@ -68,10 +68,12 @@ def plot_explanation(
     n = check_index("n", n, len(explanation))
     if isinstance(explanation, PredictionContributions):
         return _bars(explanation, n, f"prediction {explanation.prediction[n]:.4g}", "prediction")
-    why = explanation.contributions
-    if why is not None:
-        first, second = (explanation.class_names[d] for d in (why.predicted[n], why.rival[n]))
-        return _bars(why, n, f"{first} rather than {second}", "margin")
+    contributions = explanation.contributions
+    if contributions is not None:
+        first, second = (
+            explanation.class_names[d] for d in (contributions.predicted[n], contributions.rival[n])
+        )
+        return _bars(contributions, n, f"{first} rather than {second}", "margin")
     P = explanation.X.shape[1]
     if (
         image_shape is None
@@ -92,7 +94,7 @@ def plot_explanation(
     _picture(panels[0], explanation.X[n], image_shape, limits, "input", "")
     for ax, d in zip(panels[1:], order, strict=False):
         unit, pixel = explanation.paths.unit[n, d], int(explanation.paths.feature[n, d])
-        # Features on which a unit has no centre are drawn with the value of the input.
+        # The centre of a unit is NaN for features that it does not bound.
         centre = explanation.centres[unit]
         image = np.where(np.isnan(centre), explanation.X[n], centre)
         name, p = explanation.class_names[d], explanation.probability[n, d]
@@ -103,13 +105,15 @@ def plot_explanation(
     return figure
 
 
-def _bars(why: Contributions, n: int, title: str, total: str) -> Figure:
-    """Draw contributions to the margin of row n, the largest on top."""
-    shown, others = why.order[n, :N_BARS], why.order[n, N_BARS:]
-    bars = [("baseline", float(why.baseline[n]))]
-    bars += [(why.phrase(n, int(g)), float(why.contribution[n, g])) for g in shown]
-    if others.size:
-        bars.append((f"{others.size} more", float(why.contribution[n, others].sum())))
+def _bars(contributions: Contributions, n: int, title: str, total: str) -> Figure:
+    """Plot the contributions to the margin of row n in descending order."""
+    shown, rest = contributions.order[n, :MAX_BARS], contributions.order[n, MAX_BARS:]
+    bars = [("baseline", float(contributions.baseline[n]))]
+    bars += [
+        (contributions.phrase(n, int(g)), float(contributions.contribution[n, g])) for g in shown
+    ]
+    if rest.size:
+        bars.append((f"{rest.size} more", float(contributions.contribution[n, rest].sum())))
     labels, values = zip(*bars, strict=True)
     figure = new_figure(6.5, 1.3 + 0.28 * len(bars))
     ax = figure.subplots()
@@ -119,7 +123,9 @@ def _bars(why: Contributions, n: int, title: str, total: str) -> Figure:
     ax.axvline(0.0, color=PALE, lw=1.0, zorder=0)
     ax.set_yticks(np.arange(len(bars)), labels, fontsize=SMALL, color=INK)
     ax.invert_yaxis()
-    ax.set_xlabel(f"contribution to the {total}, {why.margin[n]:+.4g} in total".replace("-", "−"))
+    ax.set_xlabel(
+        f"contribution to the {total}, {contributions.margin[n]:+.4g} in total".replace("-", "−")
+    )
     return figure
 
 
@@ -147,7 +153,7 @@ def plot_importances(
     n: int = 15,
     label: str = "importance",
 ) -> Figure:
-    """Plot the n most important features as bars, the most important on top.
+    """Plot the n most important features in descending order.
 
     Parameters
     ----------
@@ -180,9 +186,9 @@ def plot_importances(
     ax = figure.subplots()
     quiet_frame(ax, "Feature importances")
     whiskers = None if errors is None else np.asarray(errors, np.float64)[top]
-    places = np.arange(len(top))
-    ax.barh(places, values[top], color=BLUE, height=0.7, xerr=whiskers, ecolor=INK)
-    ax.set_yticks(places, [str(names[p]) for p in top], fontsize=SMALL, color=INK)
+    positions = np.arange(len(top))
+    ax.barh(positions, values[top], color=BLUE, height=0.7, xerr=whiskers, ecolor=INK)
+    ax.set_yticks(positions, [str(names[p]) for p in top], fontsize=SMALL, color=INK)
     ax.invert_yaxis()
     ax.set_xlabel(label)
     return figure

@@ -1,4 +1,4 @@
-"""Reliability diagram and certified accuracy."""
+"""Plots of calibration and certified accuracy."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PERCENT = ([0, 0.25, 0.5, 0.75, 1], ["0", "25 %", "50 %", "75 %", "100 %"])
 
 
 def plot_reliability(bins: Reliability) -> Figure:
-    """Plot the accuracy against the probability of the predicted class, and a histogram.
+    """Plot a reliability diagram with a histogram of the predicted probabilities.
 
     Parameters
     ----------
@@ -38,13 +38,13 @@ def plot_reliability(bins: Reliability) -> Figure:
         raise ValueError("bins holds no samples; give labels and probabilities of at least one")
     figure = new_figure(7.0, 4.8)
     above, below = figure.subplots(2, 1, sharex=True, gridspec_kw={"height_ratios": [3.5, 1]})
-    _draw_shares(above, bins)
+    _draw_accuracy(above, bins)
     _draw_counts(below, bins)
     return figure
 
 
-def _draw_shares(ax: Axes, bins: Reliability) -> None:
-    """Draw a dot for each bin, sized by its samples, and its distance to the diagonal."""
+def _draw_accuracy(ax: Axes, bins: Reliability) -> None:
+    """Draw a dot for each bin, scaled by its number of samples."""
     filled = bins.count > 0
     confidence, accuracy = bins.confidence[filled], bins.accuracy[filled]
     ax.plot([0, 1], [0, 1], color=GREY, linewidth=1, linestyle=DASHED, zorder=1)
@@ -66,7 +66,7 @@ def _draw_shares(ax: Axes, bins: Reliability) -> None:
     ax.set(xlim=(0, 1), ylim=(0, 1))
     ax.set_yticks(*PERCENT)
     ax.set_ylabel("accuracy")
-    # There are few dots on the left: the highest probability is at least 1 / C.
+    # The top left corner is usually empty, because the highest probability is at least 1 / C.
     note = (
         f"expected calibration error {bins.error:.3f}\nabove the line: underconfident\n"
         "below: overconfident"
@@ -88,14 +88,14 @@ def _draw_counts(ax: Axes, bins: Reliability) -> None:
 def plot_certified_accuracy(
     radius: ArrayLike, correct: ArrayLike, *, unit: str | None = None
 ) -> Figure:
-    """Plot the certified accuracy against ε: the share of rows provably correct within ε.
+    """Plot the fraction of rows that are correct and certified against ε.
 
     Parameters
     ----------
     radius : array of shape (N,)
         Certified radii, from `maxplus.LMMClassifier.certified_radius`.
     correct : array of bool of shape (N,)
-        Whether the prediction of each row is correct.
+        Mask of correct predictions.
     unit : str, optional
         Unit of ε, for the label of the axis.
 
@@ -114,14 +114,14 @@ def plot_certified_accuracy(
             f"radius and correct must be non-empty vectors of one length; got shapes "
             f"{radius.shape} and {correct.shape}"
         )
-    kept = radius[correct]
-    eps = np.sort(kept[np.isfinite(kept)])
+    correct_radius = radius[correct]
+    eps = np.sort(correct_radius[np.isfinite(correct_radius)])
     end = 1.05 * eps[-1] if eps.size and eps[-1] > 0 else 1.0
-    # The curve falls by one row at each radius; rows with an infinite radius remain.
-    left = (kept.size - np.arange(eps.size + 1)) / radius.size
+    # Rows with an infinite radius are certified for every ε.
+    fraction = (correct_radius.size - np.arange(eps.size + 1)) / radius.size
     figure = new_figure(7.0, 4.2)
     ax = figure.subplots()
-    x, y = np.concatenate([[0.0], eps, [end]]), np.append(left, left[-1])
+    x, y = np.concatenate([[0.0], eps, [end]]), np.append(fraction, fraction[-1])
     ax.step(x, y, where="post", color=BLUE, linewidth=2)
     ax.fill_between(x, y, step="post", color=BLUE, alpha=0.15, linewidth=0)
     ax.annotate(

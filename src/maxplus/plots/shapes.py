@@ -1,4 +1,4 @@
-"""Shape functions of a sum of terms: curves of single columns and surfaces of pairs."""
+"""Plots of the shape functions of additive models."""
 
 from __future__ import annotations
 
@@ -31,31 +31,31 @@ if TYPE_CHECKING:
     from matplotlib.collections import QuadMesh
     from matplotlib.figure import Figure
 
-# Number of panels in a row, and maximum number of surfaces.
+# Number of panels per row, and maximum number of surfaces.
 N_COLUMNS, MAX_PAIRS = 3, 3
-# A column with at most this many values is drawn value by value.
+# Columns with at most this many distinct values are plotted as discrete.
 MAX_LEVELS = 8
-# Panels show the rows between these quantiles, so that an outlier does not compress a curve.
-SHOWN = 0.01, 0.99
+# The axis limits are quantiles, because outliers would compress the curves.
+QUANTILES = 0.01, 0.99
 N_BINS, N_POINTS = 30, 80
-# Share of a panel's height for the distribution of the data.
+# Fraction of the panel height that is used for the histogram.
 BAND = 0.16
-# Maximum number of characters of a name, of a name in a pair, and of all tick labels of a panel.
+# Maximum number of characters of a name, of a name in a pair, and of the tick labels of an axis.
 MAX_LENGTH, MAX_LENGTH_IN_PAIR, MAX_TICK_LENGTH = 26, 15, 36
-# Colours of classes; if there are more classes, they are taken from a colour map.
+# Colours of the classes; a colour map is used for more classes.
 COLOURS = (BLUE, VERMILION, GREEN, ORANGE, "#CC79A7", "#56B4E9", INK)
 
 
 class _Column(NamedTuple):
-    """Points at which a column is drawn, and the distribution of its values.
+    """Points at which a column is plotted, and a histogram of its values.
 
     Attributes
     ----------
-    rows : array of shape (n, P), inputs with these values, 0 in other columns
+    rows : array of shape (n, P), inputs with the values of the column and 0 elsewhere
     x : array of shape (n,), positions on the axis
-    labels : a label for each position, or None for numbers
-    limits : ends of the axis
-    counts, edges : a histogram of the values
+    labels : tick labels of the positions, or None for continuous columns
+    limits : axis limits
+    counts, edges : histogram of the values
     """
 
     rows: NDArray
@@ -95,10 +95,10 @@ def plot_shape_functions(
     max_features : int, default=9
         Maximum number of columns.
     baseline : array of shape (T, C), optional
-        Mean scores of the terms over reference rows (`maxplus.explain.term_means`); of X by
-        default.
+        Mean scores of the terms over reference rows (`maxplus.explain.term_means`). By default,
+        the means over X.
     domain : maxplus.explain.Domain, optional
-        The columns that features belong to, instead of ``feature_names``.
+        Mapping of features to columns, used instead of ``feature_names``.
 
     Returns
     -------
@@ -120,10 +120,10 @@ def plot_shape_functions(
         raise ValueError(f"max_features must be >= 1; got {max_features!r:.80}")
     means = term_means(model, X) if baseline is None else np.asarray(baseline)
     names = None if domain is not None else feature_names
-    found = contributions(
+    attributions = contributions(
         model, X, means, feature_names=names, class_names=class_names, domain=domain
     )
-    singles, pairs = _select(found, max_features)
+    singles, pairs = _select(attributions, max_features)
     n_panels = len(singles) + len(pairs)
     if not n_panels:
         raise ValueError("model must have terms over one or two features to draw; it has none")
@@ -132,59 +132,63 @@ def plot_shape_functions(
     figure = new_figure(max(4.5, 3.0 * n_columns + 0.5), 2.3 * n_rows + 0.8)
     panels = [figure.add_subplot(n_rows, n_columns, k + 1) for k in range(n_panels)]
     colours = _class_colours(model.n_classes)
-    _draw_curves(panels, model, means, found, singles, colours)
-    mesh = _draw_surfaces(panels[len(singles) :], model, means, found, pairs, colours)
+    _draw_curves(panels, model, means, attributions, singles, colours)
+    mesh = _draw_surfaces(panels[len(singles) :], model, means, attributions, pairs, colours)
     if mesh is not None:
         bar = figure.colorbar(
             mesh, ax=panels, anchor=(0.0, 0.0), shrink=0.8 / n_rows, aspect=12, pad=0.01
         )
         bar.outline.set_visible(False)
         bar.ax.tick_params(color=PALE, labelcolor=GREY, labelsize=SMALL)
-    _label(figure, found, colours)
+    _label(figure, attributions, colours)
     return figure
 
 
-def _select(found: Contributions, most: int) -> tuple[list[int], list[tuple[int, ...]]]:
+def _select(
+    attributions: Contributions, max_features: int
+) -> tuple[list[int], list[tuple[int, ...]]]:
     """Return the most important columns, and the pairs among the most important groups."""
-    importance = np.abs(found.contribution).mean(axis=0)
-    ranked = [found.groups[g] for g in np.argsort(-importance, kind="stable")]
-    drawn = [group for group in ranked if len(group) <= 2]
-    pairs: list[tuple[int, ...]] = [group for group in drawn[:most] if len(group) == 2]
-    return [group[0] for group in drawn if len(group) == 1][:most], pairs[:MAX_PAIRS]
+    importance = np.abs(attributions.contribution).mean(axis=0)
+    ranked = [attributions.groups[g] for g in np.argsort(-importance, kind="stable")]
+    plottable = [group for group in ranked if len(group) <= 2]
+    pairs: list[tuple[int, ...]] = [group for group in plottable[:max_features] if len(group) == 2]
+    return [group[0] for group in plottable if len(group) == 1][:max_features], pairs[:MAX_PAIRS]
 
 
-def _column(model: AdditiveLMM, found: Contributions, p: int, *, knots: bool) -> _Column:
-    """Return the points of a column, which begins at feature p; with ``knots``, exact ones."""
-    domain, X = found.domain, found.X
+def _column(
+    model: AdditiveLMM, attributions: Contributions, p: int, *, with_breakpoints: bool
+) -> _Column:
+    """Return the points of the column that starts at feature p, optionally with breakpoints."""
+    domain, X = attributions.domain, attributions.X
     if domain.category_of[p] >= 0:
         category = domain.categories[domain.category_of[p]]
         counts = np.count_nonzero(X[:, list(category.features)], axis=0)
-        shown = np.sort(np.argsort(-counts, kind="stable")[:MAX_LEVELS])
-        rows = np.zeros((shown.size, domain.n_features))
-        rows[np.arange(shown.size), np.array(category.features)[shown]] = 1.0
-        labels = [str(category.words[k]) for k in shown]
-        return _of_levels(rows, np.arange(float(shown.size)), labels, counts[shown])
+        top = np.sort(np.argsort(-counts, kind="stable")[:MAX_LEVELS])
+        rows = np.zeros((top.size, domain.n_features))
+        rows[np.arange(top.size), np.array(category.features)[top]] = 1.0
+        labels = [str(category.words[k]) for k in top]
+        return _discrete_column(rows, np.arange(float(top.size)), labels, counts[top])
     values = X[:, p]
-    levels, n_each = np.unique(values, return_counts=True)
+    levels, level_counts = np.unique(values, return_counts=True)
     if levels.size <= MAX_LEVELS:
         rows = np.zeros((levels.size, domain.n_features))
         rows[:, p] = levels
         labels = [domain.number(p, float(f"{v:.4g}")).strip("'") for v in levels]
-        return _of_levels(rows, levels, labels, n_each)
-    low, high = np.quantile(values, SHOWN)
+        return _discrete_column(rows, levels, labels, level_counts)
+    low, high = np.quantile(values, QUANTILES)
     if not low < high:
         low, high = levels[0], levels[-1]
     x = np.linspace(low, high, N_POINTS)
-    if knots:
-        bends = shape_function(model, p).x
-        x = np.unique(np.concatenate([x, bends[(bends > low) & (bends < high)]]))
+    if with_breakpoints:
+        breakpoints = shape_function(model, p).x
+        x = np.unique(np.concatenate([x, breakpoints[(breakpoints > low) & (breakpoints < high)]]))
     rows = np.zeros((x.size, domain.n_features))
     rows[:, p] = x
     counts, edges = np.histogram(values, bins=N_BINS, range=(low, high))
     return _Column(rows, x, None, (float(low), float(high)), counts, edges)
 
 
-def _of_levels(rows: NDArray, x: NDArray, labels: list[str], counts: NDArray) -> _Column:
+def _discrete_column(rows: NDArray, x: NDArray, labels: list[str], counts: NDArray) -> _Column:
     gap = 0.5 * float(np.diff(x).min()) if x.size > 1 else 0.5
     limits = float(x[0]) - gap, float(x[-1]) + gap
     width = 0.04 * (limits[1] - limits[0])
@@ -192,13 +196,17 @@ def _of_levels(rows: NDArray, x: NDArray, labels: list[str], counts: NDArray) ->
 
 
 def _scores(
-    model: AdditiveLMM, means: NDArray, found: Contributions, group: tuple[int, ...], rows: NDArray
+    model: AdditiveLMM,
+    means: NDArray,
+    attributions: Contributions,
+    group: tuple[int, ...],
+    rows: NDArray,
 ) -> NDArray:
-    """Return z_1 − z_0, (n, 1), or scores relative to the mean of all classes, (n, C)."""
-    _, group_of = groups_of(model, columns_of(found.domain))
+    """Return z_1 − z_0, shape (n, 1), or scores centred over the classes, shape (n, C)."""
+    _, group_of = groups_of(model, columns_of(attributions.domain))
     U = model.mapped(rows)
     scores = np.zeros((len(U), model.n_classes))
-    for t in np.flatnonzero(group_of == found.groups.index(group)):
+    for t in np.flatnonzero(group_of == attributions.groups.index(group)):
         features, lmm = model.terms[t]
         scores += lmm.scores(U[:, features]) - means[t]
     if model.n_classes == 2:
@@ -210,13 +218,13 @@ def _draw_curves(
     panels: list[Axes],
     model: AdditiveLMM,
     means: NDArray,
-    found: Contributions,
+    attributions: Contributions,
     columns: list[int],
     colours: list[str],
 ) -> None:
-    curves = [_column(model, found, p, knots=True) for p in columns]
+    curves = [_column(model, attributions, p, with_breakpoints=True) for p in columns]
     scores = [
-        _scores(model, means, found, (p,), curve.rows)
+        _scores(model, means, attributions, (p,), curve.rows)
         for p, curve in zip(columns, curves, strict=True)
     ]
     flat = np.concatenate([[0.0], *(values.ravel() for values in scores)])
@@ -224,7 +232,7 @@ def _draw_curves(
     pad = 0.05 * (high - low) or 1.0
     low, high = low - pad, high + pad
     for ax, p, curve, values in zip(panels, columns, curves, scores, strict=False):
-        _frame(ax, _short(found.domain.column_names[p]))
+        _frame(ax, _short(attributions.domain.column_names[p]))
         _set_ticks(ax.xaxis, curve)
         ax.set(xlim=curve.limits, ylim=(low - (high - low) * BAND / (1.0 - BAND), high))
         ax.axhline(0.0, color=PALE, lw=0.8, zorder=0)
@@ -241,7 +249,7 @@ def _draw_curves(
 
 
 def _draw_margin(ax: Axes, curve: _Column, z: NDArray, colours: list[str]) -> None:
-    """Draw z_1 − z_0, shaded in the colour of the favoured class; bars for levels."""
+    """Draw z_1 − z_0, shaded in the colour of the favoured class."""
     if curve.labels is not None:
         width = 0.12 * (curve.limits[1] - curve.limits[0])
         ax.bar(curve.x, z, width, color=[colours[int(v > 0)] for v in z], alpha=0.25, lw=0)
@@ -256,24 +264,24 @@ def _draw_surfaces(
     panels: list[Axes],
     model: AdditiveLMM,
     means: NDArray,
-    found: Contributions,
+    attributions: Contributions,
     pairs: list[tuple[int, ...]],
     colours: list[str],
 ) -> QuadMesh | None:
-    """Draw pairs of columns; for two classes, return a mesh for the colour bar."""
+    """Draw pairs of columns; for two classes, return the mesh for the colour bar."""
     from matplotlib.colors import LinearSegmentedColormap, to_rgb
 
     surfaces = []
     for pair in pairs:
-        across, up = (_column(model, found, p, knots=False) for p in pair)
+        across, up = (_column(model, attributions, p, with_breakpoints=False) for p in pair)
         rows = across.rows[None] + up.rows[:, None]
-        values = _scores(model, means, found, pair, rows.reshape(-1, rows.shape[2]))
+        values = _scores(model, means, attributions, pair, rows.reshape(-1, rows.shape[2]))
         surfaces.append((across, up, values.reshape(*rows.shape[:2], -1)))
     reach = max((float(np.abs(values).max()) for *_, values in surfaces), default=0.0) or 1.0
     diverging = LinearSegmentedColormap.from_list("classes", [colours[0], "white", colours[1]])
     mesh = None
     for ax, pair, (across, up, values) in zip(panels, pairs, surfaces, strict=True):
-        names = [_short(found.domain.column_names[p], MAX_LENGTH_IN_PAIR) for p in pair]
+        names = [_short(attributions.domain.column_names[p], MAX_LENGTH_IN_PAIR) for p in pair]
         _frame(ax, " × ".join(names))
         for axis, column, name in ((ax.xaxis, across, names[0]), (ax.yaxis, up, names[1])):
             _set_ticks(axis, column)
@@ -291,11 +299,11 @@ def _draw_surfaces(
     return mesh
 
 
-def _label(figure: Figure, found: Contributions, colours: list[str]) -> None:
-    """Add the title, the name of the scale, and a legend of the classes."""
+def _label(figure: Figure, attributions: Contributions, colours: list[str]) -> None:
+    """Add the title, the axis label and a legend of the classes."""
     from matplotlib.lines import Line2D
 
-    names = [_short(name) for name in found.class_names]
+    names = [_short(name) for name in attributions.class_names]
     figure_title(figure, "Shape functions")
     is_binary = len(names) == 2
     scale = f"score of {names[1]} − score of {names[0]}" if is_binary else "score − mean of classes"
@@ -337,5 +345,5 @@ def _frame(ax: Axes, title: str) -> None:
     ax.tick_params(which="both", color=PALE, labelcolor=GREY, labelsize=SMALL)
 
 
-def _short(name: str, longest: int = MAX_LENGTH) -> str:
-    return name if len(name) <= longest else name[: longest - 1] + "…"
+def _short(name: str, max_length: int = MAX_LENGTH) -> str:
+    return name if len(name) <= max_length else name[: max_length - 1] + "…"

@@ -1,4 +1,4 @@
-"""Figures of training: losses, stages, and the structure search."""
+"""Plots of training losses and of the model search."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 # Horizontal resolution of a curve.
 N_COLUMNS = 500
-# Lower losses are drawn here, because a logarithmic axis has no zero.
+# Losses are clipped below at this value, because the axis is logarithmic.
 FLOOR = 1e-3
 
 
@@ -49,11 +49,11 @@ def plot_convergence(
     loss_curve : array of shape (n_iter,)
         The maximum loss at each iteration, such as `LMMClassifier.loss_curve_`.
     n_classes : int
-        C; the loss of uniform probabilities is log C.
+        Number of classes C. The loss of uniform probabilities is log C.
     switch : int, optional
         First iteration with constant steps.
     sample : str, default="sample"
-        Noun for a sample, for labels.
+        Noun for a sample in labels.
     scale : {"log", "linear"}, default="log"
         Scale of the iterations.
 
@@ -80,7 +80,7 @@ def draw_convergence(
     sample: str,
     scale: str = "log",
 ) -> None:
-    """Draw `plot_convergence` on given axes: the range of the loss, and the best loss so far."""
+    """Draw the range of the loss and the best loss so far on the given axes."""
     loss = np.asarray(loss_curve, float)
     if loss.ndim != 1 or loss.size == 0:
         raise ValueError(f"loss_curve must be a non-empty vector, got shape {loss.shape}")
@@ -101,9 +101,9 @@ def draw_convergence(
 
 
 def _envelope(loss: NDArray, scale: str) -> tuple[NDArray, NDArray, NDArray]:
-    """Return the first iteration (from 1), lowest and highest loss of each column of the figure.
+    """Return the first iteration, the lowest and the highest loss of each bin of iterations.
 
-    The last values are repeated at the end, so that a step plot includes the last column.
+    Iterations are 1-based. The last values are repeated to complete a step plot.
     """
     spaced = np.geomspace if scale == "log" else np.linspace
     edges = spaced(1, loss.size + 1, N_COLUMNS + 1).astype(int)
@@ -114,11 +114,11 @@ def _envelope(loss: NDArray, scale: str) -> tuple[NDArray, NDArray, NDArray]:
 
 
 def _scale(ax: Axes, low: float, high: float, n_classes: int, n_iter: int, scale: str) -> None:
-    """Set the scales, limits and ticks; ticks of losses are 1, 2 and 5 in each decade."""
+    """Set scales, limits and ticks."""
     from matplotlib.ticker import FixedLocator, NullLocator
 
     low, high = min(low, LOG2), max(high, math.log(n_classes))
-    # Leave space for a label below the curve.
+    # Reserve space for a label below the curve.
     bottom, top = low / max(1.33, (high / low) ** 0.1), 1.15 * high
     decades = range(math.floor(math.log10(bottom)), math.ceil(math.log10(top)))
     ticks = [digit * 10.0**decade for decade in decades for digit in (1, 2, 5)]
@@ -133,7 +133,7 @@ def _scale(ax: Axes, low: float, high: float, n_classes: int, n_iter: int, scale
 
 
 def _name_curves(ax: Axes, first: NDArray, high: NDArray, best: float, scale: str) -> None:
-    """Label the range in its middle and the best loss at its end."""
+    """Label the range and the best loss."""
     centre = math.sqrt(first[-1]) if scale == "log" else 0.25 * first[-1]
     middle = int(np.searchsorted(first, centre))
     ax.annotate(
@@ -161,7 +161,7 @@ def _name_curves(ax: Axes, first: NDArray, high: NDArray, best: float, scale: st
 
 
 def _mark_level(ax: Axes, level: float, label: str) -> None:
-    """Draw a dashed level with a label on the right."""
+    """Draw a dashed horizontal line with a label on the right."""
     ax.axhline(level, color=INK, linewidth=0.9, linestyle=DASHED)
     ax.annotate(
         label,
@@ -194,9 +194,9 @@ def _mark_switch(ax: Axes, switch: int) -> None:
 def plot_stages(
     warmup_losses: ArrayLike, polish_losses: ArrayLike = (), level: float = LOG2
 ) -> Figure:
-    """Plot the mean loss of each epoch of the warm-up and the largest loss of each polish round.
+    """Plot the mean loss of each warm-up epoch and the maximum loss of each polish round.
 
-    If the largest loss is below log 2, every training row is classified correctly.
+    A maximum loss below log 2 implies that all training rows are classified correctly.
 
     Parameters
     ----------
@@ -221,11 +221,11 @@ def plot_stages(
         raise ValueError(f"warmup_losses must be a non-empty vector, got shape {warmup.shape}")
     figure = new_figure(7.0, 4.2)
     axes = figure.subplots(1, 2 if polish.size else 1, squeeze=False)[0]
-    _draw_course(axes[0], 1 + np.arange(warmup.size), warmup, BLUE)
+    _draw_losses(axes[0], 1 + np.arange(warmup.size), warmup, BLUE)
     axes[0].set_xlabel("epoch of the warm-up")
     quiet_frame(axes[0], "Mean soft loss")
     if polish.size:
-        _draw_course(axes[1], np.arange(polish.size), polish, VERMILION)
+        _draw_losses(axes[1], np.arange(polish.size), polish, VERMILION)
         axes[1].axhline(level, color=GREY, linestyle=DASHED, linewidth=1)
         name = "log 2" if level == LOG2 else f"{level:g}"
         axes[1].text(
@@ -242,7 +242,7 @@ def plot_stages(
     return figure
 
 
-def _draw_course(ax: Axes, x: ArrayLike, y: ArrayLike, colour: str) -> None:
+def _draw_losses(ax: Axes, x: ArrayLike, y: ArrayLike, colour: str) -> None:
     from matplotlib.ticker import MaxNLocator
 
     ax.plot(x, y, "o-", color=colour, linewidth=2, markersize=4)
@@ -251,13 +251,13 @@ def _draw_course(ax: Axes, x: ArrayLike, y: ArrayLike, colour: str) -> None:
 
 
 def plot_search(candidates: Sequence[str], losses: ArrayLike, chosen: int) -> Figure:
-    """Plot the held-out loss of each candidate, the chosen one first and in another colour.
+    """Plot the held-out loss of each candidate and highlight the chosen candidate.
 
     Parameters
     ----------
     candidates : sequence of K str
     losses : array of shape (K, splits)
-        Infinite for splits on which a candidate was not evaluated.
+        Held-out losses; infinite for splits on which a candidate was not evaluated.
     chosen : int
         Index of the candidate that was trained.
 
@@ -280,18 +280,25 @@ def plot_search(candidates: Sequence[str], losses: ArrayLike, chosen: int) -> Fi
         )
     if not 0 <= chosen < len(names):
         raise ValueError(f"chosen must be 0 to {len(names) - 1}; got {chosen}")
-    known = np.isfinite(table)
-    mean = np.where(known, table, 0.0).sum(axis=1) / np.maximum(known.sum(axis=1), 1)
-    # Candidates that were evaluated on more splits come first.
-    order = np.lexsort((mean, -known.sum(axis=1), np.arange(len(names)) != chosen))
+    evaluated = np.isfinite(table)
+    mean = np.where(evaluated, table, 0.0).sum(axis=1) / np.maximum(evaluated.sum(axis=1), 1)
+    # Sort by the number of evaluated splits, then by the mean loss.
+    order = np.lexsort((mean, -evaluated.sum(axis=1), np.arange(len(names)) != chosen))
     figure = new_figure(7.0, 1.4 + 0.3 * len(names))
     ax = figure.subplots()
-    for place, k in enumerate(order):
+    for position, k in enumerate(order):
         colour = VERMILION if k == chosen else BLUE
-        found = table[k][known[k]]
-        ax.plot(found, np.full(found.size, place), "o", color=colour, alpha=0.45, markersize=5)
-        if found.size:
-            ax.plot([mean[k]], [place], "|", color=colour, markersize=14, markeredgewidth=3)
+        split_losses = table[k][evaluated[k]]
+        ax.plot(
+            split_losses,
+            np.full(split_losses.size, position),
+            "o",
+            color=colour,
+            alpha=0.45,
+            markersize=5,
+        )
+        if split_losses.size:
+            ax.plot([mean[k]], [position], "|", color=colour, markersize=14, markeredgewidth=3)
     ax.hlines(np.arange(len(order)), *ax.get_xlim(), color=PALE, linewidth=0.5, zorder=0)
     ax.set_yticks(np.arange(len(order)), [names[k] for k in order])
     ax.invert_yaxis()
