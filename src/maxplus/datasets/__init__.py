@@ -1,4 +1,4 @@
-"""MNIST and Fashion-MNIST; small data sets are in `sklearn.datasets`."""
+"""Loaders of MNIST and Fashion-MNIST."""
 
 from maxplus.datasets.images import (
     DamagedFileError,

@@ -1,4 +1,4 @@
-"""Loaders of MNIST and Fashion-MNIST, from a folder, a cache or a mirror, with checksums."""
+"""Loaders of MNIST and Fashion-MNIST with local caching and checksums."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from maxplus._files import write_whole
 
-# Seconds until a connection times out.
+# Connection timeout in seconds.
 TIMEOUT = 20.0
 FILES = (
     "train-images-idx3-ubyte",
@@ -30,7 +30,7 @@ FILES = (
 
 
 class Collection(NamedTuple):
-    """A data set of images: its folder name, MD5 digests of the unzipped files, and mirrors."""
+    """Folder name, MD5 digests of the uncompressed files, and mirrors of a data set."""
 
     name: str
     digests: Mapping[str, str]
@@ -66,15 +66,15 @@ FASHION = Collection(
 
 
 class DamagedFileError(ValueError):
-    """A file whose content does not have the expected checksum."""
+    """Error for a file with an unexpected checksum."""
 
 
 class DataNotFoundError(FileNotFoundError):
-    """No source has the data set; the message lists the sources and the remedies."""
+    """Error for a data set that is not available from any source."""
 
 
 class ImageData(NamedTuple):
-    """Training and test images as rows of pixels in [0, 1], and their labels."""
+    """Training and test images, flattened to rows of pixels in [0, 1], and their labels."""
 
     X_train: NDArray
     y_train: NDArray
@@ -83,14 +83,14 @@ class ImageData(NamedTuple):
 
 
 def load_mnist(folder: str | os.PathLike[str] | None = None) -> ImageData:
-    """Load 60,000 + 10,000 handwritten digits of 28 × 28 pixels, float32 in [0, 1].
+    """Load MNIST: 60,000 training and 10,000 test images of 28 × 28 float32 pixels.
 
     Parameters
     ----------
     folder : path, optional
-        Folder of the idx files, gzipped or not, or of a subfolder ``mnist`` with them. By default
-        the folder in the environment variable MAXPLUS_DATA, the user's cache folder and public
-        mirrors are tried in this order.
+        Folder that contains the idx files, optionally gzipped, or a subfolder ``mnist`` with them.
+        By default, the folder in the environment variable MAXPLUS_DATA, the cache folder of the
+        user and public mirrors are tried in this order.
 
     Returns
     -------
@@ -99,7 +99,7 @@ def load_mnist(folder: str | os.PathLike[str] | None = None) -> ImageData:
     Raises
     ------
     DataNotFoundError
-        If no source has the data.
+        If the data set is not available from any source.
     DamagedFileError
         If a file in ``folder`` or in MAXPLUS_DATA has a wrong checksum.
 
@@ -113,12 +113,12 @@ def load_mnist(folder: str | os.PathLike[str] | None = None) -> ImageData:
 
 
 def load_fashion_mnist(folder: str | os.PathLike[str] | None = None) -> ImageData:
-    """Load 60,000 + 10,000 images of clothing, as `load_mnist` (subfolder ``fashion-mnist``).
+    """Load Fashion-MNIST: 60,000 training and 10,000 test images of 28 × 28 float32 pixels.
 
     Parameters
     ----------
     folder : path, optional
-        As in `load_mnist`.
+        As in `load_mnist`, with the subfolder ``fashion-mnist``.
 
     Returns
     -------
@@ -142,19 +142,19 @@ def _load(collection: Collection, folder: str | os.PathLike[str] | None) -> Imag
 
 
 def _parse(content: bytes) -> NDArray:
-    """Return the array of an idx file: two zeros, type 8 (bytes), dimensions, shape, values."""
+    """Parse an idx file: two zeros, type 8 (bytes), number of dimensions, shape, values."""
     n_dimensions = content[3]
     shape = np.frombuffer(content, ">u4", n_dimensions, 4)
     return np.frombuffer(content, np.uint8, offset=4 + 4 * n_dimensions).reshape(shape.astype(int))
 
 
 def _scaled(images: NDArray) -> NDArray:
-    # Converting before the division would allocate a second array of the same size.
+    # A separate conversion to float32 would allocate another array.
     return np.divide(images.reshape(len(images), -1), np.float32(255), dtype=np.float32)
 
 
 def _find(collection: Collection, folder: Path | None) -> dict[str, bytes]:
-    """Return the content of the four files, from the first source that has them."""
+    """Return the contents of the four files from the first available source."""
     if folder is not None:
         contents = _from_folder(collection, folder)
         if contents is None:
@@ -165,12 +165,12 @@ def _find(collection: Collection, folder: Path | None) -> dict[str, bytes]:
             )
         return contents
     tried = []
-    named = os.environ.get("MAXPLUS_DATA")
-    if named:
-        contents = _from_folder(collection, Path(named))
+    data_folder = os.environ.get("MAXPLUS_DATA")
+    if data_folder:
+        contents = _from_folder(collection, Path(data_folder))
         if contents is not None:
             return contents
-        tried.append(f"MAXPLUS_DATA={named}: not there")
+        tried.append(f"MAXPLUS_DATA={data_folder}: not there")
     else:
         tried.append("the environment variable MAXPLUS_DATA: not set")
     cache = cache_folder(collection.name)
@@ -203,7 +203,7 @@ def _find(collection: Collection, folder: Path | None) -> dict[str, bytes]:
 
 
 def cache_folder(name: str) -> Path:
-    """Return the folder in which downloads of a collection are cached."""
+    """Return the cache folder of a data set."""
     if sys.platform == "win32":
         base = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
     else:
@@ -212,23 +212,23 @@ def cache_folder(name: str) -> Path:
 
 
 def _from_folder(collection: Collection, folder: Path) -> dict[str, bytes] | None:
-    """Return all files of a folder or its subfolder ``collection.name``; None if one is missing."""
-    for place in (folder / collection.name, folder):
-        found = {
-            name: next((p for p in (place / f"{name}.gz", place / name) if p.is_file()), None)
+    """Read all files from a folder or its subfolder; return None if a file is missing."""
+    for location in (folder / collection.name, folder):
+        paths = {
+            name: next((p for p in (location / f"{name}.gz", location / name) if p.is_file()), None)
             for name in collection.digests
         }
-        if all(found.values()):
+        if all(paths.values()):
             return {
                 name: _read(path, collection.digests[name])
-                for name, path in found.items()
+                for name, path in paths.items()
                 if path is not None
             }
     return None
 
 
 def _read(path: Path, md5: str) -> bytes:
-    """Return a file's content, decompressed; raise `DamagedFileError` if its checksum differs."""
+    """Read and decompress a file; raise `DamagedFileError` if its checksum is wrong."""
     content = path.read_bytes()
     if content[:2] == b"\x1f\x8b":
         try:
@@ -237,12 +237,12 @@ def _read(path: Path, md5: str) -> bytes:
             raise DamagedFileError(
                 f"{path} is damaged or incomplete: it cannot be unzipped ({error}); delete it"
             ) from error
-    return _checked(content, md5, str(path))
+    return _verified(content, md5, str(path))
 
 
-def _checked(content: bytes, md5: str, name: str) -> bytes:
-    """Return ``content``; raise `DamagedFileError` if its MD5 digest is not the expected one."""
-    # The digest detects damage; MD5 does not protect against forgery.
+def _verified(content: bytes, md5: str, name: str) -> bytes:
+    """Return ``content``; raise `DamagedFileError` if its MD5 digest is wrong."""
+    # The digest is for detecting corruption, not for security.
     found = hashlib.md5(content, usedforsecurity=False).hexdigest()
     if found != md5:
         raise DamagedFileError(
@@ -253,24 +253,24 @@ def _checked(content: bytes, md5: str, name: str) -> bytes:
 
 
 def _from_mirror(collection: Collection, mirror: str) -> dict[str, bytes]:
-    """Download all files of a mirror, with a progress bar for each."""
+    """Download all files from a mirror with progress bars."""
     from rich.console import Console
     from rich.progress import wrap_file
 
     contents = {}
     for name, md5 in collection.digests.items():
         url = f"{mirror}/{name}.gz"
-        with urllib.request.urlopen(url, timeout=TIMEOUT) as answer:
-            size = int(answer.headers.get("Content-Length") or 0)
+        with urllib.request.urlopen(url, timeout=TIMEOUT) as response:
+            size = int(response.headers.get("Content-Length") or 0)
             with wrap_file(
-                answer, size, description=name, transient=True, console=Console(stderr=True)
+                response, size, description=name, transient=True, console=Console(stderr=True)
             ) as file:
-                contents[name] = _checked(gzip.GzipFile(fileobj=file).read(), md5, url)
+                contents[name] = _verified(gzip.GzipFile(fileobj=file).read(), md5, url)
     return contents
 
 
 def store(folder: Path, contents: Mapping[str, bytes]) -> None:
-    """Write gzipped files, each of them atomically."""
+    """Write gzipped files atomically."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in contents.items():
         write_whole(folder / f"{name}.gz", gzip.compress(content, 6, mtime=0))
