@@ -1,4 +1,4 @@
-"""Command line of the experiments: ``python -m experiments``, from the root of the repository."""
+"""Command-line interface of the experiments."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def run(
             result = experiment.run(replace(settings, cache=cache))
             write_result(out / name, name, result, settings)
             cache.clear()
-            # Without markup, because W[d, p] is not a style.
+            # Disable markup, because brackets as in W[d, p] are not styles.
             console.print(result.title, style="bold", markup=False)
             console.print(f"{result.text}\n", markup=False)
     except KeyboardInterrupt:
@@ -102,10 +102,10 @@ def make_folder(out: Path) -> None:
 
 
 def _select(names: list[str]) -> list[Experiment]:
-    """Return the experiments of the given names and groups, without duplicates."""
+    """Return the experiments with the given names or groups, without duplicates."""
     groups = {"all": list(EXPERIMENTS), "benchmarks": list(BENCHMARKS)}
     known = EXPERIMENTS | BENCHMARKS
-    selected = list(dict.fromkeys(one for name in names for one in groups.get(name, [name])))
+    selected = list(dict.fromkeys(member for name in names for member in groups.get(name, [name])))
     unknown = [name for name in selected if name not in known]
     if unknown:
         raise typer.BadParameter(

@@ -1,4 +1,4 @@
-"""The log 2 certificate: a maximum loss below log 2 implies a perfect fit."""
+"""Certificate of a perfect training fit: a maximum loss below log 2."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from maxplus.estimators import SubgradientLMMClassifier
 from maxplus.models import LOG2
 
 FULL_SEEDS, QUICK_SEEDS = 5, 2
-# Units per data set: enough for a certificate on most seeds.
+# Numbers of units that are sufficient for a certificate with most seeds.
 UNITS = {"iris": 40, "wine": 40, "breast_cancer": 120}
 
 
 def run(settings: Settings) -> Result:
-    """Find the first iteration below log 2 of each run, and its training accuracy."""
+    """Measure the training accuracy at the first iteration with a maximum loss below log 2."""
     seeds = range(settings.n_seeds(FULL_SEEDS, QUICK_SEEDS))
     iterations = 5_000 if settings.quick else 50_000
     values = []
@@ -29,11 +29,11 @@ def run(settings: Settings) -> Result:
             {"data": name, "seed": seed, **_first_below(X, y, UNITS[name], seed, iterations)}
         )
     reached = [v for v in values if v["iteration"] is not None]
-    right = sum(v["accuracy"] == 1.0 for v in reached)
+    n_perfect = sum(v["accuracy"] == 1.0 for v in reached)
     text = (
         f"{len(reached)} of {len(values)} runs of up to {iterations:,} iterations bring the "
         "maximum loss below log 2; at the first such iterate every training sample is classified "
-        f"correctly in {right} of {len(reached)} runs, as the proposition states. Features "
+        f"correctly in {n_perfect} of {len(reached)} runs, as the proposition states. Features "
         "are scaled to [0, 1]; all samples are used for training."
     )
     rows = [
@@ -58,13 +58,13 @@ def run(settings: Settings) -> Result:
 
 
 def _first_below(X: Any, y: Any, n_hidden: int, seed: int, iterations: int) -> dict[str, Any]:
-    """Train; if the loss falls below log 2, train again up to that iteration with the same seed."""
+    """Fit a model; refit up to the first iteration below log 2, if there is one."""
     options: dict[str, Any] = {"n_hidden": n_hidden, "random_state": seed}
     model = SubgradientLMMClassifier(**options, max_iter=iterations).fit(X, y)
     curve = model.loss_curve_
     below = np.flatnonzero(curve < LOG2)
     if below.size:
-        # The shorter run must have the same step sizes, which depend on the number of iterations.
+        # Adjust the fraction, because step sizes depend on the number of iterations.
         n = int(below[0]) + 1
         fraction = min(1.0, model.polyak_fraction * iterations / n)
         model = SubgradientLMMClassifier(**options, max_iter=n, polyak_fraction=fraction).fit(X, y)

@@ -1,4 +1,4 @@
-"""Comparison of LMMs with an MLP on one split: training, evaluation and tables."""
+"""Comparison of LMMs with an MLP on a train-test split."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from maxplus.training.smooth import Adam
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Cross-entropy (not clipped), class and prediction of each sample."""
+    """Cross-entropy (without clipping), true class and prediction of each sample."""
 
     losses: NDArray
     labels: NDArray
@@ -46,7 +46,7 @@ class Evaluation:
 
     @property
     def accuracy(self) -> float:
-        """Share of samples whose label has the highest score."""
+        """Fraction of correct predictions."""
         return float(self.correct.mean())
 
     @property
@@ -62,12 +62,12 @@ def evaluate(model: Model | MLP, X: NDArray, y: NDArray) -> Evaluation:
 
 SIDES = ("train", "test")
 FIGURES = ("max_loss", "mean_loss", "accuracy")
-# The three figures of a model as text.
+# Formatted values of FIGURES.
 Cells = tuple[str, str, str]
 
 
 class PaperResult(NamedTuple):
-    """Maximum loss, mean loss and accuracy in the paper; NaN if not stated."""
+    """Maximum loss, mean loss and accuracy reported in the paper; NaN if missing."""
 
     train: tuple[float, float, float]
     test: tuple[float, float, float]
@@ -85,7 +85,7 @@ class Split(NamedTuple):
 
 @dataclass(frozen=True)
 class TrainedModel:
-    """Results of one model; the curve is the objective before each step."""
+    """Results of a model; ``loss_curve`` is the objective before each step."""
 
     name: str
     train: Evaluation
@@ -94,7 +94,7 @@ class TrainedModel:
     loss_curve: NDArray
 
     def values(self) -> dict[str, float]:
-        """Return seconds and the figures of both sets by name."""
+        """Return the training time and the metrics of both sets by name."""
         figures = {
             f"{side}_{what}": getattr(getattr(self, side), what)
             for side in SIDES
@@ -104,7 +104,7 @@ class TrainedModel:
 
 
 class MLPSettings(NamedTuple):
-    """Widths of the hidden layers, learning rate, and batch size (None: all samples)."""
+    """Hidden layer sizes, learning rate, and batch size (None for full batches)."""
 
     hidden: tuple[int, int]
     rate: float
@@ -114,7 +114,7 @@ class MLPSettings(NamedTuple):
 def train_mlp(
     settings: MLPSettings, split: Split, seed: int, iterations: int, watch: Watch = unwatched
 ) -> TrainedModel:
-    """Train an MLP by Adam on the mean loss and evaluate its last iterate."""
+    """Train an MLP on the mean loss with Adam and evaluate the last iterate."""
     n_features, n_classes = split.X_train.shape[1], int(split.y_train.max()) + 1
     rng = np.random.default_rng(seed)
     model = MLP.random((n_features, *settings.hidden, n_classes), rng, split.X_train.dtype)
@@ -129,7 +129,7 @@ def train_mlp(
             rng=rng,
             callback=callback,
         )
-    return _evaluated("MLP (mean)", model, split, seconds, curve)
+    return _trained_model("MLP (mean)", model, split, seconds, curve)
 
 
 def train_lmm(
@@ -140,25 +140,25 @@ def train_lmm(
     iterations: int,
     watch: Watch = unwatched,
 ) -> TrainedModel:
-    """Train the paper's classifier and evaluate its best iterate."""
+    """Train `SubgradientLMMClassifier` and evaluate the best iterate."""
     with watch(name) as callback:
         model = SubgradientLMMClassifier(
             **settings, max_iter=iterations, random_state=seed, callbacks=callback
         )
         seconds, _ = timed(fit_quietly, model, split.X_train, split.y_train)
-    return _evaluated(name, model.model_, split, seconds, model.loss_curve_)
+    return _trained_model(name, model.model_, split, seconds, model.loss_curve_)
 
 
 def fit_quietly(model: LMMClassifier, X: NDArray, y: NDArray) -> None:
     """Fit without warnings about parameters that have no effect."""
     with warnings.catch_warnings():
-        # The paper's settings are kept even if a run has no constant steps.
+        # Some settings of the paper have no effect in short runs.
         warnings.simplefilter("ignore", NoEffectWarning)
         model.fit(X, y)
 
 
 def comparison_table(caption: str, rows: list[tuple[str, Cells, Cells]]) -> Table:
-    """Return a table of the paper's figures next to the measured ones."""
+    """Return a table of the paper's results next to the measured results."""
     columns = (
         "model",
         "max loss (paper)",
@@ -169,13 +169,13 @@ def comparison_table(caption: str, rows: list[tuple[str, Cells, Cells]]) -> Tabl
         "accuracy",
     )
     cells = [
-        (name, *(cell for pair in zip(theirs, ours, strict=True) for cell in pair))
-        for name, theirs, ours in rows
+        (name, *(cell for pair in zip(paper, measured, strict=True) for cell in pair))
+        for name, paper, measured in rows
     ]
     return Table(caption, columns, cells)
 
 
-def _evaluated(
+def _trained_model(
     name: str, model: Model | MLP, split: Split, seconds: float, loss_curve: NDArray
 ) -> TrainedModel:
     return TrainedModel(
@@ -189,15 +189,14 @@ def _evaluated(
 
 # -- multilayer perceptron -------------------------------------------------------------------------
 
-# Seconds between two reports to a callback.
+# Seconds between calls of a callback.
 INTERVAL = 0.2
 
 
 class MLP:
-    """z = W3·a2, a2 = relu(W2·a1), a1 = relu(W1·x), with a 1 appended to x, a1 and a2.
+    """MLP with two hidden layers: z = W3·a2, a2 = relu(W2·a1), a1 = relu(W1·x).
 
-    The last column of each W is the bias. The layers are views of one vector ``theta``, which Adam
-    updates.
+    The last column of each matrix is the bias. The matrices are views of the vector ``theta``.
 
     Parameters
     ----------
@@ -220,7 +219,7 @@ class MLP:
         rng: np.random.Generator,
         dtype: DTypeLike = np.float64,
     ) -> MLP:
-        """Return He's initialisation: N(0, 2 / fan-in), and zero biases."""
+        """Return a model with He initialisation and zero biases."""
         n_weights = sum(out * (into + 1) for into, out in pairwise(widths))
         model = cls(widths, np.zeros(n_weights, dtype))
         for W, fan_in in zip((model.W1, model.W2, model.W3), widths, strict=False):
@@ -238,7 +237,7 @@ class MLP:
         return out
 
     def losses_and_gradient(self, X: NDArray, y: NDArray) -> tuple[NDArray, NDArray]:
-        """Return each sample's loss, and the gradient of their mean by ``theta``."""
+        """Return the losses and the gradient of their mean with respect to ``theta``."""
         A0, A1, A2, Z = self._forward(X)
         log_p = log_softmax(Z.T)
         true = np.arange(len(y)), y
@@ -251,15 +250,15 @@ class MLP:
         return -log_p[true], np.concatenate(gradient)
 
     def _forward(self, X: NDArray) -> tuple[NDArray, NDArray, NDArray, NDArray]:
-        """Return input, hidden layers and scores, samples as columns, which is faster in NumPy."""
-        A0 = _above_ones(X.T)
-        A1 = _above_ones(np.maximum(self.W1 @ A0, 0.0))
-        A2 = _above_ones(np.maximum(self.W2 @ A1, 0.0))
+        """Return inputs, hidden activations and scores, with samples in columns."""
+        A0 = _append_ones(X.T)
+        A1 = _append_ones(np.maximum(self.W1 @ A0, 0.0))
+        A2 = _append_ones(np.maximum(self.W2 @ A1, 0.0))
         return A0, A1, A2, self.W3 @ A2
 
 
-def _above_ones(A: NDArray) -> NDArray:
-    """Return A with a row of ones below it."""
+def _append_ones(A: NDArray) -> NDArray:
+    """Append a row of ones."""
     out = np.ones((len(A) + 1, A.shape[1]), A.dtype)
     out[:-1] = A
     return out
@@ -276,30 +275,30 @@ def train_by_adam(
     rng: np.random.Generator | None = None,
     callback: Callback = lambda progress: None,
 ) -> tuple[float, NDArray]:
-    """Minimise the mean loss by Adam (Kingma & Ba, 2015); return seconds and the loss curve.
+    """Minimise the mean loss with Adam; return the training time and the loss curve.
 
     Parameters
     ----------
     model : MLP, changed in place
     X, y : samples, and classes 0..C−1
-    rate, iterations : of Adam
-    batch : number of samples of an iteration, drawn by ``rng``; all samples by default
+    rate, iterations : learning rate and number of iterations
+    batch : batch size; all samples by default
     callback : called about five times a second
     """
     rng = rng or np.random.default_rng()
     adam, curve = Adam.begin(model.theta, beta2=0.999), np.empty(iterations)
-    began = reported = time.perf_counter()
+    start = reported = time.perf_counter()
     X_batch, y_batch = X, y
     for n in range(iterations):
         if batch is not None:
-            drawn = rng.integers(len(y), size=batch)
-            X_batch, y_batch = X[drawn], y[drawn]
-        each, gradient = model.losses_and_gradient(X_batch, y_batch)
-        curve[n] = each.mean()
+            indices = rng.integers(len(y), size=batch)
+            X_batch, y_batch = X[indices], y[indices]
+        batch_losses, gradient = model.losses_and_gradient(X_batch, y_batch)
+        curve[n] = batch_losses.mean()
         adam.move(gradient, rate)
         now, is_last = time.perf_counter(), n == iterations - 1
         if is_last or now - reported > INTERVAL:
             reported, best = now, float(curve[: n + 1].min())
-            state: Any = (curve[n], best, now - began, model, is_last, None)
+            state: Any = (curve[n], best, now - start, model, is_last, None)
             callback(Progress("iterations", n + 1, iterations, *state))
-    return time.perf_counter() - began, curve
+    return time.perf_counter() - start, curve

@@ -1,4 +1,4 @@
-"""The paper's Iris comparison in seconds: ``python -m experiments.demo``."""
+"""Demo of the Iris comparison: ``python -m experiments.demo``."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ app = typer.Typer(add_completion=False)
 @app.command()
 def demo(
     seed: Annotated[
-        int, typer.Option(min=0, max=2**32 - 1, help="Decides the split and the initialisation.")
+        int, typer.Option(min=0, max=2**32 - 1, help="Seed of the split and the initialisation.")
     ] = TYPICAL_SEED,
     iterations: Annotated[
-        int, typer.Option(min=1, help="Iterations of each training.")
+        int, typer.Option(min=1, help="Number of iterations of each model.")
     ] = N_ITERATIONS,
     out: Annotated[
         Path, typer.Option(file_okay=False, writable=True, help="Folder of the figure.")
@@ -63,7 +63,7 @@ def demo(
 
 
 def _table(comparison: IrisComparison) -> Table:
-    """Return a table of the measured figures and those of the paper."""
+    """Return a table of the measured results and the paper's."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1), pad_edge=False)
     table.add_column("\nmodel", no_wrap=True)
     for head in (
@@ -78,10 +78,12 @@ def _table(comparison: IrisComparison) -> Table:
         table.add_column(head, justify="right", no_wrap=True)
     for model in comparison.models:
         paper = PAPER[model.name]
-        ours = [(e.max_loss, e.mean_loss, e.accuracy) for e in (model.train, model.test)]
-        theirs = [paper.train, paper.test]
-        table.add_row(model.name, *_cells(ours, model.seconds), style="bold")
-        table.add_row("  the paper", *_cells(theirs, paper.seconds), style="dim", end_section=True)
+        measured = [(e.max_loss, e.mean_loss, e.accuracy) for e in (model.train, model.test)]
+        published = [paper.train, paper.test]
+        table.add_row(model.name, *_cells(measured, model.seconds), style="bold")
+        table.add_row(
+            "  the paper", *_cells(published, paper.seconds), style="dim", end_section=True
+        )
     return table
 
 
@@ -100,10 +102,10 @@ def _loss(value: float) -> str:
 
 
 def _certificate(comparison: IrisComparison) -> str:
-    """Return a sentence about the maximum training loss of LMM (max)."""
-    flowers = comparison.lmm_max.train
-    loss, n, right = flowers.max_loss, flowers.correct.size, int(flowers.correct.sum())
-    if flowers.certified:
+    """Describe the certificate of LMM (max)."""
+    evaluation = comparison.lmm_max.train
+    loss, n, n_correct = evaluation.max_loss, evaluation.correct.size, int(evaluation.correct.sum())
+    if evaluation.certified:
         return (
             f"[bold]The certificate holds[/]: LMM (max)'s largest training loss, {loss:.3f}, is "
             f"below log 2 = 0.693, which proves that all {n} training flowers are classified "
@@ -111,12 +113,12 @@ def _certificate(comparison: IrisComparison) -> str:
         )
     return (
         f"[bold]The certificate does not hold[/]: LMM (max)'s largest training loss, {loss:.3f}, "
-        f"is not below log 2 = 0.693; {right} of {n} training flowers are classified correctly."
+        f"is not below log 2 = 0.693; {n_correct} of {n} training flowers are classified correctly."
     )
 
 
 def _draw(comparison: IrisComparison, path: Path, console: Console) -> None:
-    """Save the figure; without matplotlib, print a message."""
+    """Save the figure, or print a message if Matplotlib is not installed."""
     try:
         figure = plot_comparison(comparison)
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""Settings, results and cache of experiments, and the list of all experiments."""
+"""Settings, results, cache and registry of experiments."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Part = dict[str, NDArray]
 Track = Callable[[Iterable[Any], str], Iterable[Any]]
-# Returns the context of one training's progress bar, given the model's name.
+# Opens the progress bar of a fit, given the name of the model.
 Watch = Callable[[str], AbstractContextManager[Callback]]
 
 
 def unwatched(name: str) -> AbstractContextManager[Callback]:
-    """Return a context without a progress bar."""
+    """Return a callback context that shows no progress."""
     return nullcontext(lambda progress: None)
 
 
@@ -40,17 +40,16 @@ def _untracked(items: Iterable[T], text: str) -> Iterator[T]:
 
 
 class Cache:
-    """Files of the finished parts of a long experiment; without a folder, nothing is stored.
+    """On-disk cache of intermediate results; without a folder, nothing is stored.
 
-    Parts are found by name, not by the code that computed them, so that a long measurement can be
-    resumed after a change of other code.
+    Entries are identified by name only and remain valid when the code changes.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder
 
     def get(self, name: str, make: Callable[[], Part]) -> Part:
-        """Return a stored part, or compute and store it; files are written atomically."""
+        """Return a cached entry, or compute and store it."""
         if self._folder is None:
             return make()
         path = self._folder / f"{name}.npz"
@@ -65,23 +64,23 @@ class Cache:
         return part
 
     def get_json(self, name: str, make: Callable[[], Any]) -> Any:
-        """Return or compute a part of JSON types."""
+        """Return a cached JSON document, or compute and store it."""
         part = self.get(name, lambda: {"json": np.array(json.dumps(make()))})
         return json.loads(str(part["json"]))
 
     def clear(self) -> None:
-        """Remove all parts."""
+        """Remove all entries."""
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
 
 
 def _read(path: Path) -> Part | None:
-    """Return the part in a file; None if the file is damaged."""
+    """Read a cache file; return None if it is damaged."""
     try:
-        # NumPy does not close a damaged file that it has opened by its path.
+        # np.load would not close a damaged file that is opened by its path.
         with np.load(BytesIO(path.read_bytes()), allow_pickle=False) as file:
             return dict(file)
-    # Damaged files raise many types of errors (zip, deflate, header, size).
+    # Damaged files raise various types of errors.
     except Exception:
         return None
 
@@ -93,15 +92,15 @@ class Settings:
     Parameters
     ----------
     quick : bool
-        Reduced scale: seconds instead of minutes.
+        Run at a reduced scale.
     seeds : int, optional
         Number of random repetitions; each experiment has its own default.
     track : callable
         Wraps an iterable, given a description, to show progress.
     watch : callable
-        Opens a training's callback, given the model's name, to show progress.
+        Opens the progress bar of a fit, given the name of the model.
     cache : Cache
-        Finished parts of a long experiment.
+        Cache of intermediate results.
     """
 
     quick: bool = False
@@ -111,13 +110,13 @@ class Settings:
     cache: Cache = field(default_factory=Cache)
 
     def n_seeds(self, full: int, quick: int) -> int:
-        """Return the number of seeds that was set, or the given default."""
+        """Return the number of seeds, or the default for this scale."""
         return self.seeds if self.seeds is not None else (quick if self.quick else full)
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of text or numbers under a caption."""
+    """Table with a caption."""
 
     caption: str
     columns: tuple[str, ...]
@@ -132,13 +131,13 @@ class Result:
     ----------
     title : str
     text : str
-        The paper's claim, the measurement and their difference, in Markdown.
+        Description of the results, in Markdown.
     tables : list of Table
     values : dict
-        All numbers, as JSON types.
+        All results, as JSON types.
     figures : dict of matplotlib Figures by name
     scale : str
-        Reductions of a quick run.
+        Description of the reduced scale, if any.
     seconds : float, optional
         Duration, set by `Experiment.run`.
     machine : dict
@@ -156,7 +155,7 @@ class Result:
 
 
 def mean_and_spread(values: Iterable[float], digits: int = 3, factor: float = 1.0) -> str:
-    """Format mean ± standard deviation; a single value without a deviation."""
+    """Format the mean and, for several values, the standard deviation."""
     numbers = factor * np.array(list(values), float)
     if numbers.size == 1:
         return f"{numbers[0]:.{digits}f}"
@@ -164,7 +163,7 @@ def mean_and_spread(values: Iterable[float], digits: int = 3, factor: float = 1.
 
 
 class Experiment(NamedTuple):
-    """Name, summary, required packages and optional packages of an experiment."""
+    """Name, summary, and required and optional packages of an experiment."""
 
     name: str
     summary: str
@@ -180,7 +179,7 @@ class Experiment(NamedTuple):
             )
 
     def run(self, settings: Settings) -> Result:
-        """Run the experiment and record the seconds and the machine."""
+        """Run the experiment and record its duration and environment."""
         from sklearn.exceptions import ConvergenceWarning
 
         from experiments.measure import machine_facts, timed
@@ -190,7 +189,7 @@ class Experiment(NamedTuple):
         module = import_module(f"experiments.{self.name.replace('-', '_')}")
         facts = machine_facts(*self.needs, *self.uses)
         with warnings.catch_warnings():
-            # Fits without convergence and parameters without effect are part of the results.
+            # Experiments include fits that do not converge.
             warnings.simplefilter("ignore", ConvergenceWarning)
             warnings.simplefilter("ignore", NoEffectWarning)
             seconds, result = timed(module.run, settings)
@@ -201,7 +200,7 @@ def _by_name(*experiments: Experiment) -> dict[str, Experiment]:
     return {experiment.name: experiment for experiment in experiments}
 
 
-# The paper's tables and figures, and the library's own recipes on the same data.
+# Experiments of the paper, and this library's default methods on the same data.
 EXPERIMENTS = _by_name(
     Experiment("iris", "MLP against LMM on Iris, two tables and training times"),
     Experiment("init", "structured against random initialisation on Iris"),

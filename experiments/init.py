@@ -1,4 +1,4 @@
-"""Structured against random initialisation on Iris."""
+"""Comparison of structured and random initialisation on Iris."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STARTS = {"prototypes": "structured", "gaussian": "Gaussian", "uniform": "unifor
 
 
 def run(settings: Settings) -> Result:
-    """Train from each initialisation with several seeds on one split."""
+    """Fit models with each initialisation and several seeds on one split."""
     iterations = QUICK_ITERATIONS if settings.quick else N_ITERATIONS
     seeds = range(settings.n_seeds(FULL_RUNS, QUICK_RUNS))
     X, y = load_iris(return_X_y=True)
@@ -34,15 +34,15 @@ def run(settings: Settings) -> Result:
         losses[start].append(model.fit(X, y).max_loss_)
     worst_structured = max(losses["prototypes"])
     best_random = min(losses["gaussian"] + losses["uniform"])
-    better = sum(loss < best_random for loss in losses["prototypes"])
-    holds = worst_structured < best_random
+    n_better = sum(loss < best_random for loss in losses["prototypes"])
+    claim_holds = worst_structured < best_random
     text = (
         f"Final maximum loss on the training flowers, {len(seeds)} runs of {iterations:,} "
         "iterations from each start, all on one split. The paper claims that the worst structured "
         f"run beats the best random one. Here the worst structured run ends at "
         f"{worst_structured:.4f}, the best random one at {best_random:.4f}: the claim "
-        f"{'holds' if holds else 'does not hold'}; {better} of {len(seeds)} structured runs are "
-        f"below all random ones. log 3 = 1.099 is the loss of uniform probabilities."
+        f"{'holds' if claim_holds else 'does not hold'}; {n_better} of {len(seeds)} structured "
+        f"runs are below all random ones. log 3 = 1.099 is the loss of uniform probabilities."
     )
     rows = [
         (name, *(f"{q:.3f}" for q in np.quantile(losses[start], (0, 0.5, 1))))
@@ -52,7 +52,7 @@ def run(settings: Settings) -> Result:
         "Structured against random initialisation",
         text,
         [Table("Final maximum loss", ("start", "best", "median", "worst"), rows)],
-        {"losses": losses, "claim_holds": holds},
+        {"losses": losses, "claim_holds": claim_holds},
         {"starts": _draw(losses)},
         f"{len(seeds)} runs, {iterations:,} iterations" if settings.quick else "",
     )

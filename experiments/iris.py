@@ -1,7 +1,7 @@
-"""Iris: an MLP, the LMM on the mean loss, and the LMM on the maximum loss, over many splits.
+"""Comparison of an MLP and LMMs, trained on the mean and on the maximum loss, on Iris.
 
-The paper's section "MLP vs. LMM on Iris": a random 70/30 split, widths
-(P, 2P, H, C) = (4, 8, 20, 3), as many iterations for each model.
+Settings of the section "MLP vs. LMM on Iris" of the paper: random 70/30 splits, layer sizes
+(P, 2P, H, C) = (4, 8, 20, 3), and the same number of iterations for each model.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ if TYPE_CHECKING:
 N_HIDDEN = 20
 N_ITERATIONS = 50_000
 MLP_SETTINGS = MLPSettings(hidden=(8, N_HIDDEN), rate=0.01)
-# A typical split: its LMM (max) has the lower median of the training losses of seeds 0 to 9.
+# The seed with the lower median of the training losses of LMM (max) over seeds 0 to 9.
 TYPICAL_SEED = 8
 
-# The paper does not state its k for Iris; 4 is its k for MNIST. Over 25 splits, slopes that
-# stay as they are ended with a lower median training loss (0.44) than slopes that move every
-# 100 iterations (0.53), without looking at test flowers.
+# The paper does not state the slope k for Iris; 4 is its value for MNIST. Over 25 splits, the
+# median training loss was lower with fixed slopes (0.44) than with slopes that are updated every
+# 100 iterations (0.53).
 LMM_SETTINGS: dict[str, Any] = {
     "n_hidden": N_HIDDEN,
     "slope": 4.0,
@@ -73,7 +73,7 @@ PAPER = {
 }
 
 FULL_SEEDS, QUICK_SEEDS, QUICK_ITERATIONS = 10, 3, 5_000
-# Slopes for as many units as training flowers.
+# Slopes of models with one unit per training sample.
 SLOPES = (4.0, 20.0, 40.0)
 INTERPOLATED = 1e-3
 
@@ -82,7 +82,7 @@ INTERPOLATED = 1e-3
 class IrisComparison:
     """Results of the three models on one split.
 
-    From iteration ``switch`` on the LMM (max)'s steps are constant.
+    The step size of LMM (max) is constant from iteration ``switch``.
     """
 
     seed: int
@@ -111,8 +111,8 @@ def compare_on_iris(
     iterations : int
         Number of iterations of each fit.
     watch : callable, optional
-        Called with a model's name; returns a context manager that gives a
-        training callback, such as `maxplus.training.progress.ProgressBar`.
+        Called with the name of a model; returns a context manager that yields a callback, such
+        as `maxplus.training.progress.ProgressBar`.
 
     Raises
     ------
@@ -132,9 +132,9 @@ def compare_on_iris(
 
 
 def compile_kernels(iterations: int) -> None:
-    """Compile the kernels of fits of this length, so that compilation is not timed.
+    """Compile kernels in advance, so that compilation is not timed.
 
-    The engine depends on the number of iterations; training ends after the first block.
+    ``iterations`` determines the engine. The fits stop after the first block of iterations.
     """
     X, y = load_iris(return_X_y=True)
     for settings in (MEAN_SETTINGS, MAX_SETTINGS):
@@ -159,9 +159,9 @@ def run(settings: Settings) -> Result:
         f"paper, on one split: {PAPER['LMM (max)'].train[0]}); all training flowers are right in "
         f"{perfect} of {len(runs)} runs, in {certified} of them provably (maximum loss below log "
         f"2). Its mean test accuracy is {accuracy:.1%}. The paper's test set has 45 flowers, so "
-        "its 93.3 % and 91.1 % differ by one flower; hence many splits. Our MLP trains to a lower "
-        "loss than the paper's; losses are not clipped. The paper does not state its k for Iris; "
-        "we take 4, its value for MNIST."
+        "its 93.3 % and 91.1 % differ by one flower; hence many splits. Our MLP reaches a lower "
+        "loss than the paper's; losses are not clipped. The paper does not state k for Iris; we "
+        "use 4, its value for MNIST."
     )
     all_units = [_one_unit_each(k, iterations) for k in settings.track(SLOPES, "H = N")]
     text += _one_unit_each_text(all_units)
@@ -190,7 +190,7 @@ def run(settings: Settings) -> Result:
 
 
 def _one_unit_each(slope: float, iterations: int) -> dict[str, float]:
-    """Train one unit per training flower; return the maximum loss before and after training."""
+    """Fit a model with one unit per training sample; return the first and the best maximum loss."""
     X, y = load_iris(return_X_y=True)
     X, _, y, _ = train_test_split(X, y, test_size=0.3, random_state=0)
     settings = LMM_SETTINGS | MAX_SETTINGS | {"n_hidden": len(y), "slope": slope}
@@ -203,11 +203,11 @@ def _one_unit_each_text(results: list[dict[str, float]]) -> str:
     lowest = min(results, key=lambda r: r["best"])
     reached = "is" if lowest["best"] < INTERPOLATED else "is not"
     return (
-        " With as many units as training flowers the paper's construction interpolates: the "
-        "maximum loss is a matter of the slope k alone, about exp(−0.2·k) on Iris, whose nearest "
-        "flowers of different classes are 0.2 apart. Training hardly improves on that start. "
+        " With one unit per training sample, the paper's construction interpolates, and the "
+        "maximum loss depends only on the slope k. It is about exp(−0.2·k) on Iris, where the "
+        "smallest distance between classes is 0.2. Training hardly improves this initialisation. "
         f"With k = {lowest['slope']:g} it is {lowest['best']:.1e}, which {reached} below "
-        f"{INTERPOLATED:g}; the paper says that it converges to zero and does not name k."
+        f"{INTERPOLATED:g}; the paper reports convergence to zero and does not state k."
     )
 
 
@@ -220,16 +220,18 @@ def _one_unit_each_table(results: list[dict[str, float]]) -> Table:
 def _table(side: str, runs: list[IrisComparison]) -> Table:
     rows = []
     for k, name in enumerate(PAPER):
-        found = [getattr(run.models[k], side) for run in runs]
-        max_loss, mean_loss, accuracy = ([getattr(e, what) for e in found] for what in FIGURES)
+        evaluations = [getattr(run.models[k], side) for run in runs]
+        max_loss, mean_loss, accuracy = (
+            [getattr(e, what) for e in evaluations] for what in FIGURES
+        )
         paper = getattr(PAPER[name], side)
-        theirs = (str(paper[0]), str(paper[1]), f"{paper[2]:.1%}")
-        ours = (
+        published = (str(paper[0]), str(paper[1]), f"{paper[2]:.1%}")
+        measured = (
             mean_and_spread(max_loss),
             mean_and_spread(mean_loss),
             mean_and_spread(accuracy, 1, 100) + " %",
         )
-        rows.append((name, theirs, ours))
+        rows.append((name, published, measured))
     return comparison_table(f"Iris, {side} flowers", rows)
 
 
@@ -250,18 +252,18 @@ def _times(runs: list[IrisComparison]) -> Table:
 SAMPLE = "flower"
 COLOURS = (VERMILION, GREEN, BLUE)
 
-# Heights on the axis: a model takes a line for its name and one for each of its two sets.
+# Vertical distances between models, and from the name of a model to its two sets.
 BAND, TRAIN, TEST = 2.75, 0.75, 1.65
 SPREAD = 0.6
 GOLDEN = (5**0.5 - 1) / 2
-# Positions of the columns right of the dots.
+# Horizontal positions of the text columns.
 LOWEST, RIGHT = 1.14, 1.30
 
 
 def draw_confidence(ax: Axes, models: Sequence[TrainedModel]) -> None:
-    """Draw the probability of the true label, exp(−loss), as a row of dots for each set.
+    """Draw the probability of the true label of each sample, for training and test sets.
 
-    The lowest probability and the accuracy are printed on the right. At ½ the loss is log 2.
+    A probability of ½ corresponds to a loss of log 2.
     """
     for band, (model, colour) in enumerate(zip(models, COLOURS, strict=False)):
         top = band * BAND
@@ -292,7 +294,7 @@ def _frame(ax: Axes, n_models: int) -> None:
 def _row(ax: Axes, y: float, outcome: Evaluation, colour: str, alpha: float) -> None:
     """Draw jittered dots, the lowest probability and the accuracy."""
     losses = outcome.losses
-    # Multiples of the golden ratio are evenly distributed, unlike random numbers.
+    # Multiples of the golden ratio are more evenly distributed than random numbers.
     jitter = np.arange(losses.size) * GOLDEN % 1 - 0.5
     ax.axhline(y, color=PALE, linewidth=0.6, zorder=0)
     ax.scatter(
@@ -310,14 +312,14 @@ def _row(ax: Axes, y: float, outcome: Evaluation, colour: str, alpha: float) -> 
 
 
 def _probability(loss: float) -> str:
-    """Return exp(−loss) with two digits, or a power of ten below 0.01."""
+    """Format exp(−loss) with two decimals, or as a power of ten below 0.01."""
     if loss < np.log(100):
         return f"{np.exp(-loss):.2f}"
     return rf"$10^{{{-loss / np.log(10):.0f}}}$"
 
 
 def plot_comparison(comparison: IrisComparison) -> Figure:
-    """Draw the maximum loss of LMM (max), and probabilities of true labels of all models."""
+    """Plot the loss curve of LMM (max) and the probabilities of the true labels of all models."""
     figure = new_figure(12.0, 4.8)
     left, right = figure.subplots(1, 2, gridspec_kw={"wspace": 0.08})
     curve, n_classes = comparison.lmm_max.loss_curve, comparison.n_classes

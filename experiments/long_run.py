@@ -1,8 +1,8 @@
-"""The paper's MNIST run with the target L* = 0, compared with dense forward passes.
+"""The paper's MNIST run with L* = 0, verified with dense forward passes.
 
-Half of the steps are Polyak steps, half are constant. At intervals a dense forward pass over all
-images computes the worst sample and its loss, which must be bit-identical to those of the next
-iteration of the sparse engine.
+The first half of the iterations uses Polyak steps, the second half constant steps. At regular
+intervals, the worst sample and its loss from a dense forward pass over all images must be
+bit-identical to those of the sparse engine.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ QUICK = {"images": 1_000, "iterations": 400, "every": 100}
 
 
 def run(settings: Settings) -> Result:
-    """Run in a new process; raise AssertionError if the engines differ."""
+    """Run in a subprocess; raise AssertionError if the engines differ."""
     sizes = QUICK if settings.quick else FULL
     audit = in_a_process(audited_run, sizes)
     if audit["differences"]:
@@ -35,7 +35,7 @@ def run(settings: Settings) -> Result:
 
 
 def describe(audit: dict[str, Any], images: int, scale: str = "") -> Result:
-    """Return time, memory and checks of the run."""
+    """Return the result of the experiment."""
     n, parts = audit["iterations"], audit["parts"]
     text = (
         f"{n:,} sparse iterations on {images:,} images, {measure.N_HIDDEN} units, W⁰ every "
@@ -66,7 +66,7 @@ def describe(audit: dict[str, Any], images: int, scale: str = "") -> Result:
 
 
 def audited_run(images: int, iterations: int, every: int) -> dict[str, Any]:
-    """Return the time without the checks, and the results of the checks."""
+    """Run the sparse engine and verify it; the time excludes the verification."""
     X, y = _images(images)
     rule = measure.two_phases(y, iterations // 2)
     seconds, sparse = measure.timed(measure.engine_on, X, y, rule)

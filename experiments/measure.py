@@ -1,6 +1,6 @@
-"""Measurement of time and memory, calls in a new process, and the paper's training problem.
+"""Measurement of time and memory, also in subprocesses.
 
-``python -m experiments.measure`` reads the call from its standard input.
+``python -m experiments.measure`` reads a function call from standard input.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from maxplus.training.result import Block
 
 T = TypeVar("T")
 PACKAGES = ("maxplus", "numpy", "numba", "llvmlite", "scikit-learn", "matplotlib")
-# Iterations between two readings of the clock, whose cost must be negligible.
+# Number of iterations per time measurement.
 BLOCK = 1_000
 ROOT = Path(__file__).resolve().parents[1]
 # The paper's hyper-parameters on MNIST.
@@ -50,13 +50,13 @@ N_HIDDEN, SLOPE, LEARNING_RATE, W0_UPDATE_INTERVAL = 500, 4.0, 0.1, 100
 def initial_model(
     X: NDArray, y: NDArray, n_hidden: int = N_HIDDEN, rng: np.random.Generator | None = None
 ) -> LMM:
-    """Return a network of prototypes among the samples, with the paper's slope."""
+    """Return a network initialised at training samples, with the paper's slope."""
     chosen = choose_prototypes(y, n_hidden, rng or np.random.default_rng(0))
     return prototype_lmm(X[chosen], y[chosen], int(y.max()) + 1, SLOPE, SLOPE)
 
 
 def two_phases(y: NDArray, n_polyak: int) -> StepRule:
-    """Return Polyak steps towards 0, followed by constant steps α = ε / (2·√(2C))."""
+    """Return a rule of Polyak steps with target 0, followed by constant steps."""
     alpha = paper_alpha(LEARNING_RATE, int(y.max()) + 1)
     return two_phase(polyak(), constant(alpha), n_polyak)
 
@@ -75,7 +75,7 @@ def engine_on(
 
 
 def machine_facts(*packages: str) -> dict[str, Any]:
-    """Return the processor, its load, the system, and versions of packages."""
+    """Return the processor, its load, the operating system and package versions."""
     return {
         "cpu": cpu_model(),
         "cores": os.cpu_count(),
@@ -83,12 +83,12 @@ def machine_facts(*packages: str) -> dict[str, Any]:
         "load": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
-        **{name: found for name in (*PACKAGES, *packages) if (found := _version(name))},
+        **{name: installed for name in (*PACKAGES, *packages) if (installed := _version(name))},
     }
 
 
 def cpu_model() -> str:
-    """Return the processor's name."""
+    """Return the name of the processor."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         return next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
@@ -99,8 +99,8 @@ def cpu_model() -> str:
 def peak_bytes() -> int:
     """Return the peak memory of this process.
 
-    On Linux, ru_maxrss is inherited from the parent process, so VmHWM is read there. Other systems
-    report kilobytes, macOS bytes.
+    On Linux, read VmHWM, because ru_maxrss is inherited from the parent process. ru_maxrss is in
+    bytes on macOS and in kilobytes elsewhere.
     """
     try:
         lines = Path("/proc/self/status").read_text().splitlines()
@@ -111,34 +111,34 @@ def peak_bytes() -> int:
 
 
 def timed(call: Callable[..., T], *arguments: Any) -> tuple[float, T]:
-    """Return the seconds and the result of one call."""
-    began = time.perf_counter()
+    """Return the wall-clock time in seconds and the result of a call."""
+    start = time.perf_counter()
     result = call(*arguments)
-    return time.perf_counter() - began, result
+    return time.perf_counter() - start, result
 
 
 def timed_cpu(call: Callable[..., T], *arguments: Any) -> tuple[float, T]:
-    """Return the processor seconds of all threads during one call, and its result."""
-    began = time.process_time()
+    """Return the CPU time of all threads in seconds and the result of a call."""
+    start = time.process_time()
     result = call(*arguments)
-    return time.process_time() - began, result
+    return time.process_time() - start, result
 
 
 def warm_up(engine: Engine) -> None:
-    """Run one iteration that is not timed, to compile or load kernels."""
+    """Run one iteration to compile or load kernels."""
     engine.advance(Block(1))
 
 
 def seconds_per_iteration(
     engine: Engine, iterations: float = math.inf, seconds: float = math.inf
 ) -> float:
-    """Return the mean over a number of iterations, or over those within a time limit.
+    """Return the mean time per iteration, over a number of iterations or up to a time limit.
 
-    The mean includes periodic work of an engine, such as regrouping samples.
+    It includes periodic work of the engine, such as regrouping samples.
     """
     done, spent = 0, 0.0
     while done < iterations and spent < seconds:
-        # Short blocks at first, because the time of an iteration is not known yet.
+        # Start with short blocks, because the time per iteration is not known yet.
         block = Block(int(min(BLOCK, 1 + 2 * done, iterations - done)))
         spent += timed(engine.advance, block)[0]
         done += block.n
@@ -165,18 +165,18 @@ def in_a_process(
     arguments: Mapping[str, Any],
     environment: Mapping[str, str] | None = None,
 ) -> Any:
-    """Return ``function(**arguments)``, computed by a new Python process.
+    """Return ``function(**arguments)``, computed in a Python subprocess.
 
     Parameters
     ----------
-    function : a function of a module
+    function : module-level function
     arguments : mapping
-        JSON types, as the result.
+        Keyword arguments of JSON types. The result must have a JSON type as well.
     environment : mapping, optional
-        Further environment variables of the process.
+        Additional environment variables.
     """
     call = {"module": function.__module__, "name": function.__name__, "arguments": {**arguments}}
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "experiments.measure"],
         input=json.dumps(call),
         text=True,
@@ -184,13 +184,13 @@ def in_a_process(
         env=child_environment(**(environment or {})),
         check=False,
     )
-    if done.returncode:
+    if process.returncode:
         raise RuntimeError(f"{function.__name__}({arguments}) failed; its own message is above")
-    return json.loads(done.stdout)
+    return json.loads(process.stdout)
 
 
 def main() -> None:
-    """Run the call that is read from standard input; redirect its output to standard error."""
+    """Run the function call read from standard input; redirect its output to standard error."""
     call = json.load(sys.stdin)
     with redirect_stdout(sys.stderr):
         result = getattr(import_module(call["module"]), call["name"])(**call["arguments"])

@@ -1,6 +1,7 @@
-"""One million samples: MNIST images with random shifts and noise.
+"""Training on one million MNIST images with random shifts and noise.
 
-Half Polyak, half constant steps with 500 units in float32. Pixels are multiples of 1/255.
+Half of the iterations are Polyak steps, half are constant steps. The model has 500 units in
+float32. Pixels are multiples of 1/255.
 """
 
 from __future__ import annotations
@@ -23,18 +24,18 @@ BATCH = 10_000
 
 
 def run(settings: Settings) -> Result:
-    """Measure time and memory in a new process."""
+    """Measure time and memory in a subprocess."""
     sizes = QUICK if settings.quick else FULL
     values = in_a_process(train, sizes)
     return describe(values, f"{sizes['samples']:,} images" if settings.quick else "")
 
 
 def describe(values: dict[str, Any], scale: str = "") -> Result:
-    """Return the table of times and memory."""
+    """Return the result of the experiment."""
     text = (
-        f"{values['samples']:,} images made of MNIST's, {measure.N_HIDDEN} units, "
+        f"{values['samples']:,} images generated from MNIST, {measure.N_HIDDEN} units, "
         f"{values['iterations']:,} sparse iterations, half of them Polyak steps: "
-        f"{human_bytes(values['peak'])} at the peak, the data included."
+        f"{human_bytes(values['peak'])} at the peak, including the data."
     )
     rows = [
         ("set-up, s", f"{values['set_up']:.0f}"),
@@ -47,7 +48,7 @@ def describe(values: dict[str, Any], scale: str = "") -> Result:
 
 
 def train(samples: int, iterations: int) -> dict[str, Any]:
-    """Generate the images, train, and compute the final loss by a dense forward pass."""
+    """Generate the images, train a model, and compute its final loss with a dense forward pass."""
     data = datasets.load_mnist()
     X, y = enlarge(data.X_train, data.y_train, samples, np.random.default_rng(0))
     half = iterations // 2
@@ -70,7 +71,7 @@ def train(samples: int, iterations: int) -> dict[str, Any]:
 
 
 def enlarge(X: NDArray, y: NDArray, n: int, rng: np.random.Generator) -> tuple[NDArray, NDArray]:
-    """Return random images with noise; the images of a batch have the same shift."""
+    """Return n noisy, shifted images; the shift is the same for all images of a batch."""
     images = np.empty((n, X.shape[1]), np.float32)
     labels = np.empty(n, np.int64)
     bytes_ = np.rint(255 * X).astype(np.int16).reshape(-1, 28, 28)

@@ -1,4 +1,4 @@
-"""The paper's MNIST run and its tables: an MLP, the LMM on the mean loss and on the maximum."""
+"""Comparison of an MLP and LMMs, trained on the mean and on the maximum loss, on MNIST."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ if TYPE_CHECKING:
 
 N_CLASSES, N_HIDDEN, BATCH = 10, 500, 32
 N_ITERATIONS, QUICK_ITERATIONS, QUICK_IMAGES = 200_000, 1_000, 2_000
-# Seeds of the main model; other models have one.
+# Number of seeds of the main model; other models are trained with a single seed.
 FULL_SEEDS, QUICK_SEEDS = 3, 1
 LMM_SETTINGS: dict[str, Any] = {"n_hidden": N_HIDDEN, "slope": 4.0, "w0_update_interval": 100}
 MEAN_SETTINGS: dict[str, Any] = {"objective": "mean", "step": "constant", "learning_rate": 0.1}
-# Chosen by the maximum loss on training images, in shorter runs that were not all carried to their
-# end: targets 0, 1, 1.2, 1.5 and 2, and ε from 0.03 to 8; test images were not used.
+# Chosen by the maximum training loss of shorter runs, with targets 0, 1, 1.2, 1.5 and 2, and ε from
+# 0.03 to 8.
 MAX_SETTINGS: dict[str, Any] = {
     "objective": "max",
     "step": "two-phase",
@@ -65,12 +65,12 @@ PAPER = {
 }
 PAPER_F1, PAPER_TEST = 0.89, 0.8875
 COLOURS, N_BINS = (VERMILION, GREEN, BLUE), 40
-# Arrays of an evaluation.
-KEPT = ("losses", "labels", "predicted")
+# Fields of an evaluation that are cached.
+CACHED_FIELDS = ("losses", "labels", "predicted")
 
 
 def run(settings: Settings) -> Result:
-    """Train all models; each is a part of the cache."""
+    """Train all models; each model is cached separately."""
     split, iterations = _data(settings), QUICK_ITERATIONS if settings.quick else N_ITERATIONS
     n_features = split.X_train.shape[1]
     mlp = MLPSettings(hidden=(2 * n_features, N_HIDDEN), rate=1e-3, batch=BATCH)
@@ -102,7 +102,7 @@ def describe(
     iterations: int,
     quick: bool,
 ) -> Result:
-    """Return tables and figures of all models, and of the main model by seed."""
+    """Return the result of the experiment."""
     lmm = models[MAIN]
     matrix = confusion_matrix(lmm.test.labels, lmm.test.predicted, labels=range(N_CLASSES))
     f1 = {name: _macro_f1(model.test) for name, model in models.items()}
@@ -147,7 +147,7 @@ def _draw_confusion(matrix: NDArray) -> Figure:
 
     figure = new_figure(6.8, 6.8)
     ax = figure.subplots()
-    # On a linear scale all errors would be white.
+    # On a linear scale, all errors would be invisible.
     ConfusionMatrixDisplay(matrix).plot(
         ax=ax, cmap="Blues", colorbar=False, values_format=",d", im_kw={"norm": PowerNorm(0.5)}
     )
@@ -156,7 +156,7 @@ def _draw_confusion(matrix: NDArray) -> Figure:
 
 
 def _draw_probabilities(losses: dict[str, NDArray]) -> Figure:
-    """Draw a histogram of the probability of the true label, exp(−loss), for each model."""
+    """Draw histograms of the probability of the true label."""
     figure = new_figure(7.0, 1.2 + 1.3 * len(losses))
     panels = figure.subplots(len(losses), 1, sharex=True, squeeze=False)[:, 0]
     for k, (ax, (name, values)) in enumerate(zip(panels, losses.items(), strict=True)):
@@ -190,21 +190,21 @@ def _text(
     lmm, mlp = models[MAIN], models["MLP (mean)"]
     as_written, level = models[AS_WRITTEN], models[LEVEL]
     return (
-        f"{len(split.y_train):,} training images; each model takes the (sub)gradients of "
+        f"{len(split.y_train):,} training images; each model uses the (sub)gradients of "
         f"{iterations:,} single images: the LMM one per iteration, the MLP by batches of {BATCH} "
         "(Adam, rate 0.001). "
-        f"The LMM has {N_HIDDEN} units, k = 4 on pixels in [0, 1], its slopes move every 100 "
-        "iterations; Polyak steps in the first half, constant steps after. The paper aims its "
-        "Polyak steps at L* = 0 and does not state its ε for the constant step. With L* = 0 we "
-        f"get no lower than {as_written.train.max_loss:.3f} (the line L* = 0 of the "
-        "tables): steps of the order of 1 undo each other. So the main run takes "
+        f"The LMM has {N_HIDDEN} units, k = 4 on pixels in [0, 1], its slopes are updated every "
+        "100 iterations; Polyak steps in the first half, constant steps in the second. The paper "
+        "uses the target L* = 0 for Polyak steps and does not state ε for the constant steps. With "
+        f"L* = 0 the lowest maximum loss is {as_written.train.max_loss:.3f} (row L* = 0 of the "
+        "tables), because the steps are too large. The main run therefore uses "
         f"L* = {MAX_SETTINGS['polyak_target']:g} and ε = {MAX_SETTINGS['learning_rate']:g}. "
         f"It ends at a maximum loss of {lmm.train.max_loss:.3f} (the paper: 1.64), "
         f"{lmm.train.accuracy:.2%} of the training images and {lmm.test.accuracy:.2%} of the test "
         f"images right, macro F1 {f1:.3f} (the paper: {PAPER_F1}). {_spread(by_seed)}"
         'With a target that rises from 0 to the lowest loss so far (step="level", the '
-        "last line), neither L* nor ε is chosen by hand; at as many iterations the maximum loss is "
-        f"{level.train.max_loss:.3f}. The MLP's largest training loss "
+        "last row), neither L* nor ε is chosen by hand; after the same number of iterations "
+        f"the maximum loss is {level.train.max_loss:.3f}. The MLP's largest training loss "
         f"is {mlp.train.max_loss:.3g}, on test images {mlp.test.max_loss:.3g}, not clipped; the "
         "paper's 27.63 is −log(1e−12), a clipped value, and its MLP test row repeats the mean loss "
         "and accuracy of its Iris table. Its conclusion's 92 % is the training accuracy; the test "
@@ -213,22 +213,22 @@ def _text(
 
 
 def _spread(by_seed: list[TrainedModel]) -> str:
-    """Describe the spread of the main model over seeds; "" for one seed."""
+    """Describe the variation of the main model over seeds; "" for a single seed."""
     if len(by_seed) == 1:
         return ""
     losses = mean_and_spread(model.train.max_loss for model in by_seed)
     accuracies = [model.test.accuracy for model in by_seed]
     low, high = min(accuracies), max(accuracies)
-    place = "above" if high < PAPER_TEST else "below" if low > PAPER_TEST else "within"
+    position = "above" if high < PAPER_TEST else "below" if low > PAPER_TEST else "within"
     return (
         f"Over {len(by_seed)} seeds the maximum loss is {losses} and the test accuracy "
         f"{mean_and_spread(accuracies, 2, 100)} %, from {low:.2%} to {high:.2%}: the paper's "
-        f"{PAPER_TEST:.2%} lies {place}. "
+        f"{PAPER_TEST:.2%} lies {position}. "
     )
 
 
 def _seeds_table(by_seed: list[TrainedModel]) -> Table:
-    """Return the figures of the main model for each seed."""
+    """Return the metrics of the main model for each seed."""
     rows = [
         (seed, *(cell for side in SIDES for cell in _cells(getattr(model, side))))
         for seed, model in enumerate(by_seed)
@@ -241,21 +241,21 @@ def _seeds_table(by_seed: list[TrainedModel]) -> Table:
 def _table(side: str, models: dict[str, TrainedModel]) -> Table:
     rows = []
     for name, model in models.items():
-        found: Evaluation = getattr(model, side)
-        theirs = ("–", "–", "–")
+        evaluation: Evaluation = getattr(model, side)
+        published = ("–", "–", "–")
         if name in PAPER:
             max_loss, mean_loss, accuracy = getattr(PAPER[name], side)
-            theirs = (str(max_loss), str(mean_loss), f"{accuracy:.2%}")
-        rows.append((name, theirs, _cells(found)))
+            published = (str(max_loss), str(mean_loss), f"{accuracy:.2%}")
+        rows.append((name, published, _cells(evaluation)))
     return comparison_table(f"MNIST, {side} images", rows)
 
 
-def _cells(found: Evaluation) -> Cells:
-    return f"{found.max_loss:.3f}", f"{found.mean_loss:.3f}", f"{found.accuracy:.2%}"
+def _cells(evaluation: Evaluation) -> Cells:
+    return f"{evaluation.max_loss:.3f}", f"{evaluation.mean_loss:.3f}", f"{evaluation.accuracy:.2%}"
 
 
 def _figures(model: TrainedModel) -> dict[str, float]:
-    """Return figures without seconds, which `timing` and `long-run` measure."""
+    """Return the metrics without the training time, which `timing` and `long-run` measure."""
     return {name: value for name, value in model.values().items() if name != "seconds"}
 
 
@@ -264,14 +264,18 @@ def _macro_f1(outcome: Evaluation) -> float:
 
 
 def _part(training: Callable[[], TrainedModel]) -> Part:
-    """Return a trained model as arrays, for the cache."""
+    """Train a model and return its results as arrays for the cache."""
     model = training()
     outcomes = {
-        f"{side}_{what}": getattr(getattr(model, side), what) for side in SIDES for what in KEPT
+        f"{side}_{what}": getattr(getattr(model, side), what)
+        for side in SIDES
+        for what in CACHED_FIELDS
     }
     return {"seconds": np.array(model.seconds), "loss_curve": model.loss_curve, **outcomes}
 
 
 def _trained_model(name: str, part: Part) -> TrainedModel:
-    train, test = (Evaluation(*(part[f"{side}_{what}"] for what in KEPT)) for side in SIDES)
+    train, test = (
+        Evaluation(*(part[f"{side}_{what}"] for what in CACHED_FIELDS)) for side in SIDES
+    )
     return TrainedModel(name, train, test, float(part["seconds"]), part["loss_curve"])

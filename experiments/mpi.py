@@ -1,10 +1,10 @@
-"""Training of one model over several MPI ranks: equality with one process, and speed.
+"""Equality and speed of training on several MPI ranks.
 
-``mpiexec`` starts this module on every rank, with the name of a function and its arguments:
+This module is started on every rank with the name of a function and its arguments:
 
     mpiexec -n 2 python -m experiments.mpi iterations '{"iterations": 300, …}'
 
-Rank 0 prints one line of JSON. Without a launcher there is one process.
+Rank 0 prints the result as one line of JSON.
 """
 
 from __future__ import annotations
@@ -43,81 +43,81 @@ QUICK = {"iterations": 20, "n_hidden": 60, "samples": 2_000}
 FULL_WARM_UP = {"samples": 30_000, "n_hidden": 200, "epochs": 4}
 QUICK_WARM_UP = {"samples": 2_000, "n_hidden": 60, "epochs": 2}
 RANKS, PHASES = (1, 2, 3, 4), ("polyak", "constant")
-# Repetitions of iterations and of warm-ups, and the time limit of a run in seconds.
-TURNS, WARM_UPS, LIMIT = 3, 5, 1_800.0
+# Numbers of repetitions, and time limit of a run in seconds.
+N_REPEATS, N_WARM_UP_REPEATS, TIMEOUT = 3, 5, 1_800.0
 
 Values = dict[str, Any]
 
 
 def run(settings: Settings) -> Result:
-    """Measure each number of ranks in turn; report medians over repetitions."""
+    """Measure each number of ranks repeatedly and report medians."""
     sizes = QUICK if settings.quick else FULL
     for n_threads in (1, 2):
-        # Compile kernels before anything is measured.
+        # Compile kernels before the measurement.
         over_ranks("iterations", 1, {**sizes, "iterations": 200, "threads": n_threads})
-    *runs, threads = _in_turns(
+    *runs, threads = _measure_repeatedly(
         settings,
         "iterations",
         [*((ranks, {**sizes, "threads": 1}) for ranks in RANKS), (1, {**sizes, "threads": 2})],
-        TURNS,
+        N_REPEATS,
         PHASES,
     )
     warm_up = QUICK_WARM_UP if settings.quick else FULL_WARM_UP
     values = {
         "runs": runs,
         "threads": threads,
-        "warm_up": _in_turns(
-            settings, "warm_up", [(1, warm_up), (2, warm_up)], WARM_UPS, ("epoch",)
+        "warm_up": _measure_repeatedly(
+            settings, "warm_up", [(1, warm_up), (2, warm_up)], N_WARM_UP_REPEATS, ("epoch",)
         ),
     }
     return describe(values, "a small part of MNIST" if settings.quick else "")
 
 
-def _in_turns(
+def _measure_repeatedly(
     settings: Settings,
     what: str,
     configurations: list[tuple[int, Mapping[str, Any]]],
-    n_turns: int,
+    n_repeats: int,
     seconds: tuple[str, ...],
 ) -> list[Values]:
-    """Return the results of each configuration, with the medians of its seconds."""
-    turns = []
-    for turn in range(1 if settings.quick else n_turns):
-        found = []
+    """Return the results of each configuration, with median times."""
+    repeats = []
+    for k in range(1 if settings.quick else n_repeats):
+        results = []
         for ranks, options in configurations:
-            name = "-".join([f"{what} {turn}", str(ranks), *map(str, options.values())])
+            name = "-".join([f"{what} {k}", str(ranks), *map(str, options.values())])
             make = partial(over_ranks, what, ranks, options)
-            found.append(settings.cache.get_json(name, make))
-        turns.append(found)
+            results.append(settings.cache.get_json(name, make))
+        repeats.append(results)
     return [
-        found[0] | {name: median(one[name] for one in found) for name in seconds}
-        for found in zip(*turns, strict=True)
+        results[0] | {name: median(result[name] for result in results) for name in seconds}
+        for results in zip(*repeats, strict=True)
     ]
 
 
 def over_ranks(what: str, ranks: int, options: Mapping[str, Any]) -> Values:
-    """Run a function of this module on a number of ranks and return its result."""
+    """Run a function of this module on several ranks and return its result."""
     command = [sys.executable, "-m", "experiments.mpi", what, json.dumps(dict(options))]
-    done = subprocess.run(
+    process = subprocess.run(
         command if ranks == 1 else [*_launcher(ranks), *command],
         stdout=subprocess.PIPE,
         text=True,
-        timeout=LIMIT,
+        timeout=TIMEOUT,
         env=_environment(int(options.get("threads", 1))),
         check=False,
     )
-    if done.returncode:
+    if process.returncode:
         raise RuntimeError(f"{what} on {ranks} ranks failed; its own message is above")
-    return json.loads(done.stdout.splitlines()[-1])
+    return json.loads(process.stdout.splitlines()[-1])
 
 
 def _launcher(ranks: int) -> list[str]:
-    """Return the command ``mpiexec``, preferably that of this environment."""
-    own = Path(sys.executable).with_name("mpiexec")
-    found = str(own) if own.exists() else shutil.which("mpiexec")
-    if found is None:
+    """Return the ``mpiexec`` command, preferably from the current environment."""
+    local = Path(sys.executable).with_name("mpiexec")
+    mpiexec = str(local) if local.exists() else shutil.which("mpiexec")
+    if mpiexec is None:
         raise ImportError('mpiexec is not installed; pip install "maxplus[mpi]"')
-    return [found, "-n", str(ranks)]
+    return [mpiexec, "-n", str(ranks)]
 
 
 def _environment(threads: int) -> dict[str, str]:
@@ -127,25 +127,25 @@ def _environment(threads: int) -> dict[str, str]:
 
 
 def describe(values: Values, scale: str = "") -> Result:
-    """Return the table of speeds and the figure."""
-    runs, threads, warm = (values[name] for name in ("runs", "threads", "warm_up"))
-    is_equal = len({found["digest"] for found in (*runs, threads)}) == 1
+    """Return the result of the experiment."""
+    runs, threads, warm_ups = (values[name] for name in ("runs", "threads", "warm_up"))
+    is_equal = len({result["digest"] for result in (*runs, threads)}) == 1
     rows = [
         (
-            f"{found['ranks']} rank{'s' * (found['ranks'] > 1)}, {found['threads']} "
-            f"thread{'s' * (found['threads'] > 1)}",
-            *(f"{1e3 * found[phase]:.2f}" for phase in PHASES),
-            *(f"{runs[0][phase] / found[phase]:.2f}" for phase in PHASES),
+            f"{result['ranks']} rank{'s' * (result['ranks'] > 1)}, {result['threads']} "
+            f"thread{'s' * (result['threads'] > 1)}",
+            *(f"{1e3 * result[phase]:.2f}" for phase in PHASES),
+            *(f"{runs[0][phase] / result[phase]:.2f}" for phase in PHASES),
         )
-        for found in (*runs, threads)
+        for result in (*runs, threads)
     ]
     columns = ("processes", "Polyak step, ms", "constant step, ms", "speed, Polyak", "constant")
     text = (
         "The same iterations on MNIST with 1, 2, 3 and 4 ranks, half of them Polyak steps, half "
         "constant steps; histories and weights are "
         f"{'bit-identical' if is_equal else 'not equal'}. An epoch of a warm-up is "
-        f"{warm[0]['epoch'] / warm[1]['epoch']:.2f} times as fast on 2 ranks as on 1. Ranks beyond "
-        "the number of cores share cores."
+        f"{warm_ups[0]['epoch'] / warm_ups[1]['epoch']:.2f} times as fast on 2 ranks as on 1. "
+        "With more ranks than cores, ranks share cores."
     )
     return Result(
         "More machines",
@@ -161,7 +161,7 @@ def _draw(runs: list[Values]) -> Figure:
     figure = new_figure(7.2, 3.4)
     ax = figure.subplots()
     for colour, phase in zip((BLUE, VERMILION), PHASES, strict=True):
-        milliseconds = [1e3 * found[phase] for found in runs]
+        milliseconds = [1e3 * result[phase] for result in runs]
         ax.plot(RANKS, milliseconds, "o-", color=colour, label=f"{phase.capitalize()} steps")
     ax.set_xticks(RANKS)
     ax.set_ylim(bottom=0.0)
@@ -173,7 +173,7 @@ def _draw(runs: list[Values]) -> Figure:
 
 
 def iterations(iterations: int, n_hidden: int, samples: int | None, threads: int) -> Values:
-    """Run Polyak steps and the same number of constant steps on MNIST, rows split over ranks."""
+    """Run Polyak steps and the same number of constant steps on MNIST, with distributed rows."""
     numba.set_num_threads(threads)
     comm, data = current(), datasets.load_mnist()
     X, y = data.X_train[:samples], data.y_train[:samples]
@@ -185,7 +185,7 @@ def iterations(iterations: int, n_hidden: int, samples: int | None, threads: int
     )
     engine, history = SparseEngine(model, problem), History()
     measure.warm_up(engine)
-    # The first iteration, which compiles, is not timed.
+    # The first iteration has been run by warm_up and is not timed.
     seconds = [_advance(engine, n, history) for n in (iterations - 1, iterations)]
     digest = hashlib.sha256()
     for array in (*engine.model.weights_by_name().values(), *history.values()):
@@ -201,7 +201,7 @@ def iterations(iterations: int, n_hidden: int, samples: int | None, threads: int
 
 
 def _advance(engine: SparseEngine, n: int, history: History) -> float:
-    """Return the mean seconds of n iterations."""
+    """Run n iterations and return the mean time per iteration."""
     seconds, left = 0.0, n
     while left:
         block = Block(min(left, 50))
@@ -215,7 +215,7 @@ def warm_up(samples: int, n_hidden: int, epochs: int) -> Values:
     """Run a warm-up on MNIST with one thread per rank."""
     data, comm = datasets.load_mnist(), current()
     part = _part(samples, comm)
-    course: list[float] = []
+    times: list[float] = []
     clf = LMMClassifier(
         n_hidden,
         slope=15.0,
@@ -223,10 +223,10 @@ def warm_up(samples: int, n_hidden: int, epochs: int) -> Values:
         polish=None,
         n_jobs=1,
         random_state=0,
-        callbacks=lambda progress: course.append(progress.seconds),
+        callbacks=lambda progress: times.append(progress.seconds),
     ).fit(data.X_train[:samples][part].copy(), data.y_train[:samples][part].copy())
-    # The first epoch compiles.
-    per_epoch = (course[-1] - course[0]) / max(1, len(course) - 1)
+    # The first epoch includes compilation.
+    per_epoch = (times[-1] - times[0]) / max(1, len(times) - 1)
     accuracy = float(clf.score(data.X_test[:2000], data.y_test[:2000]))
     return {"ranks": comm.size, "epoch": per_epoch, "accuracy": accuracy}
 
@@ -236,13 +236,13 @@ def _part(n: int, comm: Communicator) -> slice:
 
 
 def main() -> None:
-    """Call the function named by the first argument with the options in the second."""
+    """Call the function given by the first argument with the JSON options of the second."""
     name, options = sys.argv[1], json.loads(sys.argv[2])
-    work: Any = {"iterations": iterations, "warm_up": warm_up}[name]
+    function: Any = {"iterations": iterations, "warm_up": warm_up}[name]
     with use_mpi() if is_launched() else nullcontext():
-        found = work(**options)
+        result = function(**options)
         if current().is_first:
-            print(json.dumps(found))
+            print(json.dumps(result))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """Speed of min-plus and max-plus products compared with tropical-gemm and NumPy.
 
-The shape is that of a min-plus layer of an MNIST network: 4096 images, 2 × 784 rows, 500 units.
-Each implementation runs once without measurement, then all run alternately, and medians are
-reported. Results must be bit-identical: a minimum of rounded sums does not depend on their order.
+The shape corresponds to the min-plus layer of an MNIST network: 4096 images, 2 × 784 rows, 500
+units. After a warm-up, the implementations are run alternately, and medians are reported. Results
+must be bit-identical, because a minimum of rounded sums does not depend on their order.
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ from maxplus.algebra import maxplus, minplus
 FULL_SHAPE, FULL_ROUNDS = (4096, 1568, 500), 5
 QUICK_SHAPE, QUICK_ROUNDS = (256, 98, 50), 2
 OURS, OURS_ALONE, TROPICAL_GEMM = "maxplus", "maxplus, 1 thread", "tropical-gemm"
-# NumPy broadcasts a block of rows at a time. 64 rows is a common choice; 2 rows, whose sums fit
-# into the cache, were the fastest.
+# NumPy broadcasts blocks of rows. Blocks of 2 rows fit into the cache and were the fastest.
 NUMPY, NUMPY_FASTEST = "NumPy, 64 rows", "NumPy, 2 rows"
 COMPARED = (TROPICAL_GEMM, NUMPY, NUMPY_FASTEST)
 
@@ -32,7 +31,7 @@ Product = Callable[[NDArray, NDArray], object]
 
 
 def run(settings: Settings) -> Result:
-    """Time all implementations in a process with an empty kernel cache."""
+    """Time all implementations in a subprocess with an empty kernel cache."""
     shape = QUICK_SHAPE if settings.quick else FULL_SHAPE
     rounds = QUICK_ROUNDS if settings.quick else FULL_ROUNDS
     with TemporaryDirectory() as folder:
@@ -43,15 +42,15 @@ def run(settings: Settings) -> Result:
 
 
 def measure(shape: list[int], rounds: int) -> list[dict[str, Any]]:
-    """Compare and time all implementations; ``first`` is the time of the first call."""
+    """Check and time all implementations; ``first`` is the time of the first call."""
     rng = np.random.default_rng(0)
     n, m, k = shape
     timings = []
     A: NDArray = rng.standard_normal((n, m)).astype(np.float32)
     B: NDArray = rng.standard_normal((m, k)).astype(np.float32)
     for case, implementations in _cases().items():
-        firsts = {name: timed(product, A, B) for name, product in implementations.items()}
-        check({name: result for name, (_, result) in firsts.items()})
+        first_calls = {name: timed(product, A, B) for name, product in implementations.items()}
+        check({name: result for name, (_, result) in first_calls.items()})
         seconds: dict[str, list[float]] = {name: [] for name in implementations}
         for _ in range(rounds):
             for name, product in implementations.items():
@@ -61,7 +60,7 @@ def measure(shape: list[int], rounds: int) -> list[dict[str, Any]]:
             {
                 "case": case,
                 "contender": name,
-                "first": firsts[name][0],
+                "first": first_calls[name][0],
                 "seconds": seconds[name],
                 "median": median(seconds[name]),
                 "ratio": median(seconds[name]) / ours,
@@ -72,7 +71,7 @@ def measure(shape: list[int], rounds: int) -> list[dict[str, Any]]:
 
 
 def describe(timings: list[dict[str, Any]], shape: tuple[int, int, int], scale: str = "") -> Result:
-    """Return the table of all times, and the ratios of the min-plus product."""
+    """Return the result of the experiment."""
     n, m, k = shape
     rows = [
         (
@@ -86,13 +85,16 @@ def describe(timings: list[dict[str, Any]], shape: tuple[int, int, int], scale: 
         for row in timings
     ]
     columns = ("product", "by", "ms", "G sums/s", "ratio", "compiling")
-    plain = {row["contender"]: row for row in timings if row["case"] == "min-plus"}
-    ratios = {name: plain[name]["ratio"] for name in COMPARED}
-    verdicts = ", ".join(f"{ratio:.1f} times as fast as {name}" for name, ratio in ratios.items())
+    minplus_rows = {row["contender"]: row for row in timings if row["case"] == "min-plus"}
+    ratios = {name: minplus_rows[name]["ratio"] for name in COMPARED}
+    comparisons = ", ".join(
+        f"{ratio:.1f} times as fast as {name}" for name, ratio in ratios.items()
+    )
     text = (
-        f"A product of {n} × {m} by {m} × {k} numbers, as one min-plus layer of an MNIST network "
-        "takes it. Results are bit-identical; times are medians of alternating runs. maxplus "
-        f"does {n * m * k / plain[OURS]['median'] / 1e9:.0f} G sums/s in float32: {verdicts}."
+        f"A product of {n} × {m} by {m} × {k} numbers, as in the min-plus layer of an MNIST "
+        "network. Results are bit-identical; times are medians of alternating runs. maxplus "
+        f"does {n * m * k / minplus_rows[OURS]['median'] / 1e9:.0f} G sums/s in float32: "
+        f"{comparisons}."
     )
     return Result(
         "Products over the two semirings",
@@ -124,7 +126,7 @@ def _cases() -> dict[str, dict[str, Product]]:
 
 
 def one_thread(product: Product) -> Product:
-    """Return a product that uses one thread."""
+    """Return a single-threaded version of a product."""
 
     def run(A: NDArray, B: NDArray) -> object:
         before = numba.get_num_threads()
@@ -138,7 +140,7 @@ def one_thread(product: Product) -> Product:
 
 
 def row_blocks(reduce: Callable, size: int) -> Product:
-    """Return the product by broadcasting ``size`` rows at a time."""
+    """Return a product that broadcasts blocks of ``size`` rows."""
 
     def run(A: NDArray, B: NDArray) -> NDArray:
         BT = np.ascontiguousarray(B.T)

@@ -1,4 +1,4 @@
-"""Accuracy and certificates of `LMMClassifier` on images, for several sets of options."""
+"""Accuracy and certificates of `LMMClassifier` on images."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FULL_SEEDS, QUICK_SEEDS = 3, 1
-# Seeds of ensembles, which consist of several fits.
+# Number of seeds of ensembles, which are slower to train.
 ENSEMBLE_SEEDS = 1
 QUICK_IMAGES, QUICK_UNITS = 1_000, 30
-# Changes of every pixel, as shares of the whole range from black to white.
+# Perturbations of every pixel; the range from black to white is 1.
 EPS = (0.0, 0.05, 0.1, 0.2, 0.3, 0.4)
 COLOURS = (BLUE, VERMILION, GREEN, ORANGE, INK, GREY)
 
-# Figures of one trained model.
+# Results of a trained model.
 Part = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """Data set and options of a network or an ensemble."""
+    """Data set and parameters of a network or an ensemble."""
 
     name: str
     data: str
@@ -44,7 +44,7 @@ class Recipe:
     members: int = 1
 
     def classifier(self, seed: int, quick: bool) -> LMMClassifier | LMMEnsembleClassifier:
-        """Return an unfitted classifier; with few units if ``quick``."""
+        """Return an unfitted classifier, with few units if ``quick``."""
         options = self.options | {"random_state": seed}
         if quick:
             options["n_hidden"] = QUICK_UNITS
@@ -56,7 +56,7 @@ class Recipe:
         return LMMClassifier(**options)
 
 
-# Options were chosen by training on 50,000 training images and validating on the other 10,000.
+# Parameters were chosen on a validation set of 10,000 of the training images.
 DEFAULT, PROVED = "default, 500 units", "blur, 2,000"
 SHIFTED, ROBUST, VERY_ROBUST, FASHION = (
     "blur and shifts, 4 × 1,000",
@@ -83,7 +83,7 @@ RECIPES = (
 
 
 def run(settings: Settings) -> Result:
-    """Train every recipe with every seed; the figures of each model are a part of the cache."""
+    """Train every recipe with every seed; the results of each model are cached."""
     n_seeds = settings.n_seeds(FULL_SEEDS, QUICK_SEEDS)
     runs = [
         (recipe, seed)
@@ -119,21 +119,23 @@ def _images(name: str, quick: bool) -> Any:
 
 
 def _train(recipe: Recipe, seed: int, data: Any, quick: bool) -> Part:
-    """Train one model and return its figures; accuracies in percent."""
+    """Train a model and return its metrics, with accuracies in percent."""
     blur = GaussianBlur(recipe.blur)
     X, X_test = blur.fit_transform(data.X_train), blur.transform(data.X_test)
     seconds, clf = timed(recipe.classifier(seed, quick).fit, X, data.y_train)
-    # Losses are computed again, independently of those stored during training.
+    # Recompute the losses independently of those stored during training.
     losses = clf.model_.losses(X, np.searchsorted(clf.classes_, data.y_train))
-    right_train, right = clf.predict(X) == data.y_train, clf.predict(X_test) == data.y_test
-    if losses.max() < LOG2 and not right_train.all():
+    correct_train, correct = clf.predict(X) == data.y_train, clf.predict(X_test) == data.y_test
+    if losses.max() < LOG2 and not correct_train.all():
         raise AssertionError("a training loss below log 2 belongs to a wrong prediction")
-    certified = [100 * float((right & certified_at(clf.model_, X_test, eps)).mean()) for eps in EPS]
+    certified = [
+        100 * float((correct & certified_at(clf.model_, X_test, eps)).mean()) for eps in EPS
+    ]
     return {
         "seconds": seconds,
         "max_loss": float(losses.max()),
-        "train": 100 * float(right_train.mean()),
-        "test": 100 * float(right.mean()),
+        "train": 100 * float(correct_train.mean()),
+        "test": 100 * float(correct.mean()),
         "suspects": getattr(clf, "suspects_", np.empty(0)).size,
         "n_hidden": int(clf.n_hidden_),
         "certified": certified,
@@ -168,36 +170,36 @@ def _recipes(parts: dict[str, list[Part]]) -> Table:
     rows = [
         (
             name,
-            int(some[0]["n_hidden"]),
-            *(mean_and_spread([_figure(p, n) for p in some], d) for n, d in names),
+            int(runs[0]["n_hidden"]),
+            *(mean_and_spread([_figure(p, n) for p in runs], d) for n, d in names),
         )
-        for name, some in parts.items()
+        for name, runs in parts.items()
     ]
     return Table("All recipes", columns, rows)
 
 
 def _text(parts: dict[str, list[Part]], n_seeds: int) -> str:
-    proofs = ", ".join(
-        f"{name}: {sum(float(p['max_loss']) < LOG2 for p in some)} of {len(some)}"
-        for name, some in parts.items()
+    certified = ", ".join(
+        f"{name}: {sum(float(p['max_loss']) < LOG2 for p in runs)} of {len(runs)}"
+        for name, runs in parts.items()
     )
     return (
         f"Boxes, a smoothed warm start and the worst-case polish, {n_seeds} "
         f"seed{'s' * (n_seeds > 1)} each, ensembles with one; options were chosen on a "
         "validation split of the training images. The paper's accuracy on MNIST is 88.75 %, its "
-        "largest training loss 1.64, its training takes 6.7 hours on 30 processors. Models whose "
-        f"largest training loss is below log 2, by a fresh forward pass: {proofs}. "
-        "ε is a change of every pixel, where black is 0 and white 1; blurred images are "
-        "certified for changes of the raw ones, because the blur makes no change larger. Seconds "
-        "include the clusters and the polish, and the compilation of kernels in the first run."
+        "largest training loss is 1.64, and its training takes 6.7 hours on 30 processors. "
+        f"Number of models whose largest training loss is below log 2: {certified}. "
+        "ε is the change of every pixel, where black is 0 and white is 1. Certificates of blurred "
+        "images also hold for the raw images, because blurring does not increase the maximum "
+        "change. The time includes clustering, the polish and, in the first run, compilation."
     )
 
 
 def _draw(parts: dict[str, list[Part]]) -> Figure:
     figure = new_figure(7.0, 4.4)
     ax = figure.subplots()
-    for colour, (name, some) in zip(COLOURS, parts.items(), strict=True):
-        curves = np.array([part["certified"] for part in some])
+    for colour, (name, runs) in zip(COLOURS, parts.items(), strict=True):
+        curves = np.array([part["certified"] for part in runs])
         style = "--" if "Fashion" in name else "-"
         ax.plot(EPS, curves.mean(axis=0), style, color=colour, label=name, linewidth=1.8)
         ax.fill_between(EPS, curves.min(axis=0), curves.max(axis=0), color=colour, alpha=0.2)

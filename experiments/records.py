@@ -1,4 +1,4 @@
-"""Files of results: CSV, JSON, figures and Markdown of each experiment, and a report."""
+"""Result files of experiments: CSV, JSON, figures and Markdown."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ from maxplus._files import write_whole
 TITLE = "The paper's tables and figures, measured again"
 BENCHMARKS_TITLE = "Benchmarks"
 
-# Content of an experiment's JSON file: the fields of its `Result`, figures by name only, and the
-# name, the scale and the number of seeds that it was run with.
+# Content of the JSON file of an experiment: the fields of its `Result`, with figures by name, and
+# its name and settings.
 Record = dict[str, Any]
 
 
 def write_result(folder: Path, name: str, result: Result, settings: Settings) -> None:
-    """Write all files of one experiment; the JSON file, which marks it as finished, is last."""
+    """Write all files of an experiment.
+
+    The JSON file marks the experiment as finished and is written last.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     for number, table in enumerate(result.tables, 1):
         suffix = f"-{number}" if len(result.tables) > 1 else ""
@@ -47,7 +50,7 @@ def write_result(folder: Path, name: str, result: Result, settings: Settings) ->
 
 
 def read_record(folder: Path, name: str) -> Record | None:
-    """Return the record of an experiment; None if it is missing or damaged."""
+    """Read the record of an experiment; return None if it is missing or damaged."""
     try:
         record = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -56,14 +59,14 @@ def read_record(folder: Path, name: str) -> Record | None:
 
 
 def is_finished(folder: Path, name: str, settings: Settings) -> bool:
-    """Return whether the folder has a result of the experiment with the same settings."""
+    """Return whether the folder contains a result with the same settings."""
     record = read_record(folder, name)
-    wanted = (settings.quick, settings.seeds)
-    return record is not None and (record["quick"], record["seeds"]) == wanted
+    expected = (settings.quick, settings.seeds)
+    return record is not None and (record["quick"], record["seeds"]) == expected
 
 
 def write_report(out: Path) -> list[str]:
-    """Write REPORT.md of all records below ``out``; return their names."""
+    """Write REPORT.md from all records in ``out``; return their names."""
     papers, benchmarks = (
         [record for name in group if (record := read_record(out / name, name))]
         for group in (EXPERIMENTS, BENCHMARKS)
@@ -80,7 +83,7 @@ def write_report(out: Path) -> list[str]:
 
 
 def _common_facts(records: list[Record]) -> str:
-    """Return the facts about the machine that all records share."""
+    """Return the properties of the machine that all records have in common."""
     facts = records[0]["machine"].items() if records else ()
     return " · ".join(
         f"{name} {value}"
@@ -90,7 +93,7 @@ def _common_facts(records: list[Record]) -> str:
 
 
 def _section(record: Record, folder: str = "") -> str:
-    """Return the Markdown of one experiment with figures in ``folder``."""
+    """Return the Markdown section of an experiment with figures in ``folder``."""
     name, title = record["name"], record["title"]
     parts = [f"## {title} (`{name}`)", record["text"]]
     if record["scale"]:

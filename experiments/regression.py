@@ -1,4 +1,4 @@
-"""Regression of noisy data: R² of `LMMRegressor()` and scikit-learn's models, and coverage."""
+"""R² and interval coverage of `LMMRegressor` compared with scikit-learn models."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 FOLDS = 5
 N_MADE, QUICK_MADE, QUICK_EPOCHS = 1_000, 200, 20
 COVERAGE = 0.9
-# Candidate structures were chosen on folds and functions with seed 0.
-DRAWN_WITH = 1
+# Candidate structures were chosen with seed 0.
+SEED = 1
 OURS = "LMMRegressor()"
 COLOURS = {
     OURS: BLUE,
@@ -51,22 +51,25 @@ def run(settings: Settings) -> Result:
     cases = [(d, i, m) for d in data for i in range(folds) for m in models]
     for name, fold, model in settings.track(cases, "regression"):
         X, y = data[name]
-        inside, outside = list(KFold(FOLDS, shuffle=True, random_state=DRAWN_WITH).split(X))[fold]
-        took, fitted = timed(clone(models[model]).fit, X[inside], y[inside])
-        scores[name][model].append(r2_score(y[outside], fitted.predict(X[outside])))
-        seconds[model].append(took)
+        train, test = list(KFold(FOLDS, shuffle=True, random_state=SEED).split(X))[fold]
+        fit_seconds, fitted = timed(clone(models[model]).fit, X[train], y[train])
+        scores[name][model].append(r2_score(y[test], fitted.predict(X[test])))
+        seconds[model].append(fit_seconds)
         if model == OURS:
-            lower, upper = fitted.predict_interval(X[outside], COVERAGE)
-            covered[name].append(float(((lower <= y[outside]) & (y[outside] <= upper)).mean()))
+            lower, upper = fitted.predict_interval(X[test], COVERAGE)
+            covered[name].append(float(((lower <= y[test]) & (y[test] <= upper)).mean()))
     rows = [
         (
             name,
-            *(mean_and_spread(own[m]) for m in models),
+            *(mean_and_spread(model_scores[m]) for m in models),
             mean_and_spread(covered[name], 1, factor=100.0),
         )
-        for name, own in scores.items()
+        for name, model_scores in scores.items()
     ]
-    means = {m: float(np.mean([np.mean(own[m]) for own in scores.values()])) for m in models}
+    means = {
+        m: float(np.mean([np.mean(model_scores[m]) for model_scores in scores.values()]))
+        for m in models
+    }
     rows.append(
         (
             "mean",
@@ -99,38 +102,41 @@ def _models(epochs: int | str) -> dict[str, Any]:
 
 
 def _data(n: int) -> dict[str, tuple[NDArray, NDArray]]:
-    """Return diabetes, Friedman's functions with noise, and a product of waves with noise."""
-    made: dict[str, tuple[Callable, float]] = {
+    """Return the diabetes data and noisy synthetic data sets."""
+    generators: dict[str, tuple[Callable, float]] = {
         "friedman1": (make_friedman1, 1.0),
         "friedman2": (make_friedman2, 125.0),
         "friedman3": (make_friedman3, 0.1),
     }
-    rng = np.random.default_rng(DRAWN_WITH)
+    rng = np.random.default_rng(SEED)
     X = rng.uniform(-3.0, 3.0, (n, 2))
     waves = np.sin(2 * X[:, 0]) * np.cos(X[:, 1]) + rng.normal(0.0, 0.3, n)
     return {
         "diabetes": load_diabetes(return_X_y=True),
-        **{name: f(n, noise=noise, random_state=DRAWN_WITH) for name, (f, noise) in made.items()},
+        **{name: f(n, noise=noise, random_state=SEED) for name, (f, noise) in generators.items()},
         "waves": (X, waves),
     }
 
 
-def _text(scores: dict[str, dict[str, list[float]]], means: dict[str, float], n_made: int) -> str:
+def _text(scores: dict[str, dict[str, list[float]]], means: dict[str, float], n_rows: int) -> str:
     def wins(other: str) -> int:
-        return sum(np.mean(own[OURS]) >= np.mean(own[other]) for own in scores.values())
+        return sum(
+            np.mean(model_scores[OURS]) >= np.mean(model_scores[other])
+            for model_scores in scores.values()
+        )
 
     n = len(scores)
     return (
-        f"Diabetes (442 rows) and four functions with noise ({n_made:,} rows each). Every model "
-        "has its defaults; those that need a scaler have one. Over all, the mean R² is "
+        f"Diabetes (442 rows) and four functions with noise ({n_rows:,} rows each). Every model "
+        "has default parameters, with a scaler where necessary. The mean R² is "
         f"{means[OURS]:.3f} for `LMMRegressor()`, which chooses its terms by cross-validation "
         f"on the training rows, {means['forest']:.3f} for a forest and "
         f"{means['nearest neighbours']:.3f} for nearest neighbours. It is at least as good as "
         f"nearest neighbours on {wins('nearest neighbours')} of {n}, as a forest on "
         f"{wins('forest')}, as boosting on {wins('boosting')}, as ridge on {wins('ridge')}. "
-        f"The last column says how many held-out rows lie in its {COVERAGE:.0%} interval. The "
-        "theorem's interpolation has no place here: it passes through the noise. Which structures "
-        "are tried was settled on other draws of the functions and other folds of the patients."
+        f"The last column is the coverage of its {COVERAGE:.0%} intervals. The "
+        "interpolation of the theorem is not included, because it fits the noise. The candidate "
+        "structures were chosen with other random seeds."
     )
 
 
@@ -138,10 +144,10 @@ def _draw(scores: dict[str, dict[str, list[float]]]) -> Figure:
     figure = new_figure(8.0, 4.4)
     ax = figure.subplots()
     for k, (model, colour) in enumerate(COLOURS.items()):
-        place = np.arange(len(scores)) + 0.16 * (k - 2)
+        position = np.arange(len(scores)) + 0.16 * (k - 2)
         ax.bar(
-            place,
-            [max(0.0, float(np.mean(own[model]))) for own in scores.values()],
+            position,
+            [max(0.0, float(np.mean(model_scores[model]))) for model_scores in scores.values()],
             0.15,
             color=colour,
             label=model,

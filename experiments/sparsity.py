@@ -1,4 +1,4 @@
-"""Sparsity of subgradients of the average loss and of single images."""
+"""Sparsity of the subgradients of the average loss and of single samples."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ PAPER_MEAN, PAPER_SINGLE = 0.82, 0.048
 
 
 class Sparsity(NamedTuple):
-    """γ, the share of non-zero entries, of both kinds of subgradients."""
+    """Fraction γ of nonzero entries in subgradients of the average loss and of single samples."""
 
     of_mean: float
     of_single: float
 
 
 def run(settings: Settings) -> Result:
-    """Measure γ of Linear Max-Plus models of several widths and of the other two models."""
+    """Measure γ of linear max-plus models of several widths and of two other models."""
     data = datasets.load_mnist()
     rng = np.random.default_rng(0)
     n = QUICK_IMAGES if settings.quick else len(data.y_train)
@@ -45,10 +45,10 @@ def run(settings: Settings) -> Result:
         glorot_uniform(X.shape[1], N_CLASSES, rng).T.astype(np.float32)
     )
     models[f"LMM, H = {N_HIDDEN}"] = initial_model(X, y, rng=rng)
-    found = {
+    sparsities = {
         name: measure(model, X, y) for name, model in settings.track(list(models.items()), "γ")
     }
-    curve = [found[f"Linear Max-Plus, H = {H}"] for H in widths]
+    curve = [sparsities[f"Linear Max-Plus, H = {H}"] for H in widths]
     nearest = int(np.argmin([abs(np.log(g.of_single / PAPER_SINGLE)) for g in curve]))
     text = (
         "γ is the share of a subgradient's entries that are not zero. The paper reports "
@@ -56,33 +56,33 @@ def run(settings: Settings) -> Result:
         "Linear Max-Plus model on MNIST at Glorot's initialisation, and does not state its width. "
         f"Over {n:,} images the width that comes nearest to the paper's single-image value is "
         f"H = {widths[nearest]}: {curve[nearest].of_mean:.2f} and {curve[nearest].of_single:.3f}. "
-        "The wider the layer, the sparser both become: a single image moves at most one unit per "
-        "class. Pixels that are black in every image never count, which bounds γ of the average."
+        "Both decrease with the width, because a single image updates at most one unit per class. "
+        "Pixels that are black in all images have no effect, which bounds γ of the average loss."
     )
-    rows = [(name, f"{g.of_mean:.3g}", f"{g.of_single:.3g}") for name, g in found.items()]
+    rows = [(name, f"{g.of_mean:.3g}", f"{g.of_single:.3g}") for name, g in sparsities.items()]
     columns = ("model", "γ of the average loss", "mean γ of one image")
-    theirs = ("Linear Max-Plus (paper, width not stated)", PAPER_MEAN, PAPER_SINGLE)
+    paper_row = ("Linear Max-Plus (paper, width not stated)", PAPER_MEAN, PAPER_SINGLE)
     return Result(
         "Sparsity of subgradients",
         text,
-        [Table("Share of non-zero entries, MNIST", columns, [theirs, *rows])],
-        {"images": n, **{name: g._asdict() for name, g in found.items()}},
+        [Table("Share of non-zero entries, MNIST", columns, [paper_row, *rows])],
+        {"images": n, **{name: g._asdict() for name, g in sparsities.items()}},
         {"widths": _draw(widths, curve)},
         f"{n:,} images" if settings.quick else "",
     )
 
 
 def measure(model: Model, X: NDArray, y: NDArray) -> Sparsity:
-    """Return both γ over all samples; costs N subgradients of single samples."""
+    """Compute γ from the subgradients of all samples."""
     total = {name: np.zeros(getattr(model, name).shape) for name in model.layers}
-    touched = 0
+    n_updates = 0
     for x, label in zip(X, y, strict=True):
         subgradient = model.subgradient(x, int(label))
-        touched += subgradient.n_nonzero()
+        n_updates += subgradient.n_nonzero()
         for name, entries in subgradient.items():
             total[name][entries.index] += entries.value
     n_nonzero = sum(int(np.count_nonzero(G)) for G in total.values())
-    return Sparsity(n_nonzero / model.n_weights(), touched / len(y) / model.n_weights())
+    return Sparsity(n_nonzero / model.n_weights(), n_updates / len(y) / model.n_weights())
 
 
 def _linear_max_plus(n_features: int, n_hidden: int, rng: np.random.Generator) -> LinearMaxPlus:
@@ -97,15 +97,15 @@ def _draw(widths: tuple[int, ...], curve: list[Sparsity]) -> Figure:
     figure = new_figure(7.0, 4.4)
     ax = figure.subplots()
     ax.set(xscale="log", yscale="log")
-    for values, colour, label, theirs in (
+    for values, colour, label, paper in (
         ([g.of_mean for g in curve], VERMILION, "average loss", PAPER_MEAN),
         ([g.of_single for g in curve], BLUE, "one image (mean)", PAPER_SINGLE),
     ):
         ax.plot(widths, values, "o-", color=colour)
-        ax.axhline(theirs, color=colour, linewidth=1, linestyle="--", alpha=0.6)
+        ax.axhline(paper, color=colour, linewidth=1, linestyle="--", alpha=0.6)
         ax.annotate(
-            f"the paper: {theirs}",
-            (widths[-1], theirs),
+            f"the paper: {paper}",
+            (widths[-1], paper),
             xytext=(4, 3),
             textcoords="offset points",
             ha="right",

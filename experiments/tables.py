@@ -1,7 +1,7 @@
-"""Classifiers on every table of a folder: cross-validated accuracy, log loss and time.
+"""Cross-validated comparison of classifiers on a folder of tables.
 
-The tables are CSV files whose last column is the class. Their folder is MAXPLUS_TABLES, or the
-folder ``tables`` of MAXPLUS_DATA.
+The tables are CSV files whose last column is the class. The folder is given by the environment
+variable MAXPLUS_TABLES, or is the subfolder ``tables`` of MAXPLUS_DATA.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ FULL_SEEDS, QUICK_SEEDS = 2, 1
 FULL_FOLDS, QUICK_FOLDS = 5, 3
 QUICK_TABLES = 3
 OURS = "LMM"
-# Figures of a table and model: heading and decimals. Seconds are those of one fold.
+# Column heading and number of decimals of each metric. Times are per fold.
 FIGURES = {
     "accuracy": ("accuracy %", 2),
     "log_loss": ("log loss", 4),
@@ -66,10 +66,9 @@ FIGURES = {
     "predict_seconds": ("predict: seconds", 3),
 }
 
-# Constructors by name, given a seed.
+# Factories by name, which take a seed.
 Models = dict[str, Callable[[int], Any]]
-# Boosted models of other packages, which are optional: module, class, and options besides the
-# defaults.
+# Module, class and non-default parameters of boosting models of optional packages.
 BOOSTING_BASELINES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "XGBoost": ("xgboost", "XGBClassifier", {"n_jobs": 1, "verbosity": 0}),
     "LightGBM": ("lightgbm", "LGBMClassifier", {"n_jobs": 1, "verbosity": -1}),
@@ -88,7 +87,7 @@ def _boosted(name: str, seed: int) -> Any:
 
 
 def installed_baselines() -> Models:
-    """Return the constructors of boosted models whose packages are installed."""
+    """Return the factories of boosting models whose packages are installed."""
     return {
         name: partial(_boosted, name)
         for name, (module, _, _) in BOOSTING_BASELINES.items()
@@ -123,10 +122,10 @@ def run(settings: Settings) -> Result:
 
 
 def measure(tables: list[LabelledTable], models: Models, settings: Settings) -> Results:
-    """Return the cross-validated figures of each model on each table, averaged over seeds.
+    """Return the cross-validated metrics of each model on each table, averaged over seeds.
 
-    The folds of a model and seed are a part of the cache. A full run uses one process per
-    processor, with one thread each.
+    The predictions of a model with a seed are cached. A full run uses one single-threaded process
+    per CPU.
     """
     n_folds = QUICK_FOLDS if settings.quick else FULL_FOLDS
     n_seeds = settings.n_seeds(FULL_SEEDS, QUICK_SEEDS)
@@ -188,7 +187,7 @@ def _text(results: Results, settings: Settings, n_seeds: int) -> str:
 
 
 class LabelledTable(NamedTuple):
-    """Features (N, P), and classes 0..C−1."""
+    """Features of shape (N, P) and class indices of shape (N,)."""
 
     name: str
     X: NDArray
@@ -196,7 +195,7 @@ class LabelledTable(NamedTuple):
 
 
 def find_folder() -> Path:
-    """Return the folder of tables: MAXPLUS_TABLES, or the folder ``tables`` of MAXPLUS_DATA."""
+    """Return the folder of tables."""
     named, data = os.environ.get(FOLDER), os.environ.get(DATA)
     if not named and not data:
         raise DataNotFoundError(
@@ -212,7 +211,7 @@ def find_folder() -> Path:
 
 
 def read_folder(folder: Path) -> list[LabelledTable]:
-    """Read all .csv and .csv.gz files, the table with the fewest rows first."""
+    """Read all .csv and .csv.gz files, sorted by the number of rows."""
     paths = [path for path in sorted(folder.iterdir()) if path.name.endswith(ENDINGS)]
     if not paths:
         raise DataNotFoundError(f"{folder} holds no file that ends in {' or '.join(ENDINGS)}")
@@ -224,7 +223,7 @@ def _read(path: Path) -> LabelledTable:
     *features, target = table.columns
     text = [name for name in features if table.columns[name].dtype == object]
     try:
-        # Imputed values would be computed from all rows, including the held-out ones.
+        # Imputation would use the held-out rows.
         encoder = TableEncoder(categorical=text, missing="error")
         data = split_target(table, target, "classification").encoded(encoder)
         X, labels = data.X, data.y
@@ -238,34 +237,34 @@ def _read(path: Path) -> LabelledTable:
 
 
 def held_out(model: Any, X: NDArray, y: NDArray, splitter: Any) -> Part:
-    """Return the probabilities of held-out rows, and the seconds of each fit.
+    """Return the predicted probabilities of held-out rows and the time of each fit.
 
     Parameters
     ----------
-    model : a classifier that is not fitted; each split trains a clone
-    X, y : features, and classes 0..C−1
-    splitter : scikit-learn's splitter; no row may be held out twice
+    model : unfitted classifier, which is cloned
+    X, y : features and class indices
+    splitter : scikit-learn splitter with disjoint test sets
 
     Returns
     -------
     Part
-        For the N held-out rows: ``labels``, ``fold`` (N,) and ``probabilities`` (N, C). For the S
-        splits: ``fit`` and ``predict``, seconds, and ``fit_cpu``, seconds of all threads; if the
-        model has chosen a structure, ``chosen``, its index, and ``structures``, its name.
+        ``labels``, ``fold`` and ``probabilities`` of each held-out row; ``fit``, ``fit_cpu`` and
+        ``predict`` times of each split; ``chosen`` and ``structures``, the index and name of the
+        structure chosen in each split, if the model selects one.
     """
     P, fold = np.zeros((len(y), int(y.max()) + 1)), np.full(len(y), -1)
     seconds = np.empty((3, splitter.get_n_splits(X, y)))
     chosen, structures = [], []
     for k, (train, test) in enumerate(splitter.split(X, y)):
         with warnings.catch_warnings():
-            # Some models reach their maximum number of epochs; EBM warns about its plots.
+            # Some models reach max_iter, and EBM warns about plots.
             warnings.simplefilter("ignore", ConvergenceWarning)
             warnings.filterwarnings("ignore", "For multiclass we cannot currently visualize pairs")
             seconds[0, k], (seconds[1, k], fitted) = timed(
                 timed_cpu, clone(model).fit, X[train], y[train]
             )
         seconds[2, k], probabilities = timed(fitted.predict_proba, X[test])
-        # A class whose only row is in this fold has no column.
+        # Classes without training rows have no column.
         P[np.ix_(test, fitted.classes_)] = probabilities
         fold[test] = k
         if hasattr(fitted, "search_"):
@@ -285,7 +284,7 @@ def held_out(model: Any, X: NDArray, y: NDArray, splitter: Any) -> Part:
 
 
 def figures_of(part: Part) -> dict[str, float]:
-    """Return the figures of a result of `held_out`, by the names in `FIGURES`."""
+    """Return the metrics in `FIGURES` of a result of `held_out`."""
     y, P, fold = part["labels"], part["probabilities"], part["fold"]
     within = [expected_calibration_error(y[fold == k], P[fold == k]) for k in np.unique(fold)]
     values = (
@@ -300,7 +299,7 @@ def figures_of(part: Part) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Results:
-    """Rows of each table, figures by table and model, and counts of chosen structures."""
+    """Table sizes, metrics by table and model, and counts of chosen structures."""
 
     rows: dict[str, int]
     figures: pd.DataFrame
@@ -308,20 +307,20 @@ class Results:
 
     @property
     def models(self) -> list[str]:
-        """Names of the models, in the order of training."""
+        """Names of the models."""
         return list(dict.fromkeys(self.figures.index.get_level_values("model")))
 
     @property
     def means(self) -> pd.DataFrame:
-        """Mean figures of each model over all tables."""
+        """Mean metrics of each model over all tables."""
         return self.figures.groupby("model", sort=False).mean()
 
     def by_table(self, figure: str) -> pd.DataFrame:
-        """Return one figure with a row for each table and a column for each model."""
+        """Return a metric by table (rows) and model (columns)."""
         return self.figures[figure].unstack("model").loc[list(self.rows), self.models]
 
     def plain(self) -> dict[str, Any]:
-        """Return all figures as JSON types."""
+        """Return all results as JSON types."""
         return {
             "rows": self.rows,
             "figures": {
@@ -333,7 +332,7 @@ class Results:
 
 
 def tables_of(results: Results) -> list[Table]:
-    """Return means, differences, structures, and the figures of each table."""
+    """Return all tables of the report."""
     means = [
         (model, *(f"{mean[name]:.{digits}f}" for name, (_, digits) in FIGURES.items()))
         for model, mean in results.means.iterrows()
@@ -351,7 +350,7 @@ def tables_of(results: Results) -> list[Table]:
 
 
 def differences_table(results: Results) -> Table:
-    """Return mean differences between LMM and each other model, with standard errors."""
+    """Return mean differences between LMM and the other models, with standard errors."""
     rows = []
     accuracies, losses = results.by_table("accuracy"), results.by_table("log_loss")
     for model in results.models:
@@ -379,7 +378,7 @@ def _mean_and_error(values: pd.Series, digits: int) -> str:
 
 
 def structures_table(results: Results) -> Table:
-    """Return how often each structure was chosen, in descending order."""
+    """Return the number of times each structure was chosen."""
     chosen = sum(results.structures.values(), Counter[str]())
     rows = [
         (
@@ -418,12 +417,12 @@ MARKS = (
     ("p", GREEN),
 )
 
-# Larger differences are drawn here, with their value, so that outliers do not compress the axis.
-FURTHEST = -16.0
+# Differences are clipped at this value, because outliers would compress the axis.
+MIN_DIFFERENCE = -16.0
 
 
 def draw(results: Results) -> Figure:
-    """Draw the distance of each model from the best on each table, and log losses."""
+    """Plot the accuracy relative to the best model on each table, and the mean log losses."""
     figure = new_figure(11.0, 1.8 + 0.27 * max(len(results.rows), len(MARKS)))
     left, right = figure.subplots(1, 2, gridspec_kw={"width_ratios": [3, 2]})
     _draw_differences(left, results)
@@ -432,33 +431,33 @@ def draw(results: Results) -> Figure:
 
 
 def _draw_differences(ax: Axes, results: Results) -> None:
-    """Draw a row for each table and a marker for each model; 0 is the best."""
+    """Draw the difference from the best accuracy for each table and model."""
     accuracy = results.by_table("accuracy")
     best = accuracy.max(axis=1)
-    far: dict[int, list[str]] = {}
-    for place, model in enumerate(results.models):
-        shape, colour = MARKS[place % len(MARKS)]
-        behind = accuracy[model] - best
-        # The first model is filled and behind the outlines of the others.
-        ours = place == 0
+    clipped: dict[int, list[str]] = {}
+    for k, model in enumerate(results.models):
+        shape, colour = MARKS[k % len(MARKS)]
+        difference = accuracy[model] - best
+        # Draw the first model filled, behind the outlines of the other models.
+        is_first = k == 0
         ax.plot(
-            behind.clip(FURTHEST),
-            range(len(behind)),
+            difference.clip(MIN_DIFFERENCE),
+            range(len(difference)),
             shape,
-            ms=9 if ours else 5.5,
-            mfc=colour if ours else "none",
+            ms=9 if is_first else 5.5,
+            mfc=colour if is_first else "none",
             mec=colour,
             alpha=0.9,
-            zorder=1 if ours else 2,
+            zorder=1 if is_first else 2,
             linestyle="none",
         )
-        for row, points in enumerate(behind):
-            if points < FURTHEST:
-                far.setdefault(row, []).append(f"−{-points:.0f}")
-    for row, points_behind in far.items():
-        _annotate(ax, FURTHEST, row, ", ".join(points_behind))
-    for place in range(len(results.rows)):
-        ax.axhline(place, color=PALE, linewidth=0.5, zorder=0)
+        for row, points in enumerate(difference):
+            if points < MIN_DIFFERENCE:
+                clipped.setdefault(row, []).append(f"−{-points:.0f}")
+    for row, points_behind in clipped.items():
+        _annotate(ax, MIN_DIFFERENCE, row, ", ".join(points_behind))
+    for k in range(len(results.rows)):
+        ax.axhline(k, color=PALE, linewidth=0.5, zorder=0)
     names = [f"{table}, {best[table]:.1f} %" for table in results.rows]
     ax.set_yticks(range(len(names)), names)
     ax.set_ylim(len(names) - 0.5, -0.5)
@@ -467,14 +466,14 @@ def _draw_differences(ax: Axes, results: Results) -> None:
 
 
 def _draw_log_losses(ax: Axes, results: Results) -> None:
-    """Draw the mean log loss in ascending order, which is also the legend."""
+    """Draw the mean log loss of each model, which also serves as legend."""
     losses = results.means["log_loss"].sort_values()
     order = list(losses.index)
-    for place, model in enumerate(order):
+    for k, model in enumerate(order):
         shape, colour = MARKS[results.models.index(model) % len(MARKS)]
-        ax.plot([0, losses[model]], [place, place], color=PALE, linewidth=2, zorder=0)
-        ax.plot(losses[model], place, shape, color=colour, ms=9, clip_on=False)
-        _annotate(ax, losses[model], place, f"{losses[model]:.3f}")
+        ax.plot([0, losses[model]], [k, k], color=PALE, linewidth=2, zorder=0)
+        ax.plot(losses[model], k, shape, color=colour, ms=9, clip_on=False)
+        _annotate(ax, losses[model], k, f"{losses[model]:.3f}")
     ax.set_yticks(range(len(order)), order)
     ax.set_ylim(len(order) - 0.5, -0.5)
     ax.set_xlim(0, 1.15 * losses.max())

@@ -1,4 +1,4 @@
-"""Seconds per iteration and memory of all engines, and their growth with the size."""
+"""Time per iteration and memory of all engines as functions of the problem size."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from maxplus.training.memory import human_bytes
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# Features and classes of MNIST; intervals between updates of W⁰.
+# Numbers of features and classes of MNIST, and update intervals of W⁰.
 N_FEATURES, N_CLASSES, ALWAYS, SELDOM = 784, 10, 1, measure.W0_UPDATE_INTERVAL
 TREE_LIMIT = 8_000_000_000
 PHASES = {"polyak": "Polyak steps", "constant": "constant steps"}
@@ -34,7 +34,7 @@ PHASES = {"polyak": "Polyak steps", "constant": "constant steps"}
 
 @dataclass(frozen=True)
 class TimedRun:
-    """An engine at one size: ``iterations`` Polyak steps, then the same number of constant ones."""
+    """Run of an engine: ``iterations`` Polyak steps, followed by equally many constant steps."""
 
     engine: str
     samples: int
@@ -43,7 +43,7 @@ class TimedRun:
     iterations: int
 
     def measure(self, X: NDArray, y: NDArray) -> dict[str, Any]:
-        """Return seconds per iteration of both phases and of set-up, and the peak memory."""
+        """Return the time per iteration of both phases, the set-up time and the peak memory."""
         steps = measure.two_phases(y, 1 + self.iterations)
         set_up, engine = measure.timed(
             measure.engine_on, X, y, steps, self.engine, self.hidden, self.w0_update_interval
@@ -56,7 +56,7 @@ class TimedRun:
 
 
 class Variant(NamedTuple):
-    """An engine, the update interval of W⁰, iterations, colour and line style."""
+    """Engine, update interval of W⁰, number of iterations, colour and line style."""
 
     engine: str
     w0_update_interval: int
@@ -82,7 +82,7 @@ VARIANTS = (
     Variant("sparse", ALWAYS, 100, GREEN, "-"),
     Variant("sparse", SELDOM, 300, BLUE, "-"),
 )
-# Seconds per iteration and gigabytes in the paper, on 30 processors.
+# Seconds per iteration and memory in GB reported in the paper, on 30 processors.
 PAPER: dict[str, tuple[float, float]] = {
     "sparse, W⁰ every 100": (0.12, 513),
     "sparse": (3.48, 513),
@@ -91,7 +91,7 @@ PAPER: dict[str, tuple[float, float]] = {
 
 
 class Sizes(NamedTuple):
-    """Numbers of images (with ``n_hidden`` units) and of units that are measured."""
+    """Measured numbers of images (with ``n_hidden`` units) and of units."""
 
     samples: tuple[int, ...]
     hidden: tuple[int, ...]
@@ -104,19 +104,19 @@ class Sizes(NamedTuple):
 
     @property
     def common(self) -> int:
-        """Largest number of images whose trees fit into memory."""
+        """Largest number of images for which the tree engine fits into memory."""
         return bisect_right(
             range(1, self.full + 1), TREE_LIMIT, key=lambda n: tree_bytes(n, self.n_hidden)
         )
 
     def pairs(self, engine: str, along: str) -> list[tuple[int, int]]:
-        """Return numbers of images and units, along "samples" or "hidden"."""
+        """Return the sizes (images, units) that vary "samples" or "hidden"."""
         if along == "samples":
             return [(n, self.n_hidden) for n in sorted({*self.samples, self.common})]
         return [(self.common if engine == "tree" else self.full, h) for h in self.hidden]
 
     def runs_of(self, variant: Variant) -> list[TimedRun]:
-        """Return all runs that fit into memory, each once."""
+        """Return all runs that fit into memory."""
         pairs = [
             pair for along in ("samples", "hidden") for pair in self.pairs(variant.engine, along)
         ]
@@ -143,7 +143,7 @@ def tree_bytes(n: int, n_hidden: int) -> int:
 
 
 def measure_first_samples(folder: str, run: dict[str, Any]) -> dict[str, Any]:
-    """Measure a `TimedRun`, given by its fields, on the first samples in a folder."""
+    """Measure a `TimedRun`, given by its fields, on the samples stored in a folder."""
     timed_run = TimedRun(**run)
     X, y = (
         np.array(np.load(Path(folder) / f"{name}.npy", "r")[: timed_run.samples]) for name in "Xy"
@@ -152,7 +152,7 @@ def measure_first_samples(folder: str, run: dict[str, Any]) -> dict[str, Any]:
 
 
 def run(settings: Settings) -> Result:
-    """Measure each engine at each size in a process of its own."""
+    """Measure each engine at each size in a separate process."""
     sizes = QUICK if settings.quick else FULL
     runs = [run for variant in VARIANTS for run in sizes.runs_of(variant)]
     results = []
@@ -171,7 +171,7 @@ def run(settings: Settings) -> Result:
 
 
 def describe(results: list[dict[str, Any]], sizes: Sizes, scale: str = "") -> Result:
-    """Return tables, ratios, exponents and the figure of the measurements."""
+    """Return the result of the experiment."""
     keys = ["engine", "w0_update_interval", "samples", "hidden"]
     frame = pd.DataFrame(results).set_index(keys)
     full, common, n_hidden = sizes.full, sizes.common, sizes.n_hidden
@@ -183,7 +183,7 @@ def describe(results: list[dict[str, Any]], sizes: Sizes, scale: str = "") -> Re
         )
         tables.append(_table(caption, frame, common, n_hidden, {}))
     dense = frame.loc[DENSE.at(full, n_hidden)]
-    # Number of sparse iterations in the time of a dense one, at the largest size.
+    # Speed-up of the sparse engine over the dense engine at the largest size.
     ratios = {
         variant.name: {
             phase: float(dense[phase] / frame.loc[variant.at(full, n_hidden)][phase])
@@ -194,8 +194,8 @@ def describe(results: list[dict[str, Any]], sizes: Sizes, scale: str = "") -> Re
     }
     exponents = {variant.name: _exponents(frame, variant, sizes) for variant in VARIANTS}
     rows = [
-        (name, *("–" if b is None else f"{b:.2f}" for b in found.values()))
-        for name, found in exponents.items()
+        (name, *("–" if b is None else f"{b:.2f}" for b in exponents_of_engine.values()))
+        for name, exponents_of_engine in exponents.items()
     ]
     columns = ("engine", *next(iter(exponents.values())))
     tables.append(Table("Exponents of growth with the images N and the units H", columns, rows))
@@ -238,12 +238,12 @@ def _table(
         key = variant.at(n, n_hidden)
         row: tuple[Any, ...] = (variant.name,)
         if paper:
-            theirs = paper.get(variant.name)
-            row += (f"{1e3 * theirs[0]:,.0f}", f"{theirs[1]} GB") if theirs else ("–", "–")
+            published = paper.get(variant.name)
+            row += (f"{1e3 * published[0]:,.0f}", f"{published[1]} GB") if published else ("–", "–")
         if key in frame.index:
-            found = frame.loc[key]
-            row += tuple(f"{1e3 * found[phase]:.3g}" for phase in PHASES)
-            row += (human_bytes(found["peak"]),)
+            measured = frame.loc[key]
+            row += tuple(f"{1e3 * measured[phase]:.3g}" for phase in PHASES)
+            row += (human_bytes(measured["peak"]),)
         else:
             row += ("–", "–", f"would need {human_bytes(tree_bytes(n, n_hidden))}")
         rows.append(row)
@@ -255,22 +255,22 @@ def _table(
 def _curve(
     frame: pd.DataFrame, variant: Variant, sizes: Sizes, along: str, phase: str
 ) -> tuple[list[int], list[float]]:
-    """Return sizes and seconds per iteration along "samples" or "hidden"."""
+    """Return the sizes and times per iteration along "samples" or "hidden"."""
     keys = [variant.at(*pair) for pair in sizes.pairs(variant.engine, along)]
     keys = [key for key in keys if key in frame.index]
-    place = 2 if along == "samples" else 3
-    return [key[place] for key in keys], [float(frame.loc[key][phase]) for key in keys]
+    axis = 2 if along == "samples" else 3
+    return [key[axis] for key in keys], [float(frame.loc[key][phase]) for key in keys]
 
 
 def _exponents(frame: pd.DataFrame, variant: Variant, sizes: Sizes) -> dict[str, float | None]:
-    """Return b of log(seconds) = a + b·log(size), along N and H, for both phases."""
-    found: dict[str, float | None] = {}
+    """Fit log(seconds) = a + b·log(size) and return b along N and H for both phases."""
+    exponents: dict[str, float | None] = {}
     for symbol, along in (("N", "samples"), ("H", "hidden")):
         for phase, text in PHASES.items():
             x, seconds = _curve(frame, variant, sizes, along, phase)
             b = float(np.polyfit(np.log(x), np.log(seconds), 1)[0]) if len(x) > 1 else None
-            found[f"{symbol}, {text}"] = b
-    return found
+            exponents[f"{symbol}, {text}"] = b
+    return exponents
 
 
 def _draw(frame: pd.DataFrame, sizes: Sizes) -> Figure:

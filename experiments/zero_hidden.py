@@ -1,4 +1,4 @@
-"""The plateau of the maximum loss of the model without hidden layers."""
+"""Plateau of the maximum loss of the model without hidden layers."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ N_ITERATIONS, QUICK_ITERATIONS, QUICK_IMAGES = 3_000, 500, 2_000
 STARTS = {"glorot": "Glorot", "gaussian": "Gaussian"}
 STEPS = {"two-phase": "Polyak, then constant", "constant": "constant"}
 UNIFORM_LOSS = float(np.log(10))
-# Maximum decrease in the second half of the iterations that counts as a plateau.
-STILL = 0.02
+# Smaller decreases in the second half of the iterations count as a plateau.
+PLATEAU_TOLERANCE = 0.02
 
 
 def run(settings: Settings) -> Result:
-    """Train on MNIST from two initialisations with two step rules."""
+    """Train on MNIST with two initialisations and two step rules."""
     data = datasets.load_mnist()
     iterations = QUICK_ITERATIONS if settings.quick else N_ITERATIONS
     n = QUICK_IMAGES if settings.quick else len(data.y_train)
@@ -73,19 +73,19 @@ def run(settings: Settings) -> Result:
 
 def _text(curves: dict[str, NDArray], n: int, iterations: int) -> str:
     lowest = min(curves.values(), key=lambda curve: float(curve[-1]))
-    fall = lowest[iterations // 2] - lowest[-1]
+    decrease = lowest[iterations // 2] - lowest[-1]
     plateau = (
-        f"the second half of the iterations lowers it by {fall:.4f} only: a plateau"
-        if fall < STILL
-        else f"it still fell by {fall:.3f} in the second half of the iterations"
+        f"the second half of the iterations lowers it by {decrease:.4f} only: a plateau"
+        if decrease < PLATEAU_TOLERANCE
+        else f"it still fell by {decrease:.3f} in the second half of the iterations"
     )
     return (
         f"z_d = max_p (x_p + W[d, p]) on {n:,} images, {iterations:,} iterations. The paper says "
         "that the loss of this model plateaus at a relatively high value and gives no number. "
         f"Here the lowest maximum loss of all starts and steps is {lowest[-1]:.3f}, and {plateau}. "
         f"log 10 = {UNIFORM_LOSS:.3f} is the loss of a model that gives every class the same "
-        "probability. One bright pixel decides each score, and every digit has pixels of full "
-        "brightness."
+        "probability. Each score is determined by one bright pixel, and every digit has pixels of "
+        "full brightness."
     )
 
 
