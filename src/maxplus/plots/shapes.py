@@ -76,15 +76,14 @@ def plot_shape_functions(
     baseline: ArrayLike | None = None,
     domain: Domain | None = None,
 ) -> Figure:
-    """Plot the contribution of each column to the scores, the most important column first.
+    """Plot the shape functions of an additive model in descending order of importance.
 
-    Each panel shows the sum of the terms over one column, centred over the reference rows, and the
-    distribution of the column in X. For two classes the curve is z_1 − z_0: positive values favour
-    the second class. For several classes there is a line for each class, relative to the mean of
-    all classes. All panels share one scale and show the middle 98 % of the rows. Up to three pairs
-    of columns, if they are among the ``max_features`` most important groups, are drawn as surfaces:
-    z_1 − z_0 for two classes, the class with the highest score for several. Importance is the mean
-    absolute contribution to the margin of the predicted class.
+    Each panel shows the sum of the terms of a column, centred over the reference rows, and the
+    distribution of the column in X. For two classes, the curve is z_1 − z_0, and positive values
+    favour the second class. For more classes, there is a curve for each class, relative to the mean
+    over the classes. All panels have the same scale and show the central 98 % of the rows. Up to
+    three pairs of columns among the ``max_features`` most important groups are plotted as surfaces.
+    The importance is the mean absolute contribution to the margin of the predicted class.
 
     Parameters
     ----------
