@@ -52,7 +52,7 @@ class Training:
     seed: int
     seconds: float
     checkpoint: Path | None
-    # Whether the standardisation of features was folded into the weights.
+    # True if the standardisation of features was folded into the weights.
     is_folded: bool = False
 
     @property
