@@ -1,7 +1,7 @@
 """The training problem: samples, the objective to minimise, and the step rule.
 
-An objective is a function of the losses of all samples: their maximum, the mean of the k largest,
-or the mean of all.
+An objective is a function of the losses of all samples: their maximum, the maximum without the
+largest ones, the mean of the k largest, or the mean of all.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from numbers import Integral
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,16 +27,21 @@ NO_SAMPLE = -1
 
 
 class ObjectiveValue(NamedTuple):
-    """The value of the objective and the worst sample (`NO_SAMPLE` for the mean of all).
+    """The value of an objective for the losses of all samples.
 
-    If the value is a mean over some of the samples, ``worst`` lists them, worst first.
+    Attributes
+    ----------
+    loss : the value
+    sample : the sample that determines it, or `NO_SAMPLE`
+    worst : the samples, worst first, if the value is the mean over some of them
     """
 
     loss: float
-    sample: int
+    sample: int = NO_SAMPLE
     worst: tuple[int, ...] = ()
 
 
+@runtime_checkable
 class Objective(Protocol):
     """A function of the losses, and its subgradient with respect to the weights."""
 
@@ -90,6 +95,55 @@ def count_samples(k: int | float, n_samples: int) -> int:
     return min(wanted, n_samples)
 
 
+def worst_first(losses: NDArray) -> NDArray:
+    """Return the samples sorted by decreasing loss, ties by their number; O(N·log N)."""
+    # NaN, where a score overflowed, comes first, as in `np.argmax`.
+    return np.lexsort((-losses, ~np.isnan(losses)))
+
+
+class TrimmedMaxLoss(MaxLoss):
+    """L(W) = the (k + 1)-th largest Loss_n(W): the maximum without the k largest losses.
+
+    If up to k labels are wrong, their samples have the largest losses of a good model, and the
+    maximum of the other losses is that of a correct label. The samples to ignore are selected in
+    each iteration. The objective is not convex in the scores: it can have several local minima.
+    Ties go to the lowest sample. A loss that is not finite is never ignored.
+
+    Parameters
+    ----------
+    n_trimmed : int or float
+        Number k of samples to ignore, at least 0, or fraction of all, in (0, 1), rounded up. At
+        least one sample remains.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from maxplus.training import TrimmedMaxLoss
+    >>> TrimmedMaxLoss(2).value(np.array([1.0, 5.0, 3.0, 5.0]), None)
+    ObjectiveValue(loss=3.0, sample=2, worst=())
+    """
+
+    name = "trimmed-max"
+
+    def __init__(self, n_trimmed: int | float) -> None:
+        if not (0 <= n_trimmed < 1 or (isinstance(n_trimmed, Integral) and n_trimmed >= 0)):
+            raise ValueError(
+                f"n_trimmed must be an integer >= 0 or a fraction > 0 and < 1; got {n_trimmed!r}"
+            )
+        self.n_trimmed = n_trimmed
+
+    def count(self, n_samples: int) -> int:
+        """Return how many of a number of samples are ignored."""
+        return min(count_samples(self.n_trimmed, n_samples), n_samples - 1)
+
+    def value(self, losses: NDArray, weight: NDArray | None) -> ObjectiveValue:
+        """Return the largest loss that is not ignored, and its sample; O(N·log N)."""
+        order = worst_first(losses)
+        n_star = int(order[self.count(len(losses))])
+        largest = float(losses[order[0]])
+        return ObjectiveValue(float(losses[n_star]) if math.isfinite(largest) else largest, n_star)
+
+
 class TopKLoss:
     """L(W) = the mean of the k largest Loss_n(W), and the mean of those samples' subgradients.
 
@@ -127,9 +181,7 @@ class TopKLoss:
 
     def value(self, losses: NDArray, weight: NDArray | None) -> ObjectiveValue:
         """Return the mean of the k largest losses, and their samples; O(N·log N)."""
-        # NaN, where a score overflowed, comes first, as in `np.argmax`.
-        worst_first = np.lexsort((-losses, ~np.isnan(losses)))
-        worst = worst_first[: self.count(len(losses))].tolist()
+        worst = worst_first(losses)[: self.count(len(losses))].tolist()
         total = 0.0
         for n in worst:
             total += float(losses[n])
@@ -155,7 +207,7 @@ class MeanLoss:
 
     def value(self, losses: NDArray, weight: NDArray | None) -> ObjectiveValue:
         """Return the weighted mean."""
-        return ObjectiveValue(float(np.average(losses, weights=weight)), NO_SAMPLE)
+        return ObjectiveValue(float(np.average(losses, weights=weight)))
 
     def subgradient(
         self,

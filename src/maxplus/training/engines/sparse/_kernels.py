@@ -104,36 +104,38 @@ def _write_own_path(state, j, path):
 def find_worst(state):
     """Order the k worst samples of all ranks.
 
-    Return (their mean loss, the worst sample, whether messages between ranks succeeded).
+    Return (the objective, its worst sample, whether messages between ranks succeeded).
     """
     worst, exchange = state.worst, state.exchange
-    loss, sample = merge_sorted(worst.loss, worst.sample, worst.heap, worst.taken, worst.order)
+    loss, sample = merge_sorted(
+        worst.loss, worst.sample, worst.heap, worst.n_ignored, worst.taken, worst.order
+    )
     if exchange.address == 0:
         return loss, sample, True
     if worst.order.shape[0] == 1 and sample != NONE and math.isfinite(loss):
         _write_own_path(state, 0, exchange.sent[2:])
     if not exchange_worst(exchange, worst):
         return loss, sample, False
-    loss, sample = order_received(exchange)
+    loss, sample = order_received(exchange, worst.n_ignored)
     return loss, sample, True
 
 
 @inner
 def _collect_paths(state):
-    """Collect the paths of the k worst samples of all ranks; return False if messages fail.
+    """Collect the paths of all samples to step on; return False if messages fail.
 
     O(C·(H + P)) for each sample of this rank.
     """
-    exchange = state.exchange
-    k = exchange.order.shape[0]
-    if k == 1:
+    exchange, n_ignored = state.exchange, state.worst.n_ignored
+    if exchange.order.shape[0] == 1:
         owner = exchange.order[0, 0]
         for i in range(exchange.path.shape[1]):
             exchange.path[0, i] = exchange.received[owner, 2 + i]
         return True
-    for j in range(k):
-        if exchange.order[j, 0] == exchange.rank:
-            _write_own_path(state, exchange.order[j, 1], exchange.path[j])
+    for j in range(exchange.path.shape[0]):
+        owner, place = exchange.order[n_ignored + j, 0], exchange.order[n_ignored + j, 1]
+        if owner == exchange.rank:
+            _write_own_path(state, place, exchange.path[j])
         else:
             exchange.path[j, :] = 0.0
     return exchange_paths(exchange)
@@ -141,17 +143,18 @@ def _collect_paths(state):
 
 @inner
 def add_worst(state, t, w0_update_interval):
-    """Add up the subgradients of the k worst samples of all ranks; O(C·(H + P + C)) for each.
+    """Add up the subgradients of the samples to step on; O(C·(H + P + C)) for each.
 
     Return False if messages between ranks fail.
     """
     samples, exchange, grad, total = state.samples, state.exchange, state.grad, state.total
+    n_ignored = state.worst.n_ignored
     is_single, has_slopes = exchange.address == 0, w0_moves(t, w0_update_interval)
     if not is_single and not _collect_paths(state):
         return False
-    for j in range(state.worst.order.shape[0]):
+    for j in range(state.worst.order.shape[0] - n_ignored):
         if is_single:
-            n = _find_path(state, j)
+            n = _find_path(state, n_ignored + j)
             subgradient_entries(samples.X[n], samples.y[n], has_slopes, grad)
         else:
             label = read_path(exchange.path[j], grad, exchange.x)
@@ -166,7 +169,7 @@ def take_step(state, k, t, loss, rule, journal):
 
     All subgradients are taken before anything moves.
     """
-    first, n_samples = journal.n[0], state.worst.order.shape[0]
+    first, n_samples = journal.n[0], state.worst.order.shape[0] - state.worst.n_ignored
     alpha = descend_mean(state.weights, state.total, n_samples, loss, t, rule, journal, k)
     record_step(state, t, journal, first)
     record_lift(state, t)

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from maxplus._compile import aligned
 from maxplus.models import LMM
 from maxplus.models._lmm_kernels import LMMGradient, LMMWeights
-from maxplus.training.problem import TopKLoss, TrainingProblem
+from maxplus.training.problem import TopKLoss, TrainingProblem, TrimmedMaxLoss
 from maxplus.trees._kernels import level_offsets
 
 # -- chunks and lanes --------------------------------------------------------------------------
@@ -108,7 +108,8 @@ class Sizes(NamedTuple):
     W: int  # workers
     S: int  # workers of all ranks that share thresholds
     T: int  # ranks
-    k: int  # samples that an iteration steps on
+    k: int  # samples that an iteration searches for
+    n: int  # samples that it steps on, the last ones of them
     Q: int  # k / S, rounded up
     E: int  # entries of a layer that an iteration moves at most
     R: int  # iterations that the ring of events holds
@@ -126,7 +127,7 @@ class Sizes(NamedTuple):
     ) -> Sizes:
         """Return the sizes for a number of workers, of ``n_slots`` that share thresholds; O(N)."""
         B = lanes_per_chunk(problem.y)
-        k = samples_per_step(problem)
+        k, n = count_worst(problem)
         S = n_workers if n_slots is None else n_slots
         path = 0 if problem.comm.is_alone else 1 + PATH * model.n_classes
         found = 0 if problem.comm.is_alone else 2 * k
@@ -141,9 +142,10 @@ class Sizes(NamedTuple):
             S=S,
             T=problem.comm.size,
             k=k,
+            n=n,
             Q=-(-k // S),
             E=entries_per_step(model, problem),
-            R=ring_length(k),
+            R=ring_length(n),
             leaves=int(offsets[1]),
             nodes=int(offsets[-1]),
             bounds=offsets.size,
@@ -154,20 +156,25 @@ class Sizes(NamedTuple):
         )
 
 
-def samples_per_step(problem: TrainingProblem) -> int:
-    """Return k: how many samples an iteration steps on."""
+def count_worst(problem: TrainingProblem) -> tuple[int, int]:
+    """Return (k, n): an iteration finds the k worst samples and steps on the last n of them."""
     objective = problem.objective
-    return objective.count(problem.n_samples) if isinstance(objective, TopKLoss) else 1
+    if isinstance(objective, TopKLoss):
+        k = objective.count(problem.n_samples)
+        return k, k
+    if isinstance(objective, TrimmedMaxLoss):
+        return objective.count(problem.n_samples) + 1, 1
+    return 1, 1
 
 
 def entries_per_step(model: LMM, problem: TrainingProblem) -> int:
     """Return E: C for each sample, but no more than the larger layer has."""
     largest = model.n_hidden * max(2 * model.n_features, model.n_classes)
-    return min(samples_per_step(problem) * model.n_classes, largest)
+    return min(count_worst(problem)[1] * model.n_classes, largest)
 
 
 def ring_length(n_samples: int) -> int:
-    """Return R: iterations that the ring holds, k samples each; a power of two."""
+    """Return R: iterations that the ring holds, n samples each; a power of two."""
     return 1 << max(1, (RING // n_samples).bit_length() - 1)
 
 
@@ -395,6 +402,7 @@ class Worst(NamedTuple):
 
     threshold: Array  # (2, 8S): each worker's k-th and Q-th largest loss, by iteration parity
     first_slot: int  # of this rank's W workers, among all S that share thresholds
+    n_ignored: int  # k − n: the worst samples, on which no step is taken
     quota: Array = field("W Q", REAL, 0)  # its Q largest losses, a heap with the least on top
     heap: Array = field("W k", INT)  # places in order
     loss: Array = field("W k", REAL, 0)
@@ -421,7 +429,7 @@ class RankExchange(NamedTuple):
     place: Array = field("T k", INT)  # positions of the samples in a message: 0, 1, …
     taken: Array = field("T", INT, 0)  # how many of a rank's are among the k worst of all
     order: Array = field("k 2", INT, 0)  # rank and place of the k worst of all, worst first
-    path: Array = field("k path", REAL, 0)
+    path: Array = field("n path", REAL, 0)
     x: Array = field("P", F, 0)  # the sample, as far as its path reads it
 
 

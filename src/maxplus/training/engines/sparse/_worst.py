@@ -136,11 +136,12 @@ def sort_found(worst, w):
 
 
 @inner
-def merge_sorted(loss, sample, place, taken, order):
-    """Find the k worst entries of several sorted lists; (their mean loss, the worst); O(k·lists).
+def merge_sorted(loss, sample, place, n_ignored, taken, order):
+    """Find the k worst entries of several sorted lists; O(k·lists).
 
-    Entry j of list l is at ``place[l, j]``. ``order`` becomes (list, place) of the k worst, the
-    worst first; losses are added in that order, as the objective adds them.
+    Return (the mean loss of all but the first ``n_ignored``, the worst sample of these). Entry j of
+    list l is at ``place[l, j]``. ``order`` becomes (list, place) of the k worst, the worst first;
+    losses are added in that order, as the objective adds them.
     """
     n_lists, k = place.shape
     taken[:] = 0
@@ -155,10 +156,12 @@ def merge_sorted(loss, sample, place, taken, order):
                 best, at = other, there
         taken[best] += 1
         order[j, 0], order[j, 1] = best, at
-        total += loss[best, at]
-    first = sample[order[0, 0], order[0, 1]]
+        # A loss that is not finite is not ignored.
+        if j >= n_ignored or not math.isfinite(loss[best, at]):
+            total += loss[best, at]
+    first = sample[order[n_ignored, 0], order[n_ignored, 1]]
     # Bounds that overflowed can hide every sample: then the mean is −inf and no step is taken.
-    return total / k, np.int64(NONE) if first >= SENTINEL else np.int64(first)
+    return total / (k - n_ignored), np.int64(NONE) if first >= SENTINEL else np.int64(first)
 
 
 # -- messages between ranks --------------------------------------------------------------------
@@ -212,8 +215,8 @@ def send_overflow(exchange):
 
 
 @inner
-def order_received(exchange):
-    """Order the k worst samples of all ranks; (their mean loss, the worst one); O(k·T).
+def order_received(exchange, n_ignored):
+    """Order the k worst samples of all ranks as `merge_sorted` does; O(k·T).
 
     The loss is NaN if a rank could not search.
     """
@@ -222,4 +225,4 @@ def order_received(exchange):
         if math.isnan(exchange.received[r, 0]):
             return np.nan, np.int64(NONE)
     loss, sample = exchange.received[:, :k], exchange.received[:, k : 2 * k]
-    return merge_sorted(loss, sample, exchange.place, exchange.taken, exchange.order)
+    return merge_sorted(loss, sample, exchange.place, n_ignored, exchange.taken, exchange.order)

@@ -33,7 +33,7 @@ from maxplus.training.engines.sparse._state import (
 )
 from maxplus.training.engines.sparse._worst import WORST
 from maxplus.training.engines.step import Journal
-from maxplus.training.problem import MaxLoss, TopKLoss, TrainingProblem
+from maxplus.training.problem import MaxLoss, TopKLoss, TrainingProblem, TrimmedMaxLoss
 from maxplus.training.result import Block, Signal
 from maxplus.trees._kernels import build_all, level_offsets
 
@@ -66,7 +66,7 @@ class SparseEngine(CompiledEngine):
     """
 
     name = "sparse"
-    objectives = (MaxLoss, TopKLoss)
+    objectives = (MaxLoss, TopKLoss, TrimmedMaxLoss)
     spans_ranks = True
     memory_remedy = "use fewer hidden units, fewer samples or float32"
 
@@ -104,7 +104,11 @@ class SparseEngine(CompiledEngine):
         others: dict[str, dict[str, Any]] = {
             "samples": {"X": X, "y": self.problem.y},
             # Engines of the same ranks and size share this memory, one block at a time.
-            "worst": {"threshold": comm.shared((2, LINE * sizes.S)), "first_slot": first_slot},
+            "worst": {
+                "threshold": comm.shared((2, LINE * sizes.S)),
+                "first_slot": first_slot,
+                "n_ignored": sizes.k - sizes.n,
+            },
             "exchange": {
                 "address": self._callback.address,
                 "first_sample": self.problem.first_sample,
