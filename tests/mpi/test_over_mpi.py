@@ -76,7 +76,7 @@ def test_reduce_scatter_adds_large_arrays_in_rank_order(comm):
 
 
 def test_allgather_sends_large_rows_in_parts(comm, monkeypatch):
-    monkeypatch.setattr("maxplus.distributed.mpi.MOST_BYTES", 100)
+    monkeypatch.setattr("maxplus.distributed.mpi.MAX_BYTES", 100)
     with maxplus.distributed.use_mpi(comm) as communicator:
         rows = np.arange(200.0 + communicator.rank).reshape(-1, 1) + 1000 * communicator.rank
         whole = np.concatenate(comm.allgather(rows))
