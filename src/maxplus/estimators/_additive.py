@@ -228,7 +228,7 @@ class JointTraining:
     def _annealing(self, n_rows: int) -> Annealing:
         if n_rows < MANY_ROWS:
             return self.annealing
-        return self.annealing._replace(least_steps=MANY_STEPS)
+        return self.annealing._replace(min_steps=MANY_STEPS)
 
 
 def on_first_rank(problem: TrainingProblem, train: Callable[[TrainingData, int], R]) -> R:

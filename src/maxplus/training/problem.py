@@ -22,7 +22,7 @@ from maxplus.models.base import M, Model, Network, Subgradient
 from maxplus.training.result import StateError, TrainingState
 from maxplus.training.steps import StepRule, polyak
 
-# The sample number in histories of an objective without a single worst sample.
+# Sample number in histories if no single sample determines the objective.
 NO_SAMPLE = -1
 
 
@@ -63,9 +63,9 @@ class Objective(Protocol):
 
 
 class MaxLoss:
-    """L(W) = max_n Loss_n(W): the worst sample's subgradient is one of L.
+    """L(W) = max_n Loss_n(W); a subgradient of the worst sample's loss is a subgradient of L.
 
-    Weights do not change a maximum. Ties go to the lowest sample.
+    Sample weights have no effect. The lowest sample wins ties.
     """
 
     name = "max"
@@ -89,7 +89,7 @@ class MaxLoss:
 
 
 def count_samples(k: int | float, n_samples: int) -> int:
-    """Return a number of samples, given as such or as a fraction that is rounded up."""
+    """Return a number of samples, given as an integer or as a fraction that is rounded up."""
     # Exact arithmetic: in floating point, 0.07 · 100 is more than 7.
     wanted = math.ceil(Fraction(str(k)) * n_samples) if 0 < k < 1 else int(k)
     return min(wanted, n_samples)
@@ -107,7 +107,7 @@ class TrimmedMaxLoss(MaxLoss):
     If up to k labels are wrong, their samples have the largest losses of a good model, and the
     maximum of the other losses is that of a correct label. The samples to ignore are selected in
     each iteration. The objective is not convex in the scores: it can have several local minima.
-    Ties go to the lowest sample. A loss that is not finite is never ignored.
+    The lowest sample wins ties. A loss that is not finite is never ignored.
 
     Parameters
     ----------
@@ -147,16 +147,16 @@ class TrimmedMaxLoss(MaxLoss):
 class TopKLoss:
     """L(W) = the mean of the k largest Loss_n(W), and the mean of those samples' subgradients.
 
-    Between the maximum (k = 1, the same iterates to the last bit) and the mean (k = N).
-    Ties go to the lowest sample. Sums run over the samples from the worst on, left to
-    right, and are divided by k last, so that engines agree to the last bit. Sample weights
-    have no effect, as with the maximum, except that samples of weight 0 are left out before.
+    It lies between the maximum (k = 1, bit-identical iterates) and the mean (k = N). The lowest
+    sample wins ties. Sums start with the worst sample and are divided by k last, so that all
+    engines give bit-identical results. Sample weights have no effect, except that estimators drop
+    samples of weight 0.
 
     Parameters
     ----------
     k : int or float
-        Number of samples, at least 1, or fraction of all, in (0, 1), rounded up. A larger number
-        than that of all samples selects all.
+        Number of samples, at least 1, or fraction of all, in (0, 1), rounded up. If it exceeds
+        the number of samples, all are selected.
 
     Examples
     --------
@@ -201,7 +201,7 @@ class TopKLoss:
 
 
 class MeanLoss:
-    """L(W) = Σ_n w_n·Loss_n(W) / Σ_n w_n, with every sample's subgradient in it."""
+    """L(W) = Σ_n w_n·Loss_n(W) / Σ_n w_n, the weighted mean loss."""
 
     name = "mean"
 
@@ -224,19 +224,19 @@ class MeanLoss:
 
 @dataclass(frozen=True)
 class TrainingProblem:
-    """Samples, objective and step rule: everything that a stage needs besides the model.
+    """Samples, objective and step rule: the input of a stage besides the model.
 
     Attributes
     ----------
     X : array of shape (N, P), C order, in the model's float type
-    y : array of shape (N,): classes 0..C−1, whole numbers; or a regression's targets
+    y : array of shape (N,): classes 0..C−1, or regression targets
     objective : the objective that an engine minimises; custom ones require ``DenseEngine``
     step : the step sizes of its iterations; from `polyak`, `constant`, `level` or `two_phase`
     w0_update_interval : W0 moves at iterations t with (t + 1) % w0_update_interval == 0; 0 is never
-    start : the iteration number t of the first iteration
-    weight : positive sample weights of shape (N,), or None; they matter for a mean only
+    start : the number t of the first iteration
+    weight : positive sample weights of shape (N,), or None; they affect means only
     rng : generator of stages that draw or shuffle samples
-    comm : the communicator of the ranks; X, y and weight are the rows of this rank
+    comm : the communicator; X, y and weight are the rows of this rank
     n_samples : number of samples of all ranks
     first_sample : the number of this rank's first sample among those of all ranks
     """
@@ -254,9 +254,9 @@ class TrainingProblem:
     first_sample: int = field(init=False)
 
     def __post_init__(self) -> None:
-        """Freeze the samples, which are only read, and count those of all ranks.
+        """Make the samples read-only and contiguous, and count those of all ranks.
 
-        Labels are contiguous: for others, kernels would be compiled once more.
+        Kernels would be compiled again for writeable or strided arrays.
         """
         if not isinstance(self.step, StepRule):
             raise TypeError(
@@ -270,14 +270,14 @@ class TrainingProblem:
         object.__setattr__(self, "first_sample", sum(counts[: self.comm.rank]))
 
     def own(self, numbers: NDArray) -> NDArray:
-        """Return the row numbers in X of those samples that belong to this rank."""
+        """Return the row numbers in X of the samples that belong to this rank."""
         places = numbers - self.first_sample
         return places[(places >= 0) & (places < len(self.y))]
 
     def rows(self, numbers: NDArray) -> tuple[NDArray, NDArray, NDArray]:
-        """Return (X, y, places) of some samples in ascending order, on every rank.
+        """Return (X, y, places) of samples in ascending order, on every rank.
 
-        ``places`` are their row numbers in these X and y, which over several ranks hold no others.
+        ``places`` are their row numbers in the returned X and y.
         """
         if self.comm.is_alone:
             return self.X, self.y, numbers

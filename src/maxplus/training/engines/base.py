@@ -69,7 +69,7 @@ class Engine(ABC):
         )
         self.model = model
         self.problem = problem
-        self.step = problem.step.for_one_training()
+        self.step = problem.step.with_new_memory()
         self.iteration = problem.start
         # Assigned as one, so that an interrupt does not separate them.
         self._kept = Best(float("inf"), model.copy())
