@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 FULL_SEEDS, QUICK_SEEDS = 5, 1
 FLIPPED = 0.05
 N_UNITS, ITERATIONS, SAMPLES_DRAWN = 100, 2_000, 50_000
-# A slope so gentle that units cannot be drawn around single samples.
+# A slope so small that units cannot be fitted to single samples.
 GENTLE = 7.0
 
 PAPER = "paper's recipe"
 STAGES = "warm-up, polish"
-# The fractions of top-k and of the trimmed maximum and the mean's ε were chosen by the accuracy on a
-# quarter of the training samples, labels flipped as well; the gentle slope was not tuned.
+# The fractions of top-k and of the trimmed maximum and the ε of the mean were chosen by the
+# accuracy on a quarter of the training samples with flipped labels; the small slope was not tuned.
 MODELS: dict[tuple[str, str], dict[str, Any]] = {
     (PAPER, "maximum"): {"objective": "max", "step": "level"},
     (PAPER, "top-k, a tenth"): {"objective": "top-k", "top_k": 0.1, "step": "level"},
@@ -149,7 +149,7 @@ def _text(scores: dict[tuple[str, str], list[dict[str, float]]], n_seeds: int) -
         f"gets {noisy(PAPER, 'top-k, a tenth'):.1f} %, the maximum without the worst tenth "
         f"{noisy(PAPER, 'trimmed maximum, a tenth'):.1f} %, the mean by single samples "
         f"{noisy(PAPER, 'mean, sgd'):.1f} %. Warm-up and polish fit all wrong labels and still get "
-        f"{noisy(STAGES, 'polish'):.1f} %; the default, with a capacity chosen on held-out rows, gets "
+        f"{noisy(STAGES, 'polish'):.1f} %; the default, whose capacity is validated, gets "
         f"{noisy(STAGES, 'default'):.1f} %, an ensemble of four of them "
         f"{noisy(STAGES, 'ensemble of 4'):.1f} %. With a gentle slope (k = {GENTLE:g} over the "
         "distance between classes) and a polish that may leave 5 % of the samples alone they get "
