@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any, TypeVar
 
 import numba
@@ -96,12 +96,7 @@ class KeepBestOnInterrupt:
             self._previous = signal.signal(signal.SIGINT, self._on_signal)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """Restore the previous signal handler."""
         if self._previous is not None:
             signal.signal(signal.SIGINT, self._previous)
@@ -152,12 +147,7 @@ class TrainingMonitor:
             self._handlers.enter_context(keeper)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """Restore the previous signal handlers."""
         self._handlers.close()
 

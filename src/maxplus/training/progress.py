@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import sys
 from contextlib import ExitStack
-from types import TracebackType
 
 from rich.console import Console
 from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
@@ -56,12 +55,7 @@ class ProgressBar:
         self._compiling.enter_context(announce_compilation(self._bar.console.print))
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """Stop the display."""
         self._compiling.close()
         self._close()
