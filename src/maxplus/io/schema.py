@@ -520,7 +520,7 @@ def parameters_to_json(estimator: Any) -> dict[str, Any]:
         parameters |= {NESTED + name: value for name, value in own.items()}
     plain = {name: _plain(value) for name, value in parameters.items()}
     for name, kinds in estimator._parameters.items():
-        if plain[name] is None and not any(kind.admits(None) for kind in kinds):
+        if plain[name] is None and not any(kind.is_valid(None) for kind in kinds):
             raise ValueError(
                 f"{name}={parameters[name]!r:.80} cannot be stored in a file; save the estimator "
                 f"with pickle, or set a name first, for example set_params({name}="
