@@ -6,6 +6,7 @@ hold them; `ATTRIBUTES` gives the type, the shape and the valid values of each.
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -510,14 +511,22 @@ def parameters_to_json(estimator: Any) -> dict[str, Any]:
     """Return the parameters of an estimator, and those of the networks of an ensemble, as JSON.
 
     Plain values stay, a dict becomes pairs, a sequence of numbers an object that holds them; what
-    no file can hold (a callback) becomes None.
+    no file can hold (a callback) becomes None. ValueError if None is not valid (an `Objective`).
     """
     parameters = estimator.get_params(deep=False)
     nested = parameters.get("estimator")
     if nested is not None:
         own = nested.get_params(deep=False)
         parameters |= {NESTED + name: value for name, value in own.items()}
-    return {name: _plain(value) for name, value in parameters.items()}
+    plain = {name: _plain(value) for name, value in parameters.items()}
+    for name, kinds in estimator._parameters.items():
+        if plain[name] is None and not any(kind.is_valid(None) for kind in kinds):
+            raise ValueError(
+                f"{name}={parameters[name]!r:.80} cannot be stored in a file; save the estimator "
+                f"with pickle, or set a name first, for example set_params({name}="
+                f"{inspect.signature(type(estimator)).parameters[name].default!r})"
+            )
+    return plain
 
 
 def parameters_from_json(record: dict[str, Any]) -> dict[str, Any]:
