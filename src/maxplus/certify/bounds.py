@@ -76,7 +76,7 @@ def box_bounds(model: TermSum, X: NDArray, eps: ArrayLike, scale: NDArray | None
     exact, magnitude = model.astype(np.float64), Magnitude(model)
     with np.errstate(all="ignore"):
         low, high = mapped_box(model, X, box.eps, magnitude.moving(box.scale))
-        slack = magnitude.rounding(low, high)[:, None]
+        slack = magnitude.rounding(magnitude.products(low, high))[:, None]
         below, above = (np.tile(exact.intercept, (len(X), 1)) for _ in range(2))
         for features, lmm in exact.terms:
             pairs = (np.repeat(end[:, features], 2, axis=1) for end in (low, high))
@@ -193,21 +193,29 @@ class Magnitude:
         np.add.at(influence, self.features, self.steep)
         return np.where(influence > 0.0, scale, 0.0)
 
-    def of_terms(self, sizes: NDArray) -> NDArray:
-        """Return max_i |W0[i]|·sizes_p of each term for sizes (N, P), shape (N, T)."""
-        return np.maximum.reduceat(self.steep * sizes[:, self.features], self._first, axis=1)
+    def products(self, low: NDArray, high: NDArray) -> NDArray:
+        """Return max_i |W0[i]·u_p| of each term for low ≤ u ≤ high (N, P), shape (N, T).
+
+        Not finite if a number is not. O(N·Σ_t m_t).
+        """
+        products = np.zeros((len(low), len(self._constants)))
+        _fill_products(frozen(low), frozen(high), self.features, self.steep, self._first, products)
+        return products
 
     def __call__(self, sizes: NDArray) -> NDArray:
         """Return the bound for each row of sizes (N, P), shape (N,); O(N·Σ_t m_t)."""
-        parts = np.empty((len(sizes), 2 * len(self._constants) + 1))
+        return self._total(self.products(sizes, sizes))
+
+    def _total(self, products: NDArray) -> NDArray:
+        parts = np.empty((len(products), 2 * len(self._constants) + 1))
         parts[:, 0] = self._intercept
-        parts[:, 1::2] = self.of_terms(sizes)
+        parts[:, 1::2] = products
         parts[:, 2::2] = self._constants
         # Added from left to right, as the scripts of reports do it.
         return np.add.accumulate(parts, axis=1)[:, -1]
 
-    def rounding(self, low: NDArray, high: NDArray) -> NDArray:
-        """Return the most by which a score can be off, for mapped features (N, P) in each box.
+    def rounding(self, products: NDArray) -> NDArray:
+        """Return the largest rounding error of a score, for `products` (N, T) of each box.
 
         Let L be the sum of all terms' largest |W0[i]·u| + |W1[i, h]| + |W2[h, d]|, and of the
         largest intercept. A score in the model's float type is, for each of the T terms, a rounded
@@ -215,14 +223,27 @@ class Magnitude:
         terms in u², where u = eps / 2. What is computed for bounds, in float64, is off by as much;
         points where a slope changes, by a few roundings of the same numbers, each of which changes
         a score by no more than that; caps, mapped features and differences of offsets, by less
-        than 12·u·L. Where there are maps, u is at most their largest value. O(N·Σ_t m_t).
+        than 12·u·L. With a feature map, u is at most its largest value.
         """
         feature_map = self._model.feature_map
-        if feature_map is None:
-            sizes = np.maximum(np.abs(low), np.abs(high))
-        else:
+        if feature_map is not None:
             sizes = np.maximum.reduceat(np.abs(feature_map.u), feature_map.starts[:-1])[None]
-        largest = np.broadcast_to(self(sizes), len(low))
-        T, info = len(self._model.terms), np.finfo(self._model.dtype)
+            products = np.broadcast_to(self.products(sizes, sizes), products.shape)
+        T, info = len(self._constants), np.finfo(self._model.dtype)
         shares = (T + 3.0) * float(info.eps) + (T + 32.0) * EPS
-        return shares * largest + 16.0 * (T + 1.0) * float(info.smallest_subnormal)
+        return shares * self._total(products) + 16.0 * (T + 1.0) * float(info.smallest_subnormal)
+
+
+@njit(cache=True, nogil=True)
+def _fill_products(low, high, features, steep, first, products):
+    """Fill products (N, T), see `Magnitude.products`; NaN prevails."""
+    for n in range(low.shape[0]):
+        for t in range(first.size):
+            largest = 0.0
+            end = first[t + 1] if t + 1 < first.size else features.size
+            for j in range(first[t], end):
+                p = features[j]
+                product = steep[j] * max(abs(low[n, p]), abs(high[n, p]))
+                if product > largest or product != product:
+                    largest = product
+            products[n, t] = largest

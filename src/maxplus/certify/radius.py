@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +16,8 @@ from maxplus.models.lmm import TermSum
 # A radius is found up to this share of itself; the certified side is returned.
 TOLERANCE = 1e-6
 GROWTH = 4.0
+# Numbers in the rows that are bounded together: 32 MB.
+VALUES_AT_ONCE = 4_000_000
 # Names of held columns that a sentence lists.
 N_NAMES = 3
 
@@ -38,8 +40,8 @@ def certified_at(
 
     Without feature maps no score of a term changes faster than max_i |W0[i]|·scale_p, so that a
     lead of more than twice eps times the sum of these needs no bounds: most rows cost one forward
-    pass, the others about five; one less with ``scores``, what ``model.scores(X)`` has given. Only
-    where the margin is almost 0 at eps is the radius itself computed, because it is found to
+    pass, the others three or four, and one less with ``scores``, the result of ``model.scores(X)``.
+    Where the margin is almost 0 at eps, the radius itself is computed, because it is found to
     within a millionth.
 
     Parameters
@@ -78,18 +80,27 @@ def certified_at(
     if asked.shape != (len(X),):
         raise ValueError(f"where must have shape ({len(X)},), one for each row; got {asked.shape}")
     first, second = _two_highest(Z.astype(np.float64, copy=False))
-    margins = Margins(model, X, Z.argmax(axis=1), box.scale)
+    y = Z.argmax(axis=1)
+    margins = Margins(model, X, y, box.scale)
     # A radius is short by up to TOLERANCE·eps, and rounding can change what is almost 0.
     is_far_ahead = margins.is_far_ahead(first - second, (1.0 + 2.0 * TOLERANCE) * box.eps)
     certain = asked & ((box.eps == 0.0) | is_far_ahead)
     open_rows = np.flatnonzero(asked & ~certain)
-    if open_rows.size:
-        sign = margins.sign(open_rows, box.eps[open_rows], TOLERANCE)
-        certain[open_rows] = sign > 0
-        near = open_rows[sign == 0]
+    for rows in _blocks(model, open_rows):
+        margins = Margins(model, X[rows], y[rows], box.scale)
+        sign = margins.sign(np.arange(rows.size), box.eps[rows], TOLERANCE)
+        certain[rows] = sign > 0
+        near = rows[sign == 0]
         if near.size:
             certain[near] = certified_radius(model, X[near], box.scale) >= box.eps[near]
     return certain
+
+
+def _blocks(model: TermSum, rows: NDArray) -> Iterator[NDArray]:
+    """Yield blocks of rows that are bounded together."""
+    size = max(1, VALUES_AT_ONCE // (model.n_features + model.n_hidden))
+    for lo in range(0, len(rows), size):
+        yield rows[lo : lo + size]
 
 
 def _two_highest(Z: NDArray) -> tuple[NDArray, NDArray]:
@@ -106,9 +117,9 @@ def certified_radius(model: TermSum, X: NDArray, scale: ArrayLike | None = None)
     The sum of the terms' lowest margins (`certified_at`) falls with eps, by at most 2·eps·slope,
     where the slope is the sum of the terms' max_i |W0[i]|·scale_p, each times the largest rise of
     the feature map. It is positive up to (z₁ − z₂) / (2·slope) at least, from where the search
-    starts; z₁ and z₂ are the two highest scores. Rows are searched together, and each evaluation
-    costs about two forward passes over the rows that are still open: O(N·Σ_t m_t·H_t), about eight
-    times.
+    starts; z₁ and z₂ are the two highest scores. Rows are searched together, with about eight
+    evaluations. Each costs at most two forward passes over the rows that are still open,
+    O(N·Σ_t m_t·H_t), and less where few units come close to the maximum.
 
     Parameters
     ----------
@@ -137,21 +148,18 @@ def certified_radius(model: TermSum, X: NDArray, scale: ArrayLike | None = None)
     X = as_rows(X, model.n_features, np.float64)
     factors = check_box(model, len(X), 0.0, scale).scale
     y = model.scores(X).argmax(axis=1)
-    margins = Margins(model, X, y, factors)
     radius = np.full(len(X), np.inf)
-    bounded = np.flatnonzero(margins.is_bounded())
-    radius[bounded] = _search(
-        lambda rows, eps: margins.gap(bounded[rows], eps), bounded.size, margins.slope
-    )
+    for rows in _blocks(model, np.arange(len(X))):
+        margins = Margins(model, X[rows], y[rows], factors)
+        bounded = np.flatnonzero(margins.is_bounded())
+        radius[rows[bounded]] = _search(margins, bounded)
     return radius
 
 
-def _search(gap_at: Callable[[NDArray, NDArray], NDArray], n_rows: int, slope: float) -> NDArray:
-    """Return the largest eps with a gap > 0 of each row, to within a millionth and no larger.
-
-    ``gap_at(rows, eps)`` falls with eps, by at most 2·slope per eps.
-    """
-    gap_low = gap_at(np.arange(n_rows), np.zeros(n_rows))
+def _search(margins: Margins, rows: NDArray) -> NDArray:
+    """Return the largest eps with a gap > 0 of some rows, to within a millionth and no larger."""
+    n_rows, slope = len(rows), margins.slope
+    gap_low = margins.gap(rows, np.zeros(n_rows))
     low, high = np.zeros(n_rows), np.full(n_rows, np.inf)
     if slope == 0.0:
         return np.where(gap_low > 0.0, np.inf, 0.0)
@@ -163,7 +171,7 @@ def _search(gap_at: Callable[[NDArray, NDArray], NDArray], n_rows: int, slope: f
         eps = _guess(step, *state, slope)
         # At the ends of what floats can hold there may be nothing left to try.
         new = (eps > state[0]) & (eps < state[1])
-        gap = gap_at(open_rows, eps)
+        gap = margins.gap(rows[open_rows], eps)
         good, bad = new & (gap > 0.0), new & ~(gap > 0.0)
         low[open_rows[good]], gap_low[open_rows[good]] = eps[good], gap[good]
         high[open_rows[bad]], gap_high[open_rows[bad]] = eps[bad], gap[bad]

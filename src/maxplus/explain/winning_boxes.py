@@ -313,7 +313,7 @@ class _BoxSearch:
                 new = slice(None) if columns is None else part.has_column[columns]
                 if y[new].size:
                     parts[new, k] = part.lowest(*(end[new] for end in (*ends, low, high, y)))
-            rounding = 2.0 * self._magnitude.rounding(*ends)
+            rounding = 2.0 * self._magnitude.rounding(self._magnitude.products(*ends))
             margins = b[label] - b + parts.sum(axis=1) - rounding[:, None]
         margins[:, label] = np.inf
         margins = np.where(is_known[:, None] & ~np.isnan(margins), margins, -np.inf)
