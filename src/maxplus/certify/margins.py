@@ -19,7 +19,7 @@ from maxplus.models.lmm import TermSum
 
 
 class Shape(NamedTuple):
-    """The terms over one feature, where the slope of a score changes, and the scores there."""
+    """The terms over one feature, the points where slopes change, and the scores there."""
 
     feature: int
     lmms: list[LMM]
@@ -28,7 +28,7 @@ class Shape(NamedTuple):
 
 
 class LowestMargins(NamedTuple):
-    """Lower bounds of the margins of exact scores, (N,), and what rounding can add, (N,)."""
+    """Lower bounds of the margins of exact scores, (N,), and bounds of the rounding error, (N,)."""
 
     margin: NDArray
     rounding: NDArray
@@ -44,10 +44,10 @@ class LowestMargins(NamedTuple):
 class Margins:
     """Lower bounds of z_y − z_d, for all classes d ≠ y, over a box around each row of X.
 
-    A box |x'_p − x_p| ≤ eps·scale_p has its ends rounded outwards. Feature maps do not decrease,
-    neither exactly nor as computed, and neither does rounding to the model's float type; so a
-    mapped feature lies between the mapped ends. A margin is a sum over terms, and features move
-    independently: the sum of the lowest margins of its parts is at most the lowest margin.
+    A box |x'_p − x_p| ≤ eps·scale_p has its ends rounded outwards. Exact and computed feature maps
+    are monotone, and so is rounding to the model's float type. Therefore a mapped feature lies
+    between the mapped ends. A margin is a sum over terms, and features move independently: the sum
+    of the lowest margins of its parts is at most the lowest margin.
 
     *Terms over one feature.* All terms over the same feature are one part. Its margin is a
     piecewise-linear function of the mapped feature u: lowest at an end of the interval, or where
@@ -56,12 +56,13 @@ class Margins:
 
         z_d(u) = max_h min(a·u + A_h, b·u + B_h) = b·u + max_h min((a − b)·u + A_h, B_h).
 
-    A unit with another one's A and B, or less, does not count. Those left, by falling A, have
-    rising B: the maximum rises with unit j up to u = (B_j − A_j)/(a − b), and is constant up to
-    u = (B_j − A_j+1)/(a − b), where unit j + 1 exceeds it. So there are at most 2H − 1 such points.
-    Points and the scores there are computed once; O(C·H·(log H + H·C)) for a term.
+    A unit is irrelevant if another unit has both a larger A and a larger B. Sorted by decreasing
+    A, the remaining units have increasing B. The maximum increases with unit j up to
+    u = (B_j − A_j)/(a − b), and is constant up to u = (B_j − A_j+1)/(a − b), where unit j + 1
+    exceeds it. So there are at most 2H − 1 such points. Points and the scores there are computed
+    once; O(C·H·(log H + H·C)) for a term.
 
-    *Other terms.* Each is a part of its own, bounded by `term_margins`.
+    *Other terms.* Each is a separate part, bounded by `term_margins`.
 
     Parameters
     ----------
@@ -101,7 +102,7 @@ class Margins:
 
     @property
     def slope(self) -> float:
-        """No score changes faster than that with eps: Σ_t max_i |W0[i]|·rise_p·scale_p."""
+        """Largest change of a score per eps: Σ_t max_i |W0[i]|·rise_p·scale_p."""
         rise, feature_map = np.ones(self.model.n_features), self.model.feature_map
         if feature_map is not None:
             rise = np.maximum.reduceat(feature_map.rises, feature_map.starts[:-1])
@@ -142,7 +143,7 @@ class Margins:
             return LowestMargins(margins.min(axis=1), rounding)
 
     def gap(self, rows: NDArray, eps: NDArray) -> NDArray:
-        """Return the lowest margins of some rows, less rounding; −inf if unknown."""
+        """Return `lowest` of some rows minus the rounding error; −inf if unknown."""
         return self.lowest(rows, eps).gap
 
     def is_far_ahead(self, lead: NDArray, eps: NDArray) -> NDArray:
@@ -175,7 +176,7 @@ class Margins:
         return sign
 
     def is_bounded(self) -> NDArray:
-        """Return whether the gap of each row is lost for some eps; always without a map."""
+        """Return whether the gap of each row is ≤ 0 for some eps; always True without a map."""
         every = np.arange(len(self.X))
         if self.model.feature_map is None:
             return np.ones(every.size, bool)

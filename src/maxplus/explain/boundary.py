@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from maxplus._compile.jit import frozen, njit
 from maxplus.certify.bounds import Magnitude
-from maxplus.models import LMM, AdditiveLMM
+from maxplus.models.lmm import TermSum
 
 EPS = float(np.finfo(np.float64).eps)
 # Minimum number of (row, weight) pairs for which threads pay off: a tenth of a second of work.
@@ -300,7 +300,7 @@ def _changes(X, y, terms, low, high, unit, moves, only_nearest, lead, change):
 class DecisionBoundary:
     """The decision boundary of a model along single features, exact in float64."""
 
-    def __init__(self, model: LMM | AdditiveLMM) -> None:
+    def __init__(self, model: TermSum) -> None:
         self.model = model
         self.terms = flat_terms(model)
         self._magnitude = Magnitude(model)
@@ -376,7 +376,7 @@ class DecisionBoundary:
         return steepest if steepest > 0.0 else np.inf
 
 
-def flat_terms(model: LMM | AdditiveLMM) -> FlatTerms:
+def flat_terms(model: TermSum) -> FlatTerms:
     """Return the weights of all terms in the layout of the kernels."""
     lmms = [term.lmm.astype(np.float64) for term in model.terms]
     n_features = [term.features.size for term in model.terms]

@@ -12,14 +12,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from maxplus.explain._shared import Tabular, check_class_names, check_domain, check_model, records
 from maxplus.explain.domain import Domain
-from maxplus.models import LMM, AdditiveLMM
 from maxplus.models._checks import as_rows, check_index
 from maxplus.models.additive import breakpoints
+from maxplus.models.lmm import TermSum
 
 # Number of groups that a text lists; the others are summed.
-N_NAMED = 5
+MAX_LISTED = 5
 # Numbers below this are printed as 0.00.
-LEAST = 0.005
+MIN_SHOWN = 0.005
 MISSING = "missing"
 
 
@@ -53,7 +53,7 @@ class Contributions:
     domain: Domain
     class_names: Sequence[str]
     # Smaller contributions are not listed in texts.
-    _least: ClassVar[float] = LEAST
+    _min_shown: ClassVar[float] = MIN_SHOWN
 
     def __len__(self) -> int:
         """Return the number of rows explained."""
@@ -103,8 +103,8 @@ class Contributions:
         -------
         list of at most five int
         """
-        first = self.order[n, :N_NAMED]
-        return first[np.abs(self.contribution[n, first]) >= self._least].tolist()
+        first = self.order[n, :MAX_LISTED]
+        return first[np.abs(self.contribution[n, first]) >= self._min_shown].tolist()
 
     def phrase(self, n: int, g: int) -> str:
         """Return the columns of group g with their values in row n: "age = 61 and sex = 'm'".
@@ -216,7 +216,7 @@ class PredictionContributions(Contributions, Tabular):
     """
 
     prediction: NDArray
-    _least: ClassVar[float] = 0.0
+    _min_shown: ClassVar[float] = 0.0
 
     def to_records(self) -> np.recarray:
         """Return a record per row and group of columns, the largest contributions of a row first.
@@ -275,16 +275,14 @@ def columns_of(domain: Domain) -> NDArray:
     return columns
 
 
-def groups_of(
-    model: LMM | AdditiveLMM, columns: NDArray
-) -> tuple[tuple[tuple[int, ...], ...], NDArray]:
+def groups_of(model: TermSum, columns: NDArray) -> tuple[tuple[tuple[int, ...], ...], NDArray]:
     """Return the distinct sets of columns of the terms, by size, and the set of each term."""
     keys = [tuple(np.unique(columns[term.features]).tolist()) for term in model.terms]
     groups = tuple(sorted(set(keys), key=lambda key: (len(key), key)))
     return groups, np.array([groups.index(key) for key in keys])
 
 
-def term_means(model: LMM | AdditiveLMM, X: ArrayLike, weight: ArrayLike | None = None) -> NDArray:
+def term_means(model: TermSum, X: ArrayLike, weight: ArrayLike | None = None) -> NDArray:
     """Return the mean scores of each term over reference rows, shape (T, C).
 
     They are the baseline of `contributions` and `shape_function`. O(N·Σ_t m_t·H_t).
@@ -318,7 +316,7 @@ def term_means(model: LMM | AdditiveLMM, X: ArrayLike, weight: ArrayLike | None 
 
 
 def contributions(
-    model: LMM | AdditiveLMM,
+    model: TermSum,
     X: ArrayLike,
     baseline: ArrayLike,
     against: int | None = None,
@@ -400,7 +398,7 @@ def contributions(
 
 
 def prediction_contributions(
-    model: LMM | AdditiveLMM, X: ArrayLike, baseline: ArrayLike, bounds: ArrayLike, domain: Domain
+    model: TermSum, X: ArrayLike, baseline: ArrayLike, bounds: ArrayLike, domain: Domain
 ) -> PredictionContributions:
     """Explain predictions of a regression, z_1 − z_0 within bounds, as exact sums.
 
@@ -444,9 +442,7 @@ def prediction_contributions(
     return PredictionContributions(**own, prediction=np.clip(own["margin"], low, high))
 
 
-def shape_function(
-    model: LMM | AdditiveLMM, p: int, baseline: ArrayLike | None = None
-) -> ShapeFunction:
+def shape_function(model: TermSum, p: int, baseline: ArrayLike | None = None) -> ShapeFunction:
     """Return the sum of all terms over feature p alone, as a function of its raw value.
 
     The function is exact: ``x`` holds all points at which its slope can change, the knots of the
@@ -521,12 +517,10 @@ def _difference(scores: NDArray, predicted: NDArray, rival: NDArray) -> NDArray:
 
 def signed(value: float, space: str = " ") -> str:
     """Format a number with its sign and two decimals."""
-    return f"{'−' if value <= -LEAST else '+'}{space}{abs(value):.2f}"
+    return f"{'−' if value <= -MIN_SHOWN else '+'}{space}{abs(value):.2f}"
 
 
-def _domain(
-    model: LMM | AdditiveLMM, feature_names: Sequence[str] | None, domain: Domain | None
-) -> Domain:
+def _domain(model: TermSum, feature_names: Sequence[str] | None, domain: Domain | None) -> Domain:
     """Return the domain, or an unconstrained one with these names."""
     P = model.n_features
     if domain is not None:
@@ -555,7 +549,7 @@ def row_shares(weight: ArrayLike | None, n_rows: int) -> NDArray:
     return array / array.sum()
 
 
-def _check_baseline(baseline: ArrayLike, model: LMM | AdditiveLMM) -> NDArray:
+def _check_baseline(baseline: ArrayLike, model: TermSum) -> NDArray:
     shape = len(model.terms), model.n_classes
     means = np.asarray(baseline, np.float64)
     if means.shape != shape or not np.isfinite(means).all():

@@ -24,10 +24,11 @@ from maxplus.explain.counterfactuals import (
 )
 from maxplus.explain.domain import Domain
 from maxplus.explain.units import Paths, decisive_paths, unit_boxes
-from maxplus.models import LMM, AdditiveLMM
+from maxplus.models import LMM
 from maxplus.models._checks import as_rows, check_index
 from maxplus.models._softmax import softmax
 from maxplus.models.additive import breakpoints
+from maxplus.models.lmm import TermSum
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ class Explanation(Tabular):
     Python's indices, from 0.
     """
 
-    model: LMM | AdditiveLMM
+    model: TermSum
     X: NDArray
     score: NDArray
     flips: Counterfactuals
@@ -298,7 +299,7 @@ class Explanation(Tabular):
 
 
 def explain_predictions(
-    model: LMM | AdditiveLMM,
+    model: TermSum,
     X: ArrayLike,
     baseline: ArrayLike | None,
     class_names: Sequence[str],
@@ -364,7 +365,7 @@ def explain_predictions(
     )
 
 
-def _walls(model: LMM | AdditiveLMM, why: Contributions) -> NDArray:
+def _walls(model: TermSum, why: Contributions) -> NDArray:
     """Return the interval around each value of a single number in which slopes are constant.
 
     O(N·log H) for each number, and O(C·H·log H) for its terms.
