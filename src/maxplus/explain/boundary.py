@@ -212,8 +212,8 @@ def _walk(terms, p, x, side, begin, limit, lowest, second, feature, constant, y,
     """Return the least change in [begin, limit] of x_p beyond which another class wins by the lead.
 
     Infinite if no class does. ``constant`` (C,) is the sum of the terms without feature p. A step
-    ends where the slope of a score changes or a segment of φ ends, but is at least as long as no
-    score can close the gap. O(H·C) per step and term with the feature.
+    ends where the slope of a score changes or a segment of φ ends, but not before a score can
+    close the gap. O(H·C) per step and term with the feature.
     """
     sign = 1.0 if side == 0 else -1.0
     steepest = 0.0
@@ -333,8 +333,8 @@ class DecisionBoundary:
     ) -> NDArray:
         """Return the increase and decrease of each feature at which another class wins by the lead.
 
-        Shape (P, 2), infinite where there is none within the bounds; with ``only_nearest``, also
-        where it is farther than the nearest.
+        The array has shape (P, 2) and is infinite where no class wins within the bounds. With
+        ``only_nearest``, it may also be infinite where the nearest change is smaller.
         """
         bounds = bounds._replace(moves=bounds.moves[None])
         return self._changes(x[None], np.array([y]), bounds, lead, only_nearest)[0]

@@ -21,7 +21,7 @@ from maxplus.models._checks import as_row
 from maxplus.models.additive import breakpoints
 from maxplus.models.lmm import TermSum
 
-# Numbers of decimals that are tried in turn, from a tenth of a unit.
+# Numbers of decimals that are tried, relative to the unit of a column.
 DIGITS = range(1, 13)
 # Relative lead, of the range of scores, by which another class has to win; above the tolerance of
 # the solver.
@@ -38,7 +38,7 @@ class Change(NamedTuple):
     Then the class is ``becomes``. ``distance`` is the sum of the columns' distances in units;
     ``at_least`` is a lower bound for changes of so few columns, equal to it up to rounding unless
     the time limit was reached. ``row`` is the changed row for printing: its numbers have few
-    digits and are no nearer, and the model predicts ``becomes``; ``text`` describes the change. If
+    digits, are not closer to the row, and lead to ``becomes``; ``text`` describes the change. If
     no change flips the class, ``feature`` is empty, ``becomes`` −1 and ``distance`` infinite.
     """
 
@@ -176,7 +176,7 @@ def _change(
     feature, value, distance = found
     row = _after(x, domain, feature, value)
     becomes = int(model.scores(row[None]).argmax())
-    if becomes == y:  # hidden by rounding in the model's float type
+    if becomes == y:  # Rounding in the model's float type hides the change.
         return _no_change(x)
     free = np.flatnonzero(domain.is_free[feature])
     for digits in DIGITS:
@@ -207,7 +207,7 @@ class Found(NamedTuple):
 
 
 class _Side(NamedTuple):
-    """A number that rises or falls: its switch moves it to ``begin``, then segment by segment."""
+    """Increase or decrease of a number: a switch moves it to ``begin``, shares along segments."""
 
     feature: int
     sign: float
@@ -278,7 +278,7 @@ class ChangeSearch:
         return found
 
     def _move(self, p: int, variable: int, begin: NDArray, end: NDArray) -> None:
-        """Let a variable between 0 and 1 move φ_p from one value to another."""
+        """Make a variable between 0 and 1 move φ_p from one value to another."""
         change = float(self._shape(p, end)[0] - self._shape(p, begin)[0])
         if change:
             self.margin[variable] += change
@@ -328,7 +328,7 @@ class ChangeSearch:
                 self._add_integer(p)
 
     def _add_side(self, p: int, sign: float, begin: float, end: float) -> int:
-        """Let a number rise (sign 1) or fall: to where it may begin, and up to an end."""
+        """Add the increase (sign 1) or decrease of a number, from ``begin`` to ``end``."""
         program, unit = self.milp, float(self.domain.unit[p])
         switch = program.switch(cost=abs(begin - float(self.x[p])) / unit)
         inside = self._grid(p, min(begin, end), max(begin, end))
@@ -351,7 +351,7 @@ class ChangeSearch:
         return switch
 
     def _add_integer(self, p: int) -> None:
-        """Let x'_p be a whole number if it moves: x'_p − x_p = n − (x_p − ⌊x_p⌋)·switch."""
+        """Make x'_p an integer if it moves: x'_p − x_p = n − (x_p − ⌊x_p⌋)·switch."""
         at = float(self.x[p])
         fraction = at - np.floor(at)
         line: dict[int, float] = defaultdict(float)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, NamedTuple
 
@@ -16,9 +16,9 @@ from maxplus.models._checks import as_rows, check_index
 from maxplus.models.additive import breakpoints
 from maxplus.models.lmm import TermSum
 
-# Number of groups that a text lists; the others are summed.
+# Maximum number of groups that a text lists; the rest is summed.
 MAX_LISTED = 5
-# Numbers below this are printed as 0.00.
+# Smaller numbers are printed as 0.00.
 MIN_SHOWN = 0.005
 MISSING = "missing"
 
@@ -36,7 +36,7 @@ class Contributions:
     predicted, rival : arrays of shape (N,), the numbers of classes A and B
     margin : array of shape (N,), z_A − z_B
     baseline : array of shape (N,), the mean of z_A − z_B over the reference rows
-    contribution : array of shape (N, G), centred: what a group adds to z_A − z_B, less its mean
+    contribution : array of shape (N, G), the part of z_A − z_B of each group minus its mean
     groups : G tuples of columns, single columns first; terms over the same columns are added
         A column is numbered by its first feature: a category has several.
     domain : Domain, the columns and their names
@@ -52,7 +52,7 @@ class Contributions:
     groups: tuple[tuple[int, ...], ...]
     domain: Domain
     class_names: Sequence[str]
-    # Smaller contributions are not listed in texts.
+    # Minimum size of contributions that texts list.
     _min_shown: ClassVar[float] = MIN_SHOWN
 
     def __len__(self) -> int:
@@ -158,21 +158,23 @@ class Contributions:
 
         Returns
         -------
-        tuple of float and str, an empty one without such groups
+        tuple of float and str
+            (0.0, "") if all groups are listed.
         """
-        others = self.order[n, len(self.named(n)) :]
-        if not others.size:
+        rest = self.order[n, len(self.named(n)) :]
+        if not rest.size:
             return 0.0, ""
-        what = "column" if all(len(self.groups[g]) == 1 for g in others) else "group"
-        words = f"{others.size} more {what}{'s' * (others.size > 1)}"
-        return float(self.contribution[n, others].sum()), words
+        what = "column" if all(len(self.groups[g]) == 1 for g in rest) else "group"
+        count = f"{rest.size} more {what}{'s' * (rest.size > 1)}"
+        return float(self.contribution[n, rest].sum()), count
 
     def lines(self) -> dict[str, NDArray]:
-        """Return a line for each row and group, the largest contributions of a row first.
+        """Return table columns with an entry per row and group, by decreasing contribution.
 
         Returns
         -------
-        dict of arrays: row, group (its number), columns, value and contribution
+        dict of arrays
+            row, group (its number), columns, value and contribution.
         """
         row, g = np.repeat(np.arange(len(self)), len(self.groups)), self.order.ravel()
         values = [
@@ -328,8 +330,8 @@ def contributions(
     """Explain the margin of the predicted class over another class as an exact sum.
 
     z_A − z_B is the mean margin of the reference rows (the baseline), plus a contribution of each
-    group of features: what the terms over these features add to the margin of this row, less what
-    they add on average. O(N·Σ_t m_t·H_t).
+    group of features: the margin of the terms over these features in this row, minus its mean.
+    O(N·Σ_t m_t·H_t).
 
     Parameters
     ----------
@@ -434,21 +436,25 @@ def prediction_contributions(
     found = contributions(model, X, baseline, domain=domain)
     # `contributions` explains z_0 − z_1 where z_0 is the higher score.
     sign = np.where(found.predicted == 1, 1.0, -1.0)
-    own = {field.name: getattr(found, field.name) for field in fields(found)}
-    own["predicted"], own["rival"] = np.ones_like(found.predicted), np.zeros_like(found.rival)
-    own |= {"margin": sign * found.margin, "baseline": sign * found.baseline}
-    own["contribution"] = sign[:, None] * found.contribution
+    signed_fields = {
+        "predicted": np.ones_like(found.predicted),
+        "rival": np.zeros_like(found.rival),
+        "margin": sign * found.margin,
+        "baseline": sign * found.baseline,
+        "contribution": sign[:, None] * found.contribution,
+    }
     low, high = np.asarray(bounds, np.float64)
-    return PredictionContributions(**own, prediction=np.clip(own["margin"], low, high))
+    prediction = np.clip(signed_fields["margin"], low, high)
+    return PredictionContributions(**vars(found) | signed_fields, prediction=prediction)
 
 
 def shape_function(model: TermSum, p: int, baseline: ArrayLike | None = None) -> ShapeFunction:
     """Return the sum of all terms over feature p alone, as a function of its raw value.
 
     The function is exact: ``x`` holds all points at which its slope can change, the knots of the
-    feature's map and those of the terms, and it is linear between them. A map is constant
-    outside its knots, and so is the function; without a map, it goes on in a straight line beyond
-    its first two and its last two points. It is 0 where the model has no such terms.
+    feature map and those of the terms, and it is linear between them. With a map, the function is
+    constant outside the knots. Without a map, the first and the last segment continue to infinity.
+    It is 0 if the model has no such terms.
 
     Parameters
     ----------

@@ -14,14 +14,14 @@ from maxplus.explain.domain import Domain, fewest_digits
 from maxplus.models._checks import as_rows
 from maxplus.models.lmm import TermSum
 
-# Leads, in ulps of the scores, that are required of another class where rounding hides that it
-# wins; the largest exceeds all rounding errors.
+# Leads of another class, in ulps of the scores, that are searched where rounding hides a crossing.
+# The largest exceeds all rounding errors.
 LEADS = (1 / 16, 1 / 4, 1, 4, 16)
-# Number of listed changes in the first batch, nearest first; each batch is four times larger.
+# Number of listed changes in the first batch, by distance; each batch is four times larger.
 FIRST_BATCH = 16
 # Maximum number of integers within rounding error of the boundary that are tried one by one.
 MAX_TRIED = 64
-# Share of a unit that a printed number may be farther than necessary, for fewer digits.
+# Share of a unit by which a printed number may be rounded away, for fewer digits.
 MAX_ROUNDING = 0.1
 
 
@@ -65,16 +65,16 @@ def nearest_counterfactuals(
     with the predicted class is found piece by piece, in float64; then the value is increased by
     the smallest steps that the model's float type resolves, until the model predicts another
     class. A step costs O(H·C) for each term with the feature, and there are a few steps per
-    feature and segment of its map: some hundredths of a second for an image of MNIST with 500
+    feature and segment of its map. An image of MNIST takes some hundredths of a second with 500
     units.
 
-    *Categories and listed values* are tried, nearest first: a forward pass for each.
+    *Categories and listed values* are tried by increasing distance, with a forward pass for each.
 
-    *Integers* of a column with many values are tried only near crossings: a forward pass and a
-    walk along the feature for each. Where rounding decides about more than 64 neighbouring
-    integers, the first one that flips regardless of rounding is taken.
+    *Integers* of a column with many values are tried only near crossings, with a forward pass and
+    a search along the feature for each. If rounding decides about more than 64 neighbouring
+    integers, the first one that flips regardless of rounding is returned.
 
-    A row outside of its domain may move into it; its present values count as no change.
+    A row outside of its domain may move into it, and may keep its values.
 
     Parameters
     ----------
@@ -155,12 +155,12 @@ class _Row:
         return Flip(abs(value - float(self.x[p])) / float(self.domain.unit[p]), p, value, becomes)
 
     def free(self, p: int, change: float, moves: NDArray) -> Flip:
-        """Return the flip at a change of feature p, or the nearest one despite rounding."""
+        """Return the flip at a change of feature p, or the nearest visible one."""
         shown = self._visible(p, change)
         return self._nearest_visible(self.x, moves) if shown is NO_FLIP else shown
 
     def imputed(self, p: int) -> Flip:
-        """Return the nearest flip of a number that was missing; its indicator becomes 0."""
+        """Return the nearest flip of an imputed number; its indicator becomes 0."""
         base = self.domain.changed(self.x, p, self.x[p])[0]
         now = int(self._winners(p, self.x[p])[0])
         if now != self.y and self.domain.low[p] <= self.x[p] <= self.domain.high[p]:
@@ -194,7 +194,7 @@ class _Row:
             return best
         ends = np.stack([np.abs(x), np.abs(domain.low), np.abs(domain.high)])
         ends[1:, ~domain.is_long] = 0.0
-        # A class that is farther behind than this does not win by rounding.
+        # Rounding cannot let a class win that is farther behind.
         slack = ROUNDINGS * self.boundary.rounding(
             np.where(np.isfinite(ends), ends, 0.0).max(axis=0)
         )
@@ -222,8 +222,8 @@ class _Row:
     ) -> Flip:
         """Return the first integer that flips as feature p rises (side 0) or falls (side 1).
 
-        The search starts at a change of the row ``base``, in which p is not missing; a number that
-        was missing may keep its imputed value.
+        The search starts at a change of the row ``base``, in which p is not missing. An imputed
+        number may keep its value.
         """
         if change == np.inf:
             return NO_FLIP
@@ -345,7 +345,7 @@ class CounterfactualText(NamedTuple):
         return "missing" if was_missing else self.domain.text(self.X[n], p)
 
     def after(self, n: int) -> str:
-        """Return the exact value that the column must take; "" without a flip."""
+        """Return the value of the column after the flip; "" without a flip."""
         p = int(self.flips.feature[n])
         if p < 0:
             return ""
@@ -358,7 +358,7 @@ class CounterfactualText(NamedTuple):
         return str(self.class_names[d]) if d >= 0 else ""
 
     def sentences(self, n: int) -> list[str]:
-        """Return sentences about the flip of row n, and about its missing values."""
+        """Describe the flip of row n and its missing values, in a sentence each."""
         found = "no change of a single feature flips it"
         if self.flips.feature[n] >= 0:
             found = (
@@ -384,7 +384,7 @@ class CounterfactualText(NamedTuple):
         }
 
     def _imputation(self, n: int, column: str) -> str:
-        """Return a clause about the value that replaces the missing one of a column."""
+        """Describe the imputed value of a column."""
         p = self.domain.column_names.index(column)
         if self.domain.category_of[p] >= 0 and p in self.domain.indicators:
             return "which is a category of its own"

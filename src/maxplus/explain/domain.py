@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from maxplus.models._checks import as_rows, feature_values
 
 # A column with at most MAX_VALUES distinct values, in MAX_VALUES times as many rows, is limited to
-# these values; the first SAMPLE_ROWS rows usually suffice to find more.
+# these values. The first SAMPLE_ROWS rows usually suffice to exclude other columns.
 MAX_VALUES, SAMPLE_ROWS = 10, 1000
 # Maximum number of integers between the limits of a column that are listed as candidates.
 MAX_LISTED = 32
@@ -51,8 +51,8 @@ class Candidates(NamedTuple):
 class Domain:
     """The values that P features may take, and the columns that they belong to.
 
-    A column is a number, or a category with a 0/1 feature for each of its values; it changes as a
-    whole. The distance of a change is the largest change of a feature, in units; hence a
+    A column is a number, or a category with a 0/1 feature for each of its values, which change
+    together. The distance of a change is the largest change of a feature, in units. Hence a
     two-valued number and its one-hot encoding have the same distances, and no change within a
     certified radius of the same scale flips a prediction.
 
@@ -154,9 +154,9 @@ class Domain:
     ) -> Domain:
         """Return the domain of the values in training rows; O(N·P).
 
-        Units are standard deviations (1 for a constant), limits the smallest and largest value. A
-        number with two values takes no others, nor does one with at most ten values in ten times
-        as many rows; a number whose values are all integers takes only integers.
+        Units are standard deviations (1 for a constant). Limits are the smallest and largest
+        values. A number with two values, or with at most ten values in ten times as many rows, is
+        limited to these values. A number whose values are all integers takes only integers.
         """
         rows = np.asarray(X)
         if rows.ndim != 2 or not len(rows):
@@ -287,9 +287,8 @@ class Domain:
     def changed(self, x: NDArray, feature: ArrayLike, value: ArrayLike) -> NDArray:
         """Return row x once for each change, (K, P): ``feature[k]`` takes ``value[k]``.
 
-        The column of the feature changes as a whole: the other features of a category become 0,
-        so that the value 1 selects a category and 0 none of the known ones. The indicator of a
-        number that was missing becomes 0.
+        The other features of a category become 0, so that the value 1 selects a category and 0
+        none of the known ones. The indicator of an imputed number becomes 0.
 
         Parameters
         ----------
@@ -388,8 +387,8 @@ class Domain:
     def certificate_scale(self, *, categories: bool = False) -> NDArray:
         """Return the largest change of each feature for a certified radius of 1, (P,).
 
-        A number changes by its unit. Fixed features, categories and two-valued numbers, whose
-        fractions have no meaning, are held (0); with ``categories`` the latter two change as well.
+        A number changes by its unit. Fixed features are 0, and so are categories and two-valued
+        numbers, whose fractions have no meaning, unless ``categories`` is True.
 
         Parameters
         ----------
@@ -555,7 +554,7 @@ def fewest_digits(
 ) -> float:
     """Return the number with the fewest digits, away from the origin, for which ``holds`` is True.
 
-    It is at most ``farther`` beyond the value; by default the value itself.
+    It is at most ``farther`` beyond the value. Without such a number, return the value itself.
     """
     tried = np.array([v for v in roundings(value, value >= origin) if abs(v - value) <= farther])
     good = tried[holds(tried)]

@@ -113,7 +113,7 @@ def term_boxes(model: TermSum, level: float = 0.0) -> list[Boxes]:
 class Paths(NamedTuple):
     """Arrays of shape (N, C): each class score's active path and its runner-up.
 
-    z_d = W0[row]·x[feature] + W1[row, unit] + W2[unit, d]; nothing else enters the score.
+    z_d = W0[row]·x[feature] + W1[row, unit] + W2[unit, d].
     """
 
     score: NDArray
