@@ -8,7 +8,7 @@ import numpy as np
 
 from experiments.harness import Table
 from experiments.table_results import OURS, Results
-from maxplus.evaluation.sklearn_models import SKLEARN_CLASSIFIERS
+from maxplus.evaluation.comparison import SKLEARN_CLASSIFIERS
 
 # CPU seconds of a fit of the single networks that were the default before sums of terms, over
 # those of the forest: the geometric mean over 28 tables, the first of five folds each, one thread

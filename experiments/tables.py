@@ -26,7 +26,7 @@ from experiments.held_out import Figures, held_out
 from experiments.table_goals import goals_table, table_goals
 from experiments.table_results import OURS, Results, draw, tables_of
 from maxplus.estimators import LMMClassifier
-from maxplus.evaluation.sklearn_models import SKLEARN_CLASSIFIERS
+from maxplus.evaluation.comparison import SKLEARN_CLASSIFIERS
 
 FULL_SEEDS, QUICK_SEEDS = 2, 1
 FULL_FOLDS, QUICK_FOLDS = 5, 3

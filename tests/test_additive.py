@@ -44,7 +44,7 @@ def random_model(rng, n_features=4, n_classes=3, n_terms=4, dtype=np.float64, **
 
 @quick(50)
 @given(seed=SEEDS, dtype=DTYPES)
-def test_scores_are_the_sum_of_the_terms_by_the_oracle(seed, dtype):
+def test_scores_are_the_sum_of_the_terms(seed, dtype):
     rng = np.random.default_rng(seed)
     b = grid_array(rng, 3)
     model = random_model(rng, dtype=dtype, intercept=b)
@@ -103,7 +103,7 @@ def test_weights_are_named_by_term():
         ([([0], 1, 3)], {"feature_map": FeatureMap([([0.0], [0.0])])}, "must have 4 features"),
     ],
 )
-def test_wrong_terms_are_refused(terms, others, message):
+def test_sum_rejects_invalid_terms(terms, others, message):
     rng = np.random.default_rng(0)
     built = [(features, random_lmm(rng, m, 2, C)) for features, m, C in terms]
     with pytest.raises(ValueError, match=message):
@@ -201,7 +201,7 @@ def test_joint_training_is_the_same_for_the_same_generator():
     assert_array_equal(runs[0], runs[1])
 
 
-def test_weight_of_zero_leaves_rows_out():
+def test_training_ignores_rows_of_weight_zero():
     """Rows of weight 0 with wrong labels do no harm."""
     U, y, start = additive_problem()
     wrong = np.arange(len(y)) % 2 == 0
@@ -212,7 +212,7 @@ def test_weight_of_zero_leaves_rows_out():
     assert np.mean(trained.scores(U).argmax(axis=1) == y) > 0.9
 
 
-def test_training_ends_where_on_epoch_returns_true():
+def test_on_epoch_stops_training():
     U, y, start = additive_problem(100)
     seen = []
     train_terms(
@@ -226,7 +226,7 @@ def test_training_ends_where_on_epoch_returns_true():
     assert seen == [0, 1, 2]
 
 
-def test_training_that_overflows_raises():
+def test_overflowing_training_raises():
     U, y, start = additive_problem(100)
     with pytest.raises(TrainingOverflowError, match="lower its rate"):
         train_terms(start, U, y, TERM_ANNEALING._replace(rate=1e308), np.random.default_rng(0))
@@ -235,7 +235,7 @@ def test_training_that_overflows_raises():
 # -- structures -------------------------------------------------------------------------------
 
 
-def test_structure_decides_which_terms_there_are():
+def test_structure_determines_terms():
     rng = np.random.default_rng(0)
     U, y = rng.normal(size=(60, 4)), rng.integers(0, 3, 60)
     structure = Structure(units=2, pairs_per_feature=0.5, boxes=2, box_units=5, size=3.0)
@@ -278,7 +278,7 @@ def test_select_pairs_finds_an_interaction_without_main_effects():
     assert select_pairs(U, y, np.zeros((400, 2)), 3)[0] == (1, 4)
 
 
-def test_select_pairs_finds_nothing_where_scores_explain_all():
+def test_select_pairs_returns_nothing_for_perfect_scores():
     rng = np.random.default_rng(4)
     U = rng.uniform(-1, 1, (400, 5))
     y = (U[:, 1] * U[:, 4] > 0).astype(np.int64)
@@ -288,7 +288,7 @@ def test_select_pairs_finds_nothing_where_scores_explain_all():
 
 @quick(20)
 @given(seed=SEEDS)
-def test_pair_gains_match_an_obvious_count(seed):
+def test_pair_gains_match_loops(seed):
     rng = np.random.default_rng(seed)
     P, N, C = 3, 40, 2
     bins, r, v = rng.integers(0, N_BINS, (P, N)), rng.normal(size=(N, C)), rng.random((N, C))
@@ -315,7 +315,7 @@ def mapped_model(rng, dtype=np.float64):
     return random_model(rng, dtype=dtype, intercept=b, feature_map=FeatureMap.fit(X)), X
 
 
-def test_wins_of_a_sum_are_those_of_its_terms():
+def test_activation_counts_of_a_sum():
     model, X = mapped_model(np.random.default_rng(20))
     U = model.mapped(X)
     parts = [lmm.wins(U[:, features]) for features, lmm in model.terms]
@@ -335,7 +335,7 @@ def test_useless_units_of_a_sum_change_no_score(seed):
     assert_array_equal(smaller.scores(X), model.scores(X))
 
 
-def test_units_of_each_term_are_pruned_by_its_own():
+def test_with_units_selects_units_of_each_term():
     """The second term has its first unit twice; equal units of different terms both stay."""
     rng = np.random.default_rng(21)
     single, double = random_lmm(rng, 1, 1, 2), random_lmm(rng, 1, 1, 2)
@@ -344,7 +344,7 @@ def test_units_of_each_term_are_pruned_by_its_own():
     assert_array_equal(useless_units(model), [False, False, True, False])
 
 
-def test_with_units_refuses_a_term_without_units():
+def test_with_units_rejects_a_term_without_units():
     model = random_model(np.random.default_rng(22))
     first = model.terms[0].lmm.n_hidden
     with pytest.raises(ValueError, match="term 0 has none"):
@@ -352,7 +352,7 @@ def test_with_units_refuses_a_term_without_units():
 
 
 @pytest.mark.parametrize("is_mapped", [True, False])
-def test_folded_sum_takes_rows_before_the_scaling(is_mapped):
+def test_folded_sum_takes_unscaled_rows(is_mapped):
     rng = np.random.default_rng(23)
     model, Z = mapped_model(rng)
     if not is_mapped:
@@ -375,7 +375,7 @@ def test_mean_of_sums_has_the_mean_scores():
     assert_allclose(mean.scores(X), expected, rtol=1e-12, atol=1e-12)
 
 
-def test_mean_takes_single_networks():
+def test_mean_accepts_single_networks():
     rng = np.random.default_rng(25)
     lmms, X = [random_lmm(rng, 4, h, 3, np.float32) for h in (2, 5)], grid_array(rng, (9, 4))
     mean = AdditiveLMM.mean(lmms)
@@ -383,7 +383,7 @@ def test_mean_takes_single_networks():
     assert_array_equal(mean.scores(X), (lmms[0].scores(X) + lmms[1].scores(X)) / 2)
 
 
-def test_mean_refuses_models_that_do_not_fit():
+def test_mean_rejects_incompatible_models():
     rng = np.random.default_rng(26)
     model, _ = mapped_model(rng)
     plain = AdditiveLMM(model.terms, 4)

@@ -1,4 +1,4 @@
-"""Bad input is refused; the message names the argument, the value and what is allowed."""
+"""Invalid input of estimators: errors that give the argument, the value and the remedy."""
 
 import re
 import subprocess
@@ -112,26 +112,19 @@ def test_fit_rejects_invalid_parameters(iris, estimator, name, value, allowed):
 @pytest.mark.parametrize(
     ("estimator", "parameters", "parts"),
     [
-        (
-            SubgradientLMMClassifier,
-            {"engine": "tree", "objective": "mean"},
-            ["tree", "objective='mean'"],
-        ),
-        (
-            SubgradientLMMClassifier,
-            {"engine": "tree", "objective": "top-k"},
-            ["tree", "objective='top-k'"],
-        ),
-        (
-            SubgradientLMMClassifier,
-            {"engine": "sgd", "objective": "top-k"},
-            ["sgd", "objective='top-k'"],
-        ),
-        (
-            SubgradientLMMClassifier,
-            {"engine": "sgd", "objective": "max"},
-            ["sgd", "objective='max'"],
-        ),
+        *[
+            (
+                SubgradientLMMClassifier,
+                {"engine": engine, "objective": objective},
+                [engine, f"objective='{objective}'"],
+            )
+            for engine, objective in (
+                ("tree", "mean"),
+                ("tree", "top-k"),
+                ("sgd", "top-k"),
+                ("sgd", "max"),
+            )
+        ],
         (MaxPlusClassifier, {"engine": "tree"}, ["engine='tree'", "MaxPlusClassifier"]),
         (MaxPlusClassifier, {"engine": "sgd"}, ["sgd", "objective='max'"]),
         (
@@ -186,24 +179,60 @@ def test_fit_and_predict_reject_nan_and_infinity(iris, estimator, value, word):
     assert_refused(lambda: model.predict(X), "X", word, error=ValueError)
 
 
-@pytest.mark.parametrize("estimator", ALL)
-def test_fit_rejects_nan_targets(iris, estimator):
-    y = iris.y.astype(float)
-    y[3] = NAN
-    assert_refused(lambda: quick(estimator).fit(iris.X, y), "y", "NaN", error=ValueError)
+# Estimators, X, y, sample weights (None: those of iris), and parts of the message.
+WEIGHTS = {
+    "short weights": (np.ones(149), [r"\(149,\)", r"\(150,\)"]),
+    "column of weights": (np.ones((150, 1)), [r"\(150, 1\)", r"\(150,\)"]),
+    "one weight": (2.0, [r"\(\)", r"\(150,\)"]),
+    "negative weights": (np.full(150, -1.0), ["-1", ">= 0"]),
+    "nan weights": (np.full(150, NAN), ["nan", "finite"]),
+    "infinite weights": (np.full(150, INF), ["inf", "finite"]),
+    "zero weights": (np.zeros(150), ["zero"]),
+    "text weights": (["heavy"] * 150, ["heavy"]),
+}
+TWO_CLASSES = np.arange(150) // 75
+INVALID_DATA = {
+    "nan target": (ALL, None, [NAN, *range(149)], None, ["y", "NaN"]),
+    "no targets": (ALL, None, [], None, ["150"]),
+    "fewer targets": (ALL, None, TWO_CLASSES[:149], None, ["150"]),
+    "1d": (ALL, np.ones(150), None, None, ["array|number|convert"]),
+    "3d": (ALL, np.ones((150, 2, 2)), None, None, ["array|number|convert"]),
+    "number": (ALL, 3.0, None, None, ["array|number|convert"]),
+    "text": (ALL, [["a"] * 4] * 150, None, None, ["array|number|convert"]),
+    "no samples": (ALL, np.ones((0, 4)), [], None, ["0 sample"]),
+    "no features": (ALL, np.ones((4, 0)), [0, 1, 0, 1], None, ["0 feature"]),
+    "class 0 only": (CLASSIFIERS, None, np.zeros(150, int), None, ["class", "0", "two"]),
+    "one text class": (CLASSIFIERS, None, np.full(150, "only"), None, ["class", "only", "two"]),
+    "weights of one class": (CLASSIFIERS, None, TWO_CLASSES, TWO_CLASSES, ["one class"]),
+    "continuous labels": (CLASSIFIERS, None, np.linspace(0, 1, 150), None, ["continuous"]),
+    **{
+        name: (ALL, None, None, weight, ["sample_weight", *parts])
+        for name, (weight, parts) in WEIGHTS.items()
+    },
+}
 
 
-@pytest.mark.parametrize("estimator", ALL)
-@pytest.mark.parametrize("n", [0, 149])
-def test_fit_rejects_different_lengths(iris, estimator, n):
-    assert_refused(lambda: quick(estimator).fit(iris.X, iris.y[:n]), "150", error=ValueError)
+@pytest.mark.parametrize(
+    ("estimator", "X", "y", "weight", "parts"),
+    [
+        pytest.param(estimator, *data, id=f"{estimator.__name__}-{name}")
+        for name, (estimators, *data) in INVALID_DATA.items()
+        for estimator in estimators
+    ],
+)
+def test_fit_rejects_invalid_data(iris, estimator, X, y, weight, parts):
+    X, y = iris.X if X is None else X, iris.y if y is None else y
+    fit = quick(estimator).fit
+    assert_refused(lambda: fit(X, y, sample_weight=weight), *parts, error=ValueError)
 
 
 @pytest.mark.parametrize("estimator", ALL)
 @pytest.mark.parametrize("n_features", [3, 5])
 def test_predict_rejects_wrong_number_of_features(iris, estimator, n_features):
-    model = quick(estimator).fit(*iris)
+    model = quick(estimator)
     X = np.ones((2, n_features))
+    assert_refused(lambda: model.predict(iris.X), "not fitted", error=NotFittedError)
+    model.fit(*iris)
     assert_refused(
         lambda: model.predict(X), f"{n_features} features", "expecting 4", error=ValueError
     )
@@ -215,25 +244,6 @@ def test_partial_fit_and_warm_start_reject_other_features(iris, estimator, metho
     model = quick(estimator, warm_start=True).fit(*iris)
     call = getattr(model, method)
     assert_refused(lambda: call(iris.X[:, :3], iris.y), "3 features", error=ValueError)
-
-
-@pytest.mark.parametrize("estimator", ALL)
-@pytest.mark.parametrize("X", [np.ones(150), np.ones((150, 2, 2)), 3.0, [["a"] * 4] * 150])
-def test_fit_rejects_samples_that_are_not_2d(iris, estimator, X):
-    assert_refused(lambda: quick(estimator).fit(X, iris.y), "array|number|convert")
-
-
-@pytest.mark.parametrize("estimator", ALL)
-def test_fit_rejects_empty_data(estimator):
-    assert_refused(lambda: quick(estimator).fit(np.ones((0, 4)), []), "0 sample", error=ValueError)
-    assert_refused(
-        lambda: quick(estimator).fit(np.ones((4, 0)), [0, 1, 0, 1]), "0 feature", error=ValueError
-    )
-
-
-@pytest.mark.parametrize("estimator", ALL)
-def test_predict_raises_not_fitted_error(iris, estimator):
-    assert_refused(lambda: estimator().predict(iris.X), "not fitted", error=NotFittedError)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -286,61 +296,12 @@ def test_overflowing_training_does_not_corrupt_memory():
 # -- classes ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("estimator", CLASSIFIERS)
-@pytest.mark.parametrize("label", [0, "only"])
-def test_fit_rejects_a_single_class(iris, estimator, label):
-    y = np.full(150, label)
-    assert_refused(
-        lambda: quick(estimator).fit(iris.X, y), "class", str(label), "two", error=ValueError
-    )
-
-
-@pytest.mark.parametrize("estimator", CLASSIFIERS)
-def test_fit_rejects_weights_that_leave_one_class(iris, estimator):
-    weight = iris.y == 1
-    assert_refused(
-        lambda: quick(estimator).fit(*iris, sample_weight=weight), "one class", error=ValueError
-    )
-
-
-@pytest.mark.parametrize("estimator", CLASSIFIERS)
-def test_classifier_rejects_continuous_labels(iris, estimator):
-    assert_refused(
-        lambda: quick(estimator).fit(iris.X, iris.X[:, 0]), "continuous", error=ValueError
-    )
-
-
 @pytest.mark.parametrize("estimator", STEPPED)
 def test_partial_fit_rejects_unknown_label(iris, estimator):
     call = quick(estimator).partial_fit
     assert_refused(lambda: call(*iris, classes=[0, 1]), "label.*2", r"\[0, 1\]", error=ValueError)
     model = quick(estimator).fit(iris.X[:100], iris.y[:100])
     assert_refused(lambda: model.partial_fit(*iris), "label.*2", r"\[0, 1\]", error=ValueError)
-
-
-# -- sample weights ---------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("estimator", ALL)
-@pytest.mark.parametrize(
-    ("weight", "parts"),
-    [
-        (np.ones(149), [r"\(149,\)", r"\(150,\)"]),
-        (np.ones((150, 1)), [r"\(150, 1\)", r"\(150,\)"]),
-        (2.0, [r"\(\)", r"\(150,\)"]),
-        (np.full(150, -1.0), ["-1", ">= 0"]),
-        (np.full(150, NAN), ["nan", "finite"]),
-        (np.full(150, INF), ["inf", "finite"]),
-        (np.zeros(150), ["zero"]),
-        (["heavy"] * 150, ["heavy"]),
-    ],
-    ids=["short", "column", "number", "negative", "nan", "inf", "zero", "words"],
-)
-def test_fit_rejects_invalid_sample_weights(iris, estimator, weight, parts):
-    model = quick(estimator)
-    assert_refused(
-        lambda: model.fit(*iris, sample_weight=weight), "sample_weight", *parts, error=ValueError
-    )
 
 
 # -- after an error ---------------------------------------------------------------------------
@@ -355,7 +316,7 @@ def test_fitted_model_works_after_rejected_fit(iris, estimator):
 
 
 # Estimator, parameters, those without effect, and the condition under which they have one.
-MOOT = [
+UNUSED = [
     (
         STEPPED,
         {"step": "polyak", "learning_rate": 0.5},
@@ -371,14 +332,14 @@ MOOT = [
     ([LMMClassifier], {"validation_fraction": 0.2}, "validation_fraction=0.2", "early_stopping"),
     ([LMMClassifier], {"n_hidden": 6, "scoring": "accuracy"}, "scoring='accuracy'", "a choice of"),
 ]
-MOOT = [
+UNUSED_CASES = [
     pytest.param(estimator, parameters, what, when, id=f"{estimator.__name__}-{what}")
-    for estimators, parameters, what, when in MOOT
+    for estimators, parameters, what, when in UNUSED
     for estimator in estimators
 ]
 
 
-@pytest.mark.parametrize(("estimator", "parameters", "what", "when"), MOOT)
+@pytest.mark.parametrize(("estimator", "parameters", "what", "when"), UNUSED_CASES)
 def test_parameters_without_effect_warn(iris, estimator, parameters, what, when):
     few = {"n_hidden": 6, "slope": 3.0} if estimator is LMMClassifier else {}
     model = quick(estimator, **few | parameters)

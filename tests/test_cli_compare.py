@@ -9,7 +9,7 @@ from sklearn.metrics import log_loss, r2_score
 from sklearn.model_selection import KFold, StratifiedKFold, cross_val_predict
 
 from commands import IRIS, bad, document, good, read_csv
-from maxplus.evaluation.sklearn_models import SKLEARN_CLASSIFIERS, SKLEARN_REGRESSORS
+from maxplus.evaluation.comparison import SKLEARN_CLASSIFIERS, SKLEARN_REGRESSORS
 from table_helpers import opened
 
 pytestmark = pytest.mark.slow

@@ -18,7 +18,6 @@ from maxplus.tables import (
     parquet_files,
     read_batches,
     read_table,
-    text_source,
 )
 from strategies import quick
 from table_helpers import encoder_of, refused, same
@@ -136,14 +135,14 @@ def test_csv_many_columns_may_become_text_late(write):
 
 def test_csv_late_text_is_reread_once(write, monkeypatch):
     n_readings = 0
-    whole = files.text_batches
+    whole = files.csv_batches
 
     def counted(*arguments):
         nonlocal n_readings
         n_readings += 1
         return whole(*arguments)
 
-    monkeypatch.setattr(files, "text_batches", counted)
+    monkeypatch.setattr(files, "csv_batches", counted)
     monkeypatch.setattr(csv_files, "BLOCK_BYTES", 400)
     # Each column has its first word in another batch.
     rows = [",".join("w" if i >= 50 + 5 * k else f"{i}" for k in range(40)) for i in range(300)]
@@ -153,7 +152,7 @@ def test_csv_late_text_is_reread_once(write, monkeypatch):
     assert found.columns["c7"][[0, 84, 85]].tolist() == ["0", "84", "w"]
 
 
-@pytest.mark.parametrize("ending", text_source.COMPRESSED)
+@pytest.mark.parametrize("ending", csv_files.COMPRESSED)
 def test_csv_compressed_files_are_read(write, ending):
     pyarrow = pytest.importorskip("pyarrow")
     path = write("", f"data.csv{ending}")

@@ -14,7 +14,7 @@ from sklearn.neighbors import KNeighborsClassifier
 
 import maxplus
 from maxplus.evaluation import compare, make_splits, usual_models, validate
-from maxplus.evaluation.sklearn_models import SKLEARN_REGRESSORS
+from maxplus.evaluation.comparison import SKLEARN_REGRESSORS
 from maxplus.evaluation.validation import as_dataset
 from strategies import SEEDS, quick
 

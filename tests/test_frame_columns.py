@@ -156,7 +156,7 @@ def test_column_without_values_is_explained_and_saved(tmp_path, frame, y):
 
 
 def test_overrides_drop_columns_only_by_name(frame, y):
-    chosen = maxplus.tables.TableEncoder(drop=["copy"]).on(with_nan(frame))
+    chosen = maxplus.tables.TableEncoder(drop=["copy"]).attach(with_nan(frame))
     found = LMMClassifier(4, **QUICK).fit(chosen, y)
     assert found.encoder_.feature_names == ["id", "constant", "size", "word = same"]
     assert found.feature_names_in_.tolist() == list(frame.columns)

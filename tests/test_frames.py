@@ -126,7 +126,7 @@ def test_labels_take_the_name_of_their_series(rows, y):
     same_name = LMMClassifier(4, **QUICK).fit(frame.assign(**{"class": y}), series).encoder_
     assert same_name.feature_names == [*found.feature_names, "class = ill", "class = well"]
     assert same_name.target_.name == "y"
-    chosen = TableEncoder(drop=["class"]).on(frame.assign(**{"class": y}))
+    chosen = TableEncoder(drop=["class"]).attach(frame.assign(**{"class": y}))
     by_choice = LMMClassifier(4, **QUICK).fit(chosen, series).encoder_
     assert by_choice.feature_names == found.feature_names
     clash = LMMClassifier(4, **QUICK).fit(frame.rename(columns={"age": "y"}), y).encoder_

@@ -1,4 +1,4 @@
-"""How far probabilities can be trusted, against loops and against scikit-learn."""
+"""Metrics of predictions, compared with loops and with scikit-learn."""
 
 import json
 import math
@@ -30,7 +30,7 @@ from strategies import SEEDS, quick
 
 
 def predictions(seed, n=None):
-    """Labels and probabilities; some of them on the bins' edges, some certain."""
+    """Return labels and probabilities, some at the edges of bins and some equal to 1."""
     rng = np.random.default_rng(seed)
     n, n_classes = n or int(rng.integers(1, 60)), int(rng.integers(2, 5))
     # Sixteenths are exact: nothing is summed to 1 but nearly.
@@ -40,7 +40,7 @@ def predictions(seed, n=None):
 
 @given(SEEDS)
 @quick(60)
-def test_bins_are_what_loops_find(seed):
+def test_reliability_matches_loops(seed):
     y, P = predictions(seed)
     n_bins = 1 + seed % 16
     bins = reliability(y, P, n_bins)
@@ -52,7 +52,7 @@ def test_bins_are_what_loops_find(seed):
     assert expected_calibration_error(y, P, n_bins) == bins.error
 
 
-def test_kept_promises_have_no_error():
+def test_calibration_error_of_calibrated_probabilities_is_zero():
     # Ten samples at 80 %, eight of them right; four at 50 %, two of them right.
     P = np.array([[0.8, 0.2]] * 10 + [[0.5, 0.5]] * 4)
     y = np.array([0] * 8 + [1] * 2 + [0, 0, 1, 1])
@@ -60,7 +60,7 @@ def test_kept_promises_have_no_error():
     assert expected_calibration_error(1 - y, P) == pytest.approx(0.6 * 10 / 14)
 
 
-def test_certainty_falls_into_the_last_bin():
+def test_probability_one_is_in_the_last_bin():
     bins = reliability([0, 1], [[1.0, 0.0], [1.0, 0.0]], 15)
     assert bins.count.tolist() == [0] * 14 + [2]
     assert bins.accuracy[-1] == 0.5
@@ -68,7 +68,7 @@ def test_certainty_falls_into_the_last_bin():
     assert bins.error == 0.5
 
 
-def test_parts_are_never_better_calibrated_than_the_whole():
+def test_calibration_error_of_few_rows_is_larger():
     y, P = predictions(3, 600)
     parts = [expected_calibration_error(y[k::10], P[k::10]) for k in range(10)]
     assert np.mean(parts) > expected_calibration_error(y, P)
@@ -76,14 +76,14 @@ def test_parts_are_never_better_calibrated_than_the_whole():
 
 @given(SEEDS)
 @quick(30)
-def test_log_losses_are_scikit_learn_s(seed):
+def test_log_losses_equal_scikit_learn(seed):
     y, P = predictions(seed)
     clipped = np.clip(P, 1e-15, 1)
     expected = log_loss(y, clipped / clipped.sum(1, keepdims=True), labels=range(P.shape[1]))
     assert log_losses(y, P).mean() == pytest.approx(expected, abs=1e-9)
 
 
-def test_a_class_without_any_probability_costs_much_but_not_all():
+def test_log_loss_of_probability_zero_is_finite():
     assert log_losses([1, 0], [[1.0, 0.0], [1.0, 0.0]]).tolist() == [-math.log(1e-15), 0.0]
 
 
@@ -101,20 +101,20 @@ def test_a_class_without_any_probability_costs_much_but_not_all():
         ([-1, 0], [[0.5, 0.5], [0.5, 0.5]], "from 0 to 1"),
     ],
 )
-def test_what_is_no_prediction_is_refused(codes, P, words):
+def test_metrics_reject_invalid_probabilities(codes, P, words):
     for measure in (expected_calibration_error, log_losses, reliability):
         with pytest.raises(ValueError, match=words):
             measure(codes, P)
 
 
-def test_there_is_at_least_one_bin():
+def test_reliability_rejects_zero_bins():
     with pytest.raises(ValueError, match="n_bins must be at least 1, got 0"):
         reliability([0], [[1.0, 0.0]], 0)
 
 
 @given(SEEDS)
 @quick(40)
-def test_a_classifier_is_judged_as_scikit_learn_judges_it(seed):
+def test_classification_metrics_equal_scikit_learn(seed):
     y, P = predictions(seed, 40)
     C = P.shape[1]
     figures = classification_metrics(y, P, [f"class {d}" for d in range(C)])
@@ -150,7 +150,7 @@ def test_a_classifier_is_judged_as_scikit_learn_judges_it(seed):
         assert figures.auc == pytest.approx(roc_auc_score(y, P[:, 1]))
 
 
-def test_what_rows_do_not_tell_is_nothing_in_json():
+def test_undefined_metrics_are_null_in_json():
     figures = classification_metrics([0, 0], [[0.75, 0.25, 0.0], [0.5, 0.25, 0.25]], "abc")
     assert math.isnan(figures.classes[1].recall)
     document = figures.to_json()
@@ -169,14 +169,14 @@ def test_what_rows_do_not_tell_is_nothing_in_json():
     assert json.loads(json.dumps(document, allow_nan=False)) == document
 
 
-def test_labels_must_name_all_classes():
+def test_classification_metrics_reject_wrong_number_of_labels():
     with pytest.raises(ValueError, match="labels must name the 2 columns of P; got 3 names"):
         classification_metrics([0], [[0.5, 0.5]], "abc")
 
 
 @given(SEEDS)
 @quick(30)
-def test_a_regression_is_judged_as_scikit_learn_judges_it(seed):
+def test_regression_metrics_equal_scikit_learn(seed):
     rng = np.random.default_rng(seed)
     y, guess = rng.normal(size=(2, 25))
     lower, upper = guess - 1.0, guess + rng.random(25)
@@ -192,7 +192,7 @@ def test_a_regression_is_judged_as_scikit_learn_judges_it(seed):
     assert (without["covered"], without["width"]) == (None, None)
 
 
-def test_bad_predictions_of_numbers_are_named():
+def test_regression_metrics_reject_invalid_predictions():
     with pytest.raises(ValueError, match=r"shapes \(2,\) and \(3,\)"):
         regression_metrics([1.0, 2.0], [1.0, 2.0, 3.0])
     with pytest.raises(ValueError, match="both lower and upper"):
@@ -200,7 +200,7 @@ def test_bad_predictions_of_numbers_are_named():
     assert math.isnan(regression_metrics([1.0, 1.0], [1.0, 2.0]).r2)
 
 
-def test_two_classes_have_one_area():
+def test_both_classes_have_the_same_auc():
     """1 − p rounds tiny differences away, and would make ties of them."""
     small = 1e-18 * np.arange(1, 41)
     P = np.stack([1.0 - small, small], axis=1)

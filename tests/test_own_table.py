@@ -184,21 +184,21 @@ def test_column_overrides_apply_to_data_frame(trained):
     frame = frame_of_clinic("pandas").drop(columns=["class", "patient", "Besuch"])
     y = [row[-1] for row in clinic()[1]]
     choices = TableEncoder(categorical=["pain", "smoker"], drop=["age"])
-    clf = LMMClassifier(6, slope=3.0, warmup_epochs=2, random_state=0).fit(choices.on(frame), y)
+    clf = LMMClassifier(6, slope=3.0, warmup_epochs=2, random_state=0).fit(choices.attach(frame), y)
     names = clf.encoder_.feature_names
     assert {"pain = high", "smoker = 0", "smoker = 1", "dose"} <= set(names)
     assert "age" not in names
     assert np.array_equal(
-        clf.predict_proba(frame), clf.predict_proba(clf.encoder_.transform(choices.on(frame)))
+        clf.predict_proba(frame), clf.predict_proba(clf.encoder_.transform(choices.attach(frame)))
     )
     numbers = frame[["dose", "smoker"]].astype(float)
-    clf.fit(TableEncoder(categorical=["smoker"]).on(numbers), y)
+    clf.fit(TableEncoder(categorical=["smoker"]).attach(numbers), y)
     assert clf.encoder_.feature_names == ["dose", "smoker = 0", "smoker = 1"]
     with pytest.raises(ValueError, match="has no column 'size'"):
-        clf.fit(TableEncoder(drop=["size"]).on(frame), y)
+        clf.fit(TableEncoder(drop=["size"]).attach(frame), y)
     unseen = [
         maxplus.validate(clf, data, y, cv=2, encoder=own).figures.accuracy
-        for data, own in ((choices.on(frame), None), (frame, choices))
+        for data, own in ((choices.attach(frame), None), (frame, choices))
     ]
     assert unseen[0] == unseen[1]
 

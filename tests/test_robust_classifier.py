@@ -90,8 +90,78 @@ def test_categorical_columns_of_a_frame_do_not_change():
     assert clf.certified_accuracy(frame, y) > 0.8
     scaled = clone(clf).set_params(robust_eps=0.2).fit(frame, y)
     assert_allclose(scaled.robust_reach_, 0.2 * scaled.certificate_scale())
-    with pytest.raises(ValueError, match="'word', which does not hold numbers; leave it out"):
+    with pytest.raises(ValueError, match="'word', which holds categories; set it to 'any'"):
         clone(clf).set_params(robust_eps={"word": 1}).fit(frame, y)
+    with pytest.raises(ValueError, match="'age', which holds numbers; set it to a number"):
+        clone(clf).set_params(robust_eps={"age": "any"}).fit(frame, y)
+
+
+def frame_of_categories(n=240, seed=0):
+    rng = np.random.default_rng(seed)
+    colour, size = rng.integers(0, 3, n), rng.integers(0, 4, n)
+    age = rng.uniform(0, 10, n)
+    y = (age + 2.0 * (colour == 1) + 0.5 * size > 6.0).astype(int)
+    frame = pd.DataFrame(
+        {
+            "colour": np.array(["red", "green", "blue"])[colour],
+            "age": age,
+            "size": pd.Categorical.from_codes(size, ["S", "M", "L", "XL"], ordered=True),
+        }
+    )
+    return frame, y
+
+
+def test_any_category_may_change_in_certified_training():
+    frame, y = frame_of_categories()
+    options = {"robust_eps": {"age": 0.5, "colour": "any", "size": "any"}, **QUICK}
+    clf = LMMClassifier(**options).fit(frame, y)
+    reach = dict(zip(clf.encoder_.feature_names, clf.robust_reach_, strict=True))
+    assert reach["age"] == 0.5
+    assert reach["size"] == 3.0
+    assert [reach[f"colour = {name}"] for name in ("blue", "green", "red")] == [1.0] * 3
+    certified = clf.is_certified(frame)
+    assert certified.any()
+    # The box contains all combinations of categories.
+    predicted = clf.predict(frame)
+    for colour in ("red", "green", "blue"):
+        for size in ("S", "M", "L", "XL"):
+            moved = frame.assign(
+                colour=colour, size=pd.Categorical([size] * len(y), ["S", "M", "L", "XL"])
+            )
+            assert_array_equal(clf.predict(moved)[certified], predicted[certified])
+
+
+def test_joint_certificates_cover_numbers_and_one_category():
+    frame, y = frame_of_categories()
+    clf = LMMClassifier(structure="shapes", warmup_epochs=20, random_state=0).fit(frame, y)
+    scale = np.array([float(name == "age") for name in clf.encoder_.feature_names])
+    alone = clf.is_certified(frame, 0.4, scale)
+    joint = clf.is_certified(frame, 0.4, scale, change_one_of=["colour", "size"])
+    assert joint.any()
+    assert not (joint & ~alone).any()
+    assert (joint != alone).any()
+    predicted, ages = clf.predict(frame), np.linspace(-0.4, 0.4, 9)
+    changes = [("colour", name) for name in ("red", "green", "blue")]
+    changes += [("size", name) for name in ("S", "M", "L", "XL")]
+    flips = np.zeros(len(y), int)
+    for column, value in changes:
+        for step in ages:
+            same = [value] * len(y)
+            values = pd.Categorical(same, ["S", "M", "L", "XL"]) if column == "size" else same
+            moved = frame.assign(age=frame["age"] + step, **{column: values})
+            flips += clf.predict(moved) != predicted
+    assert not flips[joint].any()
+    # Rows that lose their certificate are flipped by one of these changes, or nearly so.
+    assert (flips[alone & ~joint] > 0).mean() > 0.5
+    correct = predicted == y
+    assert clf.certified_accuracy(
+        frame, y, 0.4, scale, change_one_of=["colour", "size"]
+    ) == pytest.approx((joint & correct).mean())
+    for column in ("age", "weight"):
+        with pytest.raises(ValueError, match=f"change_one_of names '{column}', which is not a"):
+            clf.is_certified(frame, 0.4, scale, change_one_of=[column])
+    with pytest.raises(ValueError, match="eps must be a finite number >= 0; got"):
+        clf.is_certified(frame, [0.1, 0.2], scale)
 
 
 @pytest.mark.parametrize(

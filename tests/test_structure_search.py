@@ -14,18 +14,17 @@ from maxplus.estimators._additive import (
     without_weak_terms,
 )
 from maxplus.estimators._cross_validation import FOLDS
+from maxplus.estimators._parameters import threads
 from maxplus.estimators._training_data import TrainingData
 from maxplus.training import TrainingMonitor, TrainingProblem
 from maxplus.training.smooth.structures import Structure
 
 
-def fit(rows, seed=0, structures=STRUCTURES, n_jobs=1):
+def fit(rows, seed=0, structures=STRUCTURES):
     """Choose among structures, and train."""
     rng = np.random.default_rng(seed)
     problem = TrainingProblem(rows.X, rows.y, weight=rows.weight, rng=rng)
-    return JointTraining(structures, n_jobs).run(
-        untrained(rows, 2, rng), problem, TrainingMonitor()
-    )
+    return JointTraining(2, structures).run(untrained(rows, 2, rng), problem, TrainingMonitor())
 
 
 def interaction(n=500):
@@ -56,7 +55,10 @@ def test_simplest_structure_is_chosen_for_noise():
 @pytest.mark.slow
 def test_search_does_not_depend_on_the_number_of_threads():
     rows = interaction(200)
-    runs = [fit(rows, 3, n_jobs=n_jobs) for n_jobs in (1, 2)]
+    runs = []
+    for n_jobs in (1, 2):
+        with threads(n_jobs):
+            runs.append(fit(rows, 3))
     assert_array_equal(runs[0].choice.losses, runs[1].choice.losses)
     assert_array_equal(runs[0].model.scores(rows.X), runs[1].model.scores(rows.X))
     tried = np.isfinite(runs[0].choice.losses)

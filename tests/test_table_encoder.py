@@ -81,7 +81,7 @@ def test_encoder_in_pipelines_and_cross_validation():
 
 def test_estimator_fits_a_clone_of_the_encoder():
     encoder = TableEncoder(drop=["id"])
-    clf = LMMClassifier(4, slope=2.0, warmup_epochs=2, random_state=0).fit(encoder.on(FRAME), Y)
+    clf = LMMClassifier(4, slope=2.0, warmup_epochs=2, random_state=0).fit(encoder.attach(FRAME), Y)
     assert not hasattr(encoder, "columns_")
     assert clf.encoder_.feature_names == [*ALL[1:], "same = x"]
     assert clf.n_features_in_ == 5

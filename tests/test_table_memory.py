@@ -78,7 +78,7 @@ def test_failed_allocations_are_table_errors(tmp_path, monkeypatch, kind, name):
     path = tmp_path / name
     if name.endswith("csv"):
         path.write_text("a,class\n1,2\n")
-        monkeypatch.setattr("maxplus.tables.csv_files._floats", fail)
+        monkeypatch.setattr("maxplus.tables.csv_files._numbers", fail)
     else:
         run_lengths(path, 100)
         monkeypatch.setattr(parquet.ParquetFile, "iter_batches", fail)

@@ -28,7 +28,7 @@ from experiments.table_goals import PREVIOUS_CPU, Goal, table_goals
 from experiments.table_results import Results, differences_table, structures_table
 from maxplus import LMMClassifier
 from maxplus.datasets import DataNotFoundError
-from maxplus.evaluation.sklearn_models import SKLEARN_CLASSIFIERS
+from maxplus.evaluation.comparison import SKLEARN_CLASSIFIERS
 from maxplus.metrics import expected_calibration_error
 
 pytestmark = pytest.mark.slow

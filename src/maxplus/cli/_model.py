@@ -133,8 +133,8 @@ def stream_parts(
     ``also`` are names of further columns to read.
     """
     from maxplus import tables
+    from maxplus.tables.csv_files import STDIN
     from maxplus.tables.dataset import prefetch
-    from maxplus.tables.text_source import STDIN
 
     if model.encoder is None:
         yield open_dataset(data, model, labelled=labelled)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from dataclasses import dataclass
-from functools import partial
-from typing import ClassVar, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,20 +14,20 @@ from threadpoolctl import threadpool_limits
 from maxplus.distributed import SERIAL, using
 from maxplus.estimators._cross_validation import (
     FOLDS,
-    deal_folds,
-    losses_of,
-    stratified_part,
+    MANY_ROWS,
+    Candidates,
+    Effort,
+    Search,
     temperature,
 )
 from maxplus.estimators._training_data import TrainingData
 from maxplus.models import AdditiveLMM, FeatureMap, Model
 from maxplus.training import Status, TrainingMonitor, TrainingProblem
-from maxplus.training.monitor import run_parallel
 from maxplus.training.result import StateError, TrainingState
 from maxplus.training.smooth.annealing import Annealing
 from maxplus.training.smooth.monotone import Monotonic, constrain, seal
-from maxplus.training.smooth.soft_terms import TERM_ANNEALING, train_terms
-from maxplus.training.smooth.structures import Structure, initial_terms, select_pairs
+from maxplus.training.smooth.soft_terms import TERM_ANNEALING, OnEpoch, train_terms
+from maxplus.training.smooth.structures import Pair, Structure, initial_terms, select_pairs
 from maxplus.training.stages.base import Outcome
 
 # In order of capacity: from smooth shape functions, for few and noisy rows, to many boxes.
@@ -43,48 +41,165 @@ STRUCTURES = (
     Structure(units=3, has_shapes=False, boxes=8, box_units=3, size=6.0),
     Structure(units=3, pairs_per_feature=1.0, boxes=8, box_units=16, size=6.0),
 )
-# The search uses at least ENOUGH rows, and at least one in PART.
-ENOUGH, PART = 3_000, 4
-# Number of standard errors from the best structure within which the simplest one is chosen.
-WITHIN = 0.25
+# Effort of the search below and from MANY_ROWS rows on.
+FEW = Effort(survivors=4, first=0.5, others=0.5, min_rows=3_000, share=1 / 4)
+MANY = FEW._replace(survivors=3, first=0.25)
+# Minimum number of steps of the final training run from MANY_ROWS rows on.
+MANY_STEPS = 1_000
 # Fraction of all contributions below which a term is removed.
 WEAK = 0.002
 # Length of the training run before pairs are selected, as a fraction of the final one.
 PAIRS_LENGTH = 0.25
-MOST_PAIRS = 40
+MAX_PAIRS = 40
+# Number of rows from which the contributions of terms are measured on a subsample.
+ENOUGH = 3_000
 
 R = TypeVar("R")
+# A user-defined score of a model on held-out rows; higher is better.
+Scorer = Callable[[AdditiveLMM, TrainingData], float]
 
 
-class Effort(NamedTuple):
-    """Number of structures that are evaluated on all folds, and lengths of training runs.
+class Prepared(NamedTuple):
+    """Rows for training, and the selected features and pairs.
 
-    Lengths, on the first fold and on the others, are fractions of that of the final training run.
+    Attributes
+    ----------
+    feature_map, U : the transformation of features, and the transformed rows
+    y : classes, or standardised targets
+    labels : classes 0..C−1 at whose rows units are initialised
+    weight : weights of the rows, optional
+    features : increasing indices of the features that terms may have
+    pairs : pairs of features that explain most of the residuals of shape functions, best first
+    centre, spread : targets are centre + spread·y
+    bounds : bounds of predictions, if y are targets
     """
 
-    survivors: int
-    first: float
-    others: float
+    feature_map: FeatureMap
+    U: NDArray
+    y: NDArray
+    labels: NDArray
+    weight: NDArray | None
+    features: Sequence[int]
+    pairs: Sequence[Pair] = ()
+    centre: float = 0.0
+    spread: float = 1.0
+    bounds: NDArray | None = None
 
 
-# Number of rows from which fewer and shorter training runs suffice for the search.
-MANY_ROWS = 4_000
-FEW, MANY = Effort(4, 0.5, 0.5), Effort(3, 0.25, 0.5)
-# Minimum number of steps from MANY_ROWS on.
-MANY_STEPS = 1_000
+@dataclass(frozen=True)
+class TermTraining(ABC):
+    """Joint training of all terms of a sum.
 
-# A user-defined score of a model on held-out rows; higher is better.
-Judge = Callable[[AdditiveLMM, TrainingData], float]
+    Parameters
+    ----------
+    n_classes : number of outputs, C
+    structures : candidates of the search, the simplest first
+    annealing : settings of the training
+    monotonic_signs : array of shape (P,), 1, −1 or 0, optional
+        Directions in which z_1 − z_0 does not decrease or does not increase.
+    loss : loss of `train_terms`
+    """
+
+    n_classes: int
+    structures: Sequence[Structure]
+    annealing: Annealing = TERM_ANNEALING
+    monotonic_signs: NDArray | None = None
+    loss: str = "log_loss"
+
+    @abstractmethod
+    def prepare(self, rows: TrainingData, rng: np.random.Generator) -> Prepared:
+        """Transform features, and select features and pairs."""
+
+    def candidates(self, **evaluation: Any) -> Candidates:
+        """Return the structures as candidates of a search."""
+        return Candidates(
+            len(self.structures),
+            lambda rows, seed, quiet: self.prepare(rows, np.random.default_rng(seed)),
+            lambda c, prepared, length, seed, quiet: self.train(
+                self.structures[c], prepared, length, seed, lambda *_: quiet.interrupted
+            ),
+            **evaluation,
+        )
+
+    def annealing_for(self, n_rows: int) -> Annealing:
+        """Return the settings of the training for a number of rows."""
+        return self.annealing
+
+    def train(
+        self,
+        structure: Structure,
+        prepared: Prepared,
+        length: float,
+        seed: Sequence[int],
+        on_epoch: OnEpoch | None = None,
+    ) -> AdditiveLMM:
+        """Train a sum with the given structure for a fraction of the usual number of epochs."""
+        annealing = self.annealing_for(len(prepared.U))._replace(length=length)
+        rng = np.random.default_rng(seed)
+        signs = self.monotonic_signs
+        model = self.train_mapped(structure, prepared, annealing, rng, on_epoch, signs)
+        return self.of_raw_features(model, prepared)
+
+    def of_raw_features(self, model: AdditiveLMM, prepared: Prepared) -> AdditiveLMM:
+        """Return a sum of transformed features as a sum of raw features."""
+        return AdditiveLMM(model.terms, model.n_features, prepared.feature_map)
+
+    def train_mapped(
+        self,
+        structure: Structure,
+        prepared: Prepared,
+        annealing: Annealing,
+        rng: np.random.Generator,
+        on_epoch: OnEpoch | None = None,
+        signs: NDArray | None = None,
+    ) -> AdditiveLMM:
+        """Train a sum of transformed features."""
+        U, features = prepared.U, prepared.features
+        pairs = prepared.pairs[: structure.n_pairs(len(features))]
+        start = initial_terms(structure, U, prepared.labels, self.n_classes, pairs, rng, features)
+        return train_terms(
+            start.model,
+            U,
+            prepared.y,
+            annealing._replace(scale=start.scale),
+            rng,
+            prepared.weight,
+            on_epoch,
+            self.loss,
+            None if signs is None else Monotonic.of(signs, prepared.feature_map),
+        )
+
+    def train_on_all(
+        self, chosen: int, rows: TrainingData, seed: int, monitor: TrainingMonitor
+    ) -> tuple[AdditiveLMM, NDArray, Status]:
+        """Train the chosen structure; return the model, the loss of each epoch, and a status."""
+        prepared = self.prepare(rows, np.random.default_rng([seed, FOLDS]))
+        n_epochs = self.annealing_for(len(rows.y)).epochs(len(rows.y))
+        losses: list[float] = []
+        status = Status.MAX_ITER
+
+        def report(epoch: int, loss: float, now: Callable[[], AdditiveLMM]) -> bool:
+            nonlocal status
+            losses.append(loss)
+            end = Status.MAX_ITER if epoch + 1 == n_epochs else None
+            # The model is for callbacks only.
+            model: Any = now() if monitor.has_callbacks else None
+            reason = monitor.report(epoch + 1, n_epochs, loss, min(losses), model, None, end)
+            status = reason or status
+            return reason is not None
+
+        model = self.train(self.structures[chosen], prepared, 1.0, [seed, FOLDS, 1], report)
+        return model, np.array(losses), status
 
 
 class Choice(NamedTuple):
-    """Results of structures on held-out rows, and the chosen structure.
+    """Held-out results of a search over structures, and the chosen structure.
 
     Attributes
     ----------
     losses : array of shape (structures, folds), log losses, inf where a fold was skipped
-    scores : array of the same shape, user-defined scores, −inf where a fold was skipped; None
-        without such a score
+    scores : user-defined scores of the same shape, −inf where a fold was skipped; None without
+        such a score
     chosen : index of the chosen structure
     temperature : the best temperature for its scores
     """
@@ -117,29 +232,21 @@ class Joint(Outcome):
 
 
 @dataclass(frozen=True)
-class JointTraining:
-    """Choose a structure by held-out log loss, and train all its terms jointly on all rows.
+class JointTraining(TermTraining):
+    """Training stage of a classifier: choose a structure by held-out loss, and train it.
 
-    Results do not depend on ``n_jobs``. With several ranks, rank 0 trains on the rows of all ranks,
-    because training is short. For the same reason, checkpoints are not supported.
+    With several ranks, rank 0 trains on the rows of all ranks, because training is short. For the
+    same reason, checkpoints are not supported.
 
     Parameters
     ----------
-    structures : candidates, the simplest first
-    n_jobs : number of parallel training runs during the search
-    judge : user-defined score by which structures are compared, optional
-    annealing : settings of the joint training
+    scorer : user-defined score by which structures are compared instead of the loss, optional
     max_features : maximum number of features in all terms, optional
-    monotonic_signs : array of shape (P,), 1, −1 or 0, optional
-        Directions in which z_1 − z_0 does not decrease or does not increase.
     """
 
     structures: Sequence[Structure] = STRUCTURES
-    n_jobs: int = 1
-    judge: Judge | None = None
-    annealing: Annealing = TERM_ANNEALING
+    scorer: Scorer | None = None
     max_features: int | None = None
-    monotonic_signs: NDArray | None = None
 
     name: ClassVar[str] = "warm-up"
     has_state: ClassVar[bool] = False
@@ -156,79 +263,65 @@ class JointTraining:
         state: TrainingState | None = None,
     ) -> Joint:
         """Search and train; return the initial ``model`` if interrupted during the search."""
-        return on_first_rank(problem, lambda rows, seed: self._train(model, rows, seed, monitor))
+
+        def search_and_train(rows: TrainingData, seed: int) -> Joint:
+            choice, status = self.choose(rows, seed, monitor)
+            if choice is None:
+                return Joint(model, status, None, np.empty(0))
+            monitor.begin(self.name, is_last=True)
+            trained, losses, status = self.train_on_all(choice.chosen, rows, seed, monitor)
+            return Joint(without_weak_terms(trained, rows.X), status, choice, losses)
+
+        return on_first_rank(problem, search_and_train)
 
     def choose(
-        self, model: AdditiveLMM, rows: TrainingData, seed: int, monitor: TrainingMonitor
+        self, rows: TrainingData, seed: int, monitor: TrainingMonitor
     ) -> tuple[Choice | None, Status]:
         """Return the choice and a status; the choice is None if the search was interrupted."""
         monitor.begin("choice", is_last=False)
-        search = _StructureSearch(self, rows, model.n_classes, seed, monitor, model)
-        status = search.run()
-        return (search.choice(), Status.MAX_ITER) if status is None else (None, status)
+        score = None if self.scorer is None else self._score
+        effort = FEW if len(rows.y) < MANY_ROWS else MANY
+        search = Search(self.candidates(score=score), rows, effort, seed)
+        status = search.run(monitor)
+        if status is not None:
+            return None, status
+        chosen, factor = search.chosen(), 1.0
+        known = search.known
+        if known.any():
+            held = search.rows.part(known)
+            factor = temperature(search.outputs[chosen, known], held.y, held.weight)
+        scores = None if self.scorer is None else search.scores
+        return Choice(search.losses, scores, chosen, factor), Status.MAX_ITER
 
-    def _train(
-        self, model: AdditiveLMM, rows: TrainingData, seed: int, monitor: TrainingMonitor
-    ) -> Joint:
-        choice, status = self.choose(model, rows, seed, monitor)
-        if choice is None:
-            return Joint(model, status, None, np.empty(0))
-        monitor.begin(self.name, is_last=True)
-        everything = prepare(
-            rows, model.n_classes, np.random.default_rng([seed, FOLDS]), self.max_features
-        )
-        losses: list[float] = []
+    def _score(self, model: AdditiveLMM, rows: TrainingData) -> float:
+        assert self.scorer is not None
+        factor = temperature(model.scores(rows.X), rows.y, rows.weight)
+        return self.scorer(model.scaled(factor), rows)
 
-        def report(epoch: int, loss: float, now: Callable[[], AdditiveLMM]) -> bool:
-            nonlocal status
-            losses.append(loss)
-            n_epochs = self._annealing(len(rows.y)).epochs(len(rows.y))
-            end = Status.MAX_ITER if epoch + 1 == n_epochs else None
-            shown = now() if monitor.has_callbacks else model
-            asked = monitor.report(epoch + 1, n_epochs, loss, min(losses), shown, None, end)
-            status = asked or status
-            return asked is not None
-
-        trained = self.trained(
-            self.structures[choice.chosen],
-            everything,
-            model.n_classes,
-            1.0,
-            [seed, FOLDS, 1],
-            report,
-        )
-        return Joint(without_weak_terms(trained, rows.X), status, choice, np.array(losses))
-
-    def trained(
-        self,
-        structure: Structure,
-        prepared: Prepared,
-        n_classes: int,
-        length: float,
-        seed: Sequence[int],
-        report: Callable[..., bool] | None = None,
-    ) -> AdditiveLMM:
-        """Train a sum with the given structure for a fraction of the usual number of epochs."""
-        rng, U = np.random.default_rng(seed), prepared.U
-        pairs = prepared.pairs[: structure.n_pairs(len(prepared.features))]
-        start = initial_terms(structure, U, prepared.y, n_classes, pairs, rng, prepared.features)
-        annealing = self._annealing(len(U))._replace(scale=start.scale, length=length)
-        model = train_terms(
-            start.model,
-            U,
-            prepared.y,
-            annealing,
-            rng,
-            prepared.weight,
-            report,
-            monotonic=monotonic_of(self.monotonic_signs, prepared.feature_map),
-        )
-        return AdditiveLMM(model.terms, model.n_features, prepared.feature_map)
-
-    def _annealing(self, n_rows: int) -> Annealing:
+    def annealing_for(self, n_rows: int) -> Annealing:
+        """Return the settings of the training, with more steps for many rows."""
         if n_rows < MANY_ROWS:
             return self.annealing
         return self.annealing._replace(least_steps=MANY_STEPS)
+
+    def prepare(self, rows: TrainingData, rng: np.random.Generator) -> Prepared:
+        """Transform features, and select features and pairs by briefly training shape functions.
+
+        Features are ranked by the contributions of their shape functions, pairs by the residuals.
+        """
+        feature_map = FeatureMap.fit(rows.X)
+        U = feature_map(rows.X)
+        features = list(range(U.shape[1]))
+        prepared = Prepared(feature_map, U, rows.y, rows.y, rows.weight, features)
+        annealing = TERM_ANNEALING._replace(length=PAIRS_LENGTH)
+        shapes = self.train_mapped(Structure(), prepared, annealing, rng)
+        if self.max_features is not None:
+            order = np.argsort(-_strengths(shapes, _subsample(U)), kind="stable")
+            features = sorted(order[: self.max_features].tolist())
+        n_pairs = min(len(features), MAX_PAIRS)
+        found = select_pairs(U[:, features], rows.y, shapes.scores(U), n_pairs)
+        pairs = [(features[p], features[q]) for p, q in found]
+        return prepared._replace(features=features, pairs=pairs)
 
 
 def on_first_rank(problem: TrainingProblem, train: Callable[[TrainingData, int], R]) -> R:
@@ -245,39 +338,6 @@ def on_first_rank(problem: TrainingProblem, train: Callable[[TrainingData, int],
     return comm.root_only(alone, problem.X)
 
 
-class Prepared(NamedTuple):
-    """Transformed rows, the selected features, and the pairs that best explain the residuals."""
-
-    feature_map: FeatureMap
-    U: NDArray
-    y: NDArray
-    weight: NDArray | None
-    features: list[int]
-    pairs: list[tuple[int, int]]
-
-
-def prepare(
-    rows: TrainingData, n_classes: int, rng: np.random.Generator, max_features: int | None = None
-) -> Prepared:
-    """Transform features, and select features and pairs by briefly training shape functions.
-
-    Features are ranked by the contributions of their shape functions, pairs by the residuals.
-    """
-    feature_map = FeatureMap.fit(rows.X)
-    U = feature_map(rows.X)
-    start = initial_terms(Structure(), U, rows.y, n_classes, [], rng)
-    annealing = TERM_ANNEALING._replace(scale=start.scale, length=PAIRS_LENGTH)
-    shapes = train_terms(start.model, U, rows.y, annealing, rng, rows.weight)
-    features = list(range(U.shape[1]))
-    if max_features is not None:
-        order = np.argsort(-_strengths(shapes, _some(U)), kind="stable")
-        features = sorted(order[:max_features].tolist())
-    n_pairs = min(len(features), MOST_PAIRS)
-    found = select_pairs(U[:, features], rows.y, shapes.scores(U), n_pairs)
-    pairs = [(features[p], features[q]) for p, q in found]
-    return Prepared(feature_map, U, rows.y, rows.weight, features, pairs)
-
-
 def untrained(
     rows: TrainingData, n_classes: int, rng: np.random.Generator, signs: NDArray | None = None
 ) -> AdditiveLMM:
@@ -289,28 +349,23 @@ def untrained(
     return AdditiveLMM(model.terms, rows.X.shape[1], feature_map)
 
 
-def monotonic_of(signs: NDArray | None, feature_map: FeatureMap) -> Monotonic | None:
-    """Return the monotonicity constraints on transformed features; None if there are none."""
-    return None if signs is None else Monotonic.of(signs, feature_map)
-
-
 def without_weak_terms(model: AdditiveLMM, X: NDArray) -> AdditiveLMM:
     """Return the model without terms that hardly discriminate classes; O(N·Σ_t m_t·H_t).
 
     A term is weak if the mean range of its centred scores over the classes is below 0.2 % of the
     sum over all terms. Its mean scores are added to the intercept.
     """
-    some = _some(X)
-    spread = _strengths(model, some)
+    part = _subsample(X)
+    spread = _strengths(model, part)
     is_weak = spread < WEAK * spread.sum()
     if not is_weak.any():
         return model
     terms = [term for term, weak in zip(model.terms, is_weak, strict=True) if not weak]
-    intercept = model.intercept + model.term_scores(some).mean(axis=1)[is_weak].sum(axis=0)
+    intercept = model.intercept + model.term_scores(part).mean(axis=1)[is_weak].sum(axis=0)
     return AdditiveLMM(terms, model.n_features, model.feature_map, intercept)
 
 
-def _some(X: NDArray) -> NDArray:
+def _subsample(X: NDArray) -> NDArray:
     """Return an evenly spaced subsample of the rows, large enough to estimate means."""
     return X[:: max(1, -(-len(X) // ENOUGH))]
 
@@ -319,128 +374,3 @@ def _strengths(model: AdditiveLMM, X: NDArray) -> NDArray:
     """Return the mean range over the classes of each term's centred scores, (T,)."""
     Z = model.term_scores(X)
     return np.ptp(Z - Z.mean(axis=1)[:, None], axis=2).mean(axis=1)
-
-
-class _StructureSearch:
-    """Search over structures: all of them on the first fold, the best ones on the others.
-
-    Training runs are shorter than the final one, and large data are subsampled. Log losses are
-    computed with the best temperature for each structure.
-    """
-
-    def __init__(
-        self,
-        training: JointTraining,
-        rows: TrainingData,
-        n_classes: int,
-        seed: int,
-        monitor: TrainingMonitor,
-        start: AdditiveLMM,
-    ) -> None:
-        self.training, self.seed, self.n_classes = training, seed, n_classes
-        self.monitor, self.start = monitor, start
-        rng = np.random.default_rng(seed)
-        self.rows = rows.part(stratified_part(rows.y, max(ENOUGH, len(rows.y) // PART), rng))
-        self.fold_of = deal_folds(self.rows.y, FOLDS, rng)
-        K = len(training.structures)
-        self.Z = np.full((K, len(self.rows.y), n_classes), np.nan)
-        self.losses = np.full((K, FOLDS), np.inf)
-        self.scores = np.full((K, FOLDS), -np.inf)
-        self.effort = FEW if len(rows.y) < MANY_ROWS else MANY
-        self.survivors = list(range(K))
-        self.done, self.total = 0, K + (FOLDS - 1) * min(self.effort.survivors, K)
-
-    def run(self) -> Status | None:
-        """Evaluate the structures; return the status if training was interrupted, else None."""
-        for fold in range(FOLDS):
-            if (self.fold_of == fold).any():
-                status = self._try(fold)
-                if status is not None:
-                    return status
-            if fold == 0:
-                self.survivors = sorted(
-                    sorted(self.survivors, key=self._rank)[: self.effort.survivors]
-                )
-        return None
-
-    def _try(self, fold: int) -> Status | None:
-        kept = self.rows.part(self.fold_of != fold)
-        held = np.flatnonzero(self.fold_of == fold)
-        rng = np.random.default_rng([self.seed, fold])
-        prepared = prepare(kept, self.n_classes, rng, self.training.max_features)
-        length = self.effort.others if fold else self.effort.first
-
-        def train(structure: Structure, part: TrainingMonitor) -> AdditiveLMM:
-            return self.training.trained(
-                structure,
-                prepared,
-                self.n_classes,
-                length,
-                [self.seed, fold, 1],
-                lambda *_: part.interrupted,
-            )
-
-        jobs = [partial(train, self.training.structures[c]) for c in self.survivors]
-        ended = run_parallel(jobs, self.training.n_jobs, self.monitor)
-        with closing(ended):
-            for k, model in ended:
-                status = self._note(self.survivors[k], fold, held, model)
-                if status is not None and status.ends_training:
-                    return status
-        return self.monitor.stop_reason
-
-    def _note(self, c: int, fold: int, held: NDArray, model: AdditiveLMM) -> Status | None:
-        rows = self.rows.part(held)
-        self.Z[c, held] = Z = model.scores(rows.X)
-        factor = temperature(Z, rows.y, rows.weight)
-        loss = float(np.average(losses_of(factor * Z, rows.y), weights=rows.weight))
-        self.losses[c, fold] = loss
-        if self.training.judge is not None:
-            score = self.training.judge(model.scaled(factor), rows)
-            self.scores[c, fold] = score if math.isfinite(score) else -np.inf
-        self.done += 1
-        return self.monitor.report(
-            self.done,
-            self.total,
-            loss,
-            float(self.losses.min()),
-            self.start,
-            None,
-            Status.MAX_ITER if self.done == self.total else None,
-        )
-
-    def _rank(self, c: int, *folds: int) -> tuple[float, float]:
-        """Return the sort key of a structure: the user-defined score, then the loss."""
-        known = list(folds or (0,))
-        return -float(self.scores[c, known].mean()), float(self.losses[c, known].mean())
-
-    def choice(self) -> Choice:
-        """Choose the structure with the best score, or the simplest one of about the best loss."""
-        known = np.isfinite(self.Z[self.survivors]).all(axis=(0, 2))
-        held = self.rows.part(known)
-        judged = None if self.training.judge is None else self.scores
-        if not known.any():
-            return Choice(self.losses, judged, 0, 1.0)
-        factors = {c: temperature(self.Z[c][known], held.y, held.weight) for c in self.survivors}
-        if judged is not None:
-            folds = np.flatnonzero(np.isfinite(self.losses[self.survivors[0]])).tolist()
-            chosen = min(self.survivors, key=lambda c: self._rank(c, *folds))
-        else:
-            losses = {c: losses_of(factors[c] * self.Z[c][known], held.y) for c in self.survivors}
-            chosen = simplest_of_the_best(losses, held.weight)
-        return Choice(self.losses, judged, chosen, factors[chosen])
-
-
-def simplest_of_the_best(losses: dict[int, NDArray], weight: NDArray | None) -> int:
-    """Return the first key whose mean loss equals the lowest up to noise."""
-    n = len(next(iter(losses.values())))
-    share = np.full(n, 1.0 / n) if weight is None else weight / weight.sum()
-    best = min(losses, key=lambda c: float(share @ losses[c]))
-    for c, own in losses.items():
-        more = own - losses[best]
-        mean = float(share @ more)
-        # Unequal weights reduce the effective number of rows.
-        error = math.sqrt(float(share @ (more - mean) ** 2) * float(share @ share))
-        if mean <= WITHIN * error:
-            return c
-    raise AssertionError("the best is as good as itself")

@@ -27,7 +27,7 @@ from maxplus.estimators._parameters import (
     needs_state,
     progress_bar,
     threads,
-    warn_of_no_effect,
+    warn_of_unused_parameters,
     warn_user,
 )
 from maxplus.estimators._training_data import Scaling, TrainingData, mean_loss, predict_in_batches
@@ -46,15 +46,15 @@ from maxplus.training.stages import Iterations, Polish, Stage, TrainingResult, W
 
 # Fitted attributes with one entry per training row, saved only with ``remember_rows=True``.
 PER_ROW = ("training_losses_", "training_labels_", "training_rows_", "suspects_", "residuals_")
-# What the iterations of each stage are called in messages.
-COUNTED = {
+# Names of the iterations of each stage, for messages.
+ITERATION_NAMES = {
     WarmUp.name: "epochs of the warm-up",
     Polish.name: "rounds of the polish",
     "ensemble": "epochs of the ensemble",
 }
 # Prefix of the columns of an earlier history in a checkpoint.
 EARLIER = "earlier.history."
-# Relative tolerance for means of the same rows, which differ only by rounding.
+# Relative tolerance for means of the same values.
 TOLERANCE = 1e-5
 
 Self = TypeVar("Self", bound=BaseEstimator)
@@ -99,9 +99,8 @@ class SaveMixin:
 
         def __getattr__(self, name: str) -> Any:
             """Raise an informative error for attributes about training rows that were not saved."""
-            own = vars(self)
-            in_memory = {"training_losses_", "residuals_", "interpolates_"} & {*own}
-            if name in PER_ROW and "training_summary_" in own and not in_memory:
+            in_memory = {"training_losses_", "residuals_", "interpolates_"} & {*vars(self)}
+            if name in PER_ROW and "training_summary_" in vars(self) and not in_memory:
                 raise AttributeError(
                     f"{name} is not known: the model's file keeps nothing about single training "
                     "rows; write it with save(path, remember_rows=True) or --remember-rows"
@@ -215,7 +214,7 @@ class FitState:
         if "n_iter" in arrays:
             known["n_iter"] = int(saved.array("before.n_iter", np.int64, (1,))[0])
             if known["n_iter"] < 0:
-                raise StateError("it cannot have done fewer iterations than none")
+                raise StateError(f"its n_iter cannot be {known['n_iter']}")
         for name in cls.NUMBERS:
             if name in arrays or name in required:
                 (value,) = saved.array(f"before.{name}", np.float64, (1,))
@@ -266,11 +265,6 @@ def replace_fitted(estimator: Any, fitted: Mapping[str, Any]) -> None:
     estimator.__dict__ = {**kept, **fitted}
 
 
-def warn_of_shortfall(message: str) -> None:
-    """Issue a ConvergenceWarning."""
-    warn_user(message, ConvergenceWarning)
-
-
 class BaseMaxPlusClassifier(
     StatusMixin, SaveMixin, ClassifierMixin, BaseEstimator, metaclass=ABCMeta
 ):
@@ -308,7 +302,7 @@ class BaseMaxPlusClassifier(
 
     @abstractmethod
     def _stages(self, data: TrainingData, state: FitState) -> Sequence[Stage]:
-        """Return the stages of the training."""
+        """Return the training stages."""
 
     def _problem(
         self, data: TrainingData, state: FitState, rng: np.random.Generator
@@ -357,7 +351,7 @@ class BaseMaxPlusClassifier(
         """Validate the data, initialise, run the stages, and set the fitted attributes at the end.
 
         Training continues from the ``previous`` model, if there is one, or from a ``saved`` state
-        of a training run on data with this ``digest``.
+        of a fit to data with this ``digest``.
         """
         comm = current()
         with comm.raise_on_all_ranks():
@@ -365,7 +359,9 @@ class BaseMaxPlusClassifier(
         comm.agree({"estimator": type(self).__name__})
         comm.agree(_shared_params(self))
         self._warn_of_no_effect()
-        data = self._dataset(X, y, sample_weight, classes, previous and previous[0])
+        data = TrainingData.for_classes(
+            self, X, y, sample_weight, classes, model=previous and previous[0]
+        ).with_class_weight(self._class_weight)
         callbacks = as_callbacks(self.callbacks)
         if not comm.is_alone and comm.any(any(map(needs_state, callbacks))):
             assert data.digest  # Computed on all ranks, because rank 0 writes it alone.
@@ -393,16 +389,10 @@ class BaseMaxPlusClassifier(
         self._warn_of_ending(trained)
         return self
 
-    def _dataset(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: ArrayLike | None,
-        classes: ArrayLike | None,
-        model: Network | None,
-    ) -> TrainingData:
-        """Return the validated arguments of `fit`."""
-        return TrainingData.for_classes(self, X, y, sample_weight, classes, model=model)
+    @property
+    def _class_weight(self) -> Any:
+        """Weights of the classes, None if they are equal."""
+        return getattr(self, "class_weight", None)
 
     def _generator(self, previous: tuple[Network, FitState] | None) -> np.random.Generator:
         if previous is not None and previous[1].rng is not None:
@@ -457,14 +447,14 @@ class BaseMaxPlusClassifier(
 
     def _warn_of_no_effect(self) -> None:
         """Warn about parameters that were set but have no effect."""
-        warn_of_no_effect(self, self._effects)
+        warn_of_unused_parameters(self, self._effects)
 
     def _warn_of_ending(self, trained: TrainingResult) -> None:
-        """Warn if training was interrupted or did not converge; all attributes are already set."""
+        """Warn if training was interrupted or did not converge."""
         if trained.status is Status.INTERRUPTED:
             warn_user(self._interruption(trained))
         elif trained.status.falls_short:
-            warn_of_shortfall(self._shortfall(trained.status))
+            warn_user(self._shortfall(trained.status), ConvergenceWarning)
 
     def _shortfall(self, status: Status) -> str:
         """Return the text of a convergence warning, with a remedy."""
@@ -472,13 +462,13 @@ class BaseMaxPlusClassifier(
 
     def _interruption(self, trained: TrainingResult) -> str:
         if trained.outcomes:
-            what, which = COUNTED.get(trained.last, trained.last), ""
+            what, which = ITERATION_NAMES.get(trained.last, trained.last), ""
             if trained.last == Iterations.name:
                 what, which = f"of {self.max_iter} {what}", f"{self.keep} "
             when = f"after {trained.outcomes[-1].n_iter} {what}"
             kept = f"the {which}parameters so far are kept"
         else:
-            when, kept = "before its first step", "the start is kept"
+            when, kept = "before its first step", "the initial parameters are kept"
         return f"training was interrupted {when}; {kept}"
 
     def _check_parameters(self) -> None:
@@ -575,7 +565,7 @@ class BaseMaxPlusRegressor(SaveMixin, RegressorMixin, BaseEstimator, metaclass=A
 
     @abstractmethod
     def _warn_of_ending(self) -> None:
-        """Warn if training was interrupted or did not converge; all attributes are already set."""
+        """Warn if training was interrupted or did not converge."""
 
     def _check_parameters(self) -> None:
         """Raise ParameterError for invalid hyper-parameters."""
@@ -615,13 +605,11 @@ class BaseMaxPlusRegressor(SaveMixin, RegressorMixin, BaseEstimator, metaclass=A
 
 def _shared_params(estimator: Any) -> dict[str, Any]:
     """Return the parameters that must be equal on all ranks; objects as their ``repr``."""
-    own = estimator.get_params(deep=False)
-    plain = (int, float, str, type(None))
     return {
-        f"parameter {name}": own[name]
-        if isinstance(own[name], plain)
-        else repr(getattr(own[name], "__qualname__", own[name]))
-        for name in sorted(own)
+        f"parameter {name}": value
+        if isinstance(value, (int, float, str, type(None)))
+        else repr(getattr(value, "__qualname__", value))
+        for name, value in sorted(estimator.get_params(deep=False).items())
         if name not in ("callbacks", "verbose", "n_jobs", "augment", "random_state")
     }
 
@@ -633,9 +621,9 @@ def training_summary(estimator: Any) -> Mapping[str, Any]:
     all rows with a positive weight; for a regressor, ``n_rows``, and the ``mean`` and standard
     ``deviation`` of the targets.
     """
-    kept = vars(estimator).get("training_summary_")
-    if kept is not None:
-        return kept
+    stored = vars(estimator).get("training_summary_")
+    if stored is not None:
+        return stored
     if not hasattr(estimator, "training_losses_"):
         return {}
     used = ~np.isnan(estimator.training_losses_)
@@ -677,7 +665,10 @@ def is_training_table(estimator: Any, values: NDArray) -> bool:
     summary = training_summary(estimator)
     if not len(values) or summary.get("n_rows") != len(values):
         return False
-    own = {"mean_loss": float(values.mean())}
     if "mean" in summary:
-        own = {name: targets_summary(values)[name] for name in ("mean", "deviation")}
-    return all(math.isclose(own[name], summary[name], rel_tol=TOLERANCE) for name in own)
+        found = {name: targets_summary(values)[name] for name in ("mean", "deviation")}
+    else:
+        found = {"mean_loss": float(values.mean())}
+    return all(
+        math.isclose(value, summary[name], rel_tol=TOLERANCE) for name, value in found.items()
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, overload
 
@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from maxplus.certify import certified_at, certified_radius
 from maxplus.estimators._frames import missing_in
-from maxplus.estimators._parameters import check_value, threads, whole
+from maxplus.estimators._parameters import check_value, integer, threads
 from maxplus.estimators._training_data import validated_rows
 from maxplus.explain import (
     Change,
@@ -80,18 +80,73 @@ class ExplainMixin:
         with threads(self.n_jobs):
             return certified_radius(self.model_, X, scale)
 
+    def is_certified(
+        self,
+        X: Any,
+        eps: float | None = None,
+        scale: ArrayLike | None = None,
+        *,
+        change_one_of: Iterable[str] = (),
+    ) -> NDArray:
+        """Return whether each prediction is certified for all changes of the features within eps.
+
+        With ``change_one_of`` the certificate is joint: in addition to the changes within eps, one
+        of these columns may take any of its values, for example "age ± 2 and any occupation". It is
+        exact in these columns: each value is substituted, and the box around the new row must be
+        certified for the class of the original row.
+
+        Parameters
+        ----------
+        X : array of shape (n_samples, n_features)
+        eps : number >= 0, optional
+            Each feature may change by up to eps·scale_p. None uses ``robust_reach_``, the changes
+            for which a classifier with ``robust_eps`` was trained.
+        scale : array of shape (n_features,), optional
+            As in `certified_radius`.
+        change_one_of : names of columns with few values, default=()
+            Categories, ordinals, and numbers of a few integers.
+
+        Returns
+        -------
+        array of bool of shape (n_samples,)
+        """
+        X = self._validated(X)
+        radii, scale = self._certificate_box(eps, scale)
+        if radii.ndim:
+            raise ValueError(f"eps must be a finite number >= 0; got {eps!r}")
+        with threads(self.n_jobs):
+            return self._certified(X, self.model_.scores(X), radii, scale, None, change_one_of)
+
     @overload
     def certified_accuracy(
-        self, X: Any, y: Any, eps: float | None = None, scale: ArrayLike | None = None
+        self,
+        X: Any,
+        y: Any,
+        eps: float | None = None,
+        scale: ArrayLike | None = None,
+        *,
+        change_one_of: Iterable[str] = (),
     ) -> float: ...
 
     @overload
     def certified_accuracy(
-        self, X: Any, y: Any, eps: Sequence[float] | NDArray, scale: ArrayLike | None = None
+        self,
+        X: Any,
+        y: Any,
+        eps: Sequence[float] | NDArray,
+        scale: ArrayLike | None = None,
+        *,
+        change_one_of: Iterable[str] = (),
     ) -> NDArray: ...
 
     def certified_accuracy(
-        self, X: Any, y: Any, eps: Any = None, scale: ArrayLike | None = None
+        self,
+        X: Any,
+        y: Any,
+        eps: Any = None,
+        scale: ArrayLike | None = None,
+        *,
+        change_one_of: Iterable[str] = (),
     ) -> float | NDArray:
         """Return the certified accuracy: the fraction of rows provably correct within eps.
 
@@ -104,6 +159,8 @@ class ExplainMixin:
             for which a classifier with ``robust_eps`` was trained.
         scale : array of shape (n_features,), optional
             As in `certified_radius`.
+        change_one_of : names of columns with few values, default=()
+            As in `is_certified`.
 
         Returns
         -------
@@ -113,29 +170,78 @@ class ExplainMixin:
         y = np.asarray(y)
         if y.shape != (len(X),):
             raise ValueError(f"y must have shape ({len(X)},), a label for each row; got {y.shape}")
+        radii, scale = self._certificate_box(eps, scale)
+        with threads(self.n_jobs):
+            Z = self.model_.scores(X)
+            is_correct = self.classes_[Z.argmax(axis=1)] == y
+            # Only correctly classified rows need a certificate; each eps is tested separately.
+            counts = [
+                self._certified(X, Z, r, scale, is_correct, change_one_of).sum()
+                for r in radii.ravel()
+            ]
+        shares = np.array(counts, float) / max(len(y), 1)
+        return float(shares[0]) if radii.ndim == 0 else shares
+
+    def _certificate_box(
+        self, eps: Any, scale: ArrayLike | None
+    ) -> tuple[NDArray, ArrayLike | None]:
+        """Return valid eps and scale; ``robust_reach_`` if both are None."""
         if eps is None:
             if scale is not None or not hasattr(self, "robust_reach_"):
                 raise ValueError(
                     "eps must be given, unless the classifier was trained with robust_eps as a sum "
                     "of terms and there is no scale"
                 )
-            eps, scale = 1.0, self.robust_reach_
+            return np.array(1.0), self.robust_reach_
         try:
             radii = np.asarray(eps, np.float64)
         except (TypeError, ValueError):
             radii = np.array(np.nan)
         if not (radii.ndim <= 1 and np.isfinite(radii).all() and (radii >= 0).all()):
             raise ValueError(f"eps must be a finite number >= 0, or a list of them; got {eps!r}")
-        with threads(self.n_jobs):
-            Z = self.model_.scores(X)
-            right = self.classes_[Z.argmax(axis=1)] == y
-            # Only correctly classified rows need a certificate; each eps is tested separately.
-            kept = [
-                certified_at(self.model_, X, r, scale, scores=Z, where=right).sum()
-                for r in radii.ravel()
-            ]
-        shares = np.array(kept, float) / max(len(y), 1)
-        return float(shares[0]) if radii.ndim == 0 else shares
+        return radii, scale
+
+    def _certified(
+        self,
+        X: NDArray,
+        Z: NDArray,
+        eps: Any,
+        scale: ArrayLike | None,
+        where: NDArray | None,
+        change_one_of: Iterable[str],
+    ) -> NDArray:
+        """Return whether rows X with scores Z are certified, also after each change of a column."""
+        certified = certified_at(self.model_, X, eps, scale, scores=Z, where=where)
+        predicted = Z.argmax(axis=1)
+        for domain, feature, value in self._single_changes(change_one_of):
+            rows = np.flatnonzero(certified)
+            if not rows.size:
+                break
+            changed = domain.changed(X[rows], np.full(rows.size, feature), value)
+            scores = self.model_.scores(changed)
+            certified[rows] = certified_at(
+                self.model_,
+                changed,
+                eps,
+                scale,
+                scores=scores,
+                where=scores.argmax(axis=1) == predicted[rows],
+            )
+        return certified
+
+    def _single_changes(self, columns: Iterable[str]) -> Iterator[tuple[Domain, int, float]]:
+        """Yield the domain, a feature and its value for each value of each column."""
+        domain = self._domain()
+        for column in columns:
+            others = [name for name in domain.columns if name != column]
+            changes = domain.with_fixed(others).candidates
+            if len(others) == len(domain.columns) or not changes.feature.size:
+                raise ValueError(
+                    f"change_one_of names {column!r}, which is not a column with a list of values; "
+                    "use eps and scale for changes of numbers"
+                )
+            for feature, value in zip(changes.feature.tolist(), changes.value, strict=True):
+                yield domain, feature, value
 
     def explain(
         self,
@@ -248,7 +354,7 @@ class ExplainMixin:
         row = self._validated(np.asarray(x)[None] if np.ndim(x) == 1 else x)
         if len(row) != 1:
             raise ValueError(f"x must be one row; got {len(row)}")
-        check_value("n_columns", n_columns, whole(1))
+        check_value("n_columns", n_columns, integer(1))
         domain = self._domain(domain).within(low, high).with_fixed(fixed)
         names = self._class_names(class_names)
         with threads(self.n_jobs):
@@ -350,7 +456,7 @@ class ExplainMixin:
             and the columns rule, prediction, support, precision and lift.
         """
         X = self._validated(X)
-        check_value("n", n, whole(1))
+        check_value("n", n, integer(1))
         codes = self._codes(y, len(X))
         domain, names = self._domain(domain, feature_names), self._class_names(class_names)
         with threads(self.n_jobs):
@@ -391,7 +497,7 @@ class ExplainMixin:
             (of the label: exp(−loss)).
         """
         check_is_fitted(self, "model_")
-        check_value("n", n, whole(1))
+        check_value("n", n, integer(1))
         losses = self.training_losses_
         # Samples of weight 0 have no loss; NaN sorts last.
         worst = np.argsort(-losses, kind="stable")[: min(n, int(np.isfinite(losses).sum()))]

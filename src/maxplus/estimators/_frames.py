@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from copy import copy
-from typing import Any
+from typing import Any, NamedTuple
 
 from maxplus.distributed import SERIAL, Communicator, using
 from maxplus.estimators._parameters import warn_user
@@ -17,21 +17,21 @@ ENCODER = "encoder_"
 COLUMNS = ("n_features_in_", "feature_names_in_")
 
 
-def prepared(
-    estimator: Any, X: Any, y: Any, task: str, *, goes_on: bool = False
+def encode_frame(
+    estimator: Any, X: Any, y: Any, task: str, *, continues: bool = False
 ) -> tuple[Any, dict[str, Any]]:
     """Return X as numeric features, and the fitted attributes about its columns.
 
     Arrays and data frames of numbers without missing values are returned unchanged, with no
-    attributes, unless they come with an encoder (`maxplus.tables.TableEncoder.on`). All columns
+    attributes, unless they come with an encoder (`maxplus.tables.TableEncoder.attach`). All columns
     are encoded, except those that the encoder drops. A fitted encoder is not refitted; if training
-    continues from an earlier call (``goes_on``), its encoder is kept.
+    continues from an earlier call (``continues``), its encoder is kept.
 
     Parameters
     ----------
     task : "classification" or "regression"
     """
-    if goes_on and getattr(estimator, ENCODER, None) is not None:
+    if continues and getattr(estimator, ENCODER, None) is not None:
         names = (ENCODER, *COLUMNS)
         known = {name: getattr(estimator, name) for name in names if hasattr(estimator, name)}
         return as_numbers(estimator, X), known
@@ -52,15 +52,21 @@ def prepared(
         with using(SERIAL):
             encoder.fit(X, y)
         encoder.target_ = Target(label_name(y, table), task)
-        _warn_of_doubtful_columns(encoder, table)
+        _warn_of_uninformative_columns(encoder, table)
     found = {ENCODER: encoder, **{n: v for n, v in vars(encoder).items() if n in COLUMNS}}
     return encoder.encode(table).X if table.encoded is None else table.encoded, found
 
 
-def _warn_of_doubtful_columns(encoder: Any, table: Any) -> None:
-    from maxplus.tables.column_filters import NO_VALUES, doubtful_columns
+def _warn_of_uninformative_columns(encoder: Any, table: Any) -> None:
+    """Warn about text columns that ``drop="auto"`` would drop, except constants."""
+    from maxplus.tables.column_filters import NO_VALUES, SAME_VALUE, reason_to_drop
 
-    for name, reason in doubtful_columns(table, encoder.columns_):
+    for column in encoder.columns_:
+        name, reason = column.name, None
+        if column.kind != "number":
+            reason = reason_to_drop(table, name)
+        if reason is None or reason.startswith(SAME_VALUE):
+            continue
         if reason == NO_VALUES:
             warn_user(f"the column {name!r} has no values to learn from: later ones are ignored")
         elif name not in (*encoder.categorical, *encoder.keep):
@@ -72,46 +78,65 @@ def _warn_of_doubtful_columns(encoder: Any, table: Any) -> None:
 
 def encoders_differ(comm: Communicator, columns: Mapping[str, Any]) -> bool:
     """Return whether ranks have fitted different encoders to their data frames."""
-    own = columns[ENCODER].to_json() if ENCODER in columns else None
-    found = comm.allgather(own)
-    return any(other != found[0] for other in found)
+    encoders = comm.allgather(columns[ENCODER].to_json() if ENCODER in columns else None)
+    return any(encoder != encoders[0] for encoder in encoders)
 
 
-def number_features(columns: Mapping[str, Any], names: Iterable[Any]) -> dict[Any, int]:
-    """Return the feature index of each numeric column; raise ValueError for other names.
+class ColumnChange(NamedTuple):
+    """Features of a column, and the largest change of each."""
+
+    features: slice
+    size: float
+
+
+def changes_of_columns(
+    columns: Mapping[str, Any], robust_eps: Mapping[Any, float | str]
+) -> list[ColumnChange]:
+    """Return the change of each column that ``robust_eps`` names.
 
     Parameters
     ----------
     columns : fitted attributes about the columns
-    names : column names
+    robust_eps : number for each numeric column, "any" for each categorical or ordinal one
     """
     encoder = columns.get(ENCODER)
     if encoder is None:
-        known = columns.get("feature_names_in_")
-        if known is None:
+        names = columns.get("feature_names_in_")
+        if names is None:
             raise ValueError(
                 "robust_eps names columns, but X has no column names; pass a data frame, or an "
                 "array with a number for each feature"
             )
-        places = {name: p for p, name in enumerate(known)}
-        numbers = set(places)
+        features = {name: slice(p, p + 1) for p, name in enumerate(names)}
+        largest: dict[Any, float] = {}
     else:
-        from maxplus.tables.columns import Number
+        from maxplus.tables.columns import Number, Ordinal
 
-        both = list(zip(encoder.columns_, encoder.places, strict=True))
-        places = {column.name: place.start for column, place in both}
-        numbers = {column.name for column, _ in both if isinstance(column, Number)}
-    for name in names:
-        if name not in places:
+        parts = list(zip(encoder.columns_, encoder.feature_slices, strict=True))
+        # Missing values do not change: their indicator is the last feature of a column.
+        features = {
+            column.name: slice(part.start, part.stop - bool(column.indicator))
+            for column, part in parts
+        }
+        largest = {
+            column.name: len(column.values) - 1.0 if isinstance(column, Ordinal) else 1.0
+            for column, _ in parts
+            if not isinstance(column, Number)
+        }
+    changes = []
+    for name, size in robust_eps.items():
+        if name not in features:
             raise ValueError(
-                f"robust_eps names the column {name!r}, but X has {', '.join(list(places)[:20])}"
+                f"robust_eps names the column {name!r}, but X has {', '.join(list(features)[:20])}"
             )
-        if name not in numbers:
+        if (size == "any") != (name in largest):
+            kind, remedy = ("categories", "'any'") if name in largest else ("numbers", "a number")
             raise ValueError(
-                f"robust_eps names the column {name!r}, which does not hold numbers; leave it out: "
-                "categories are held"
+                f"robust_eps has {size!r} for the column {name!r}, which holds {kind}; set it to "
+                f"{remedy}, or leave it out to hold the column fixed"
             )
-    return {name: places[name] for name in names}
+        changes.append(ColumnChange(features[name], float(largest.get(name, size))))
+    return changes
 
 
 def of_features(estimator: Any) -> Any:

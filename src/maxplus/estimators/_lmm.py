@@ -41,15 +41,15 @@ from maxplus.training.stages import TrainingResult
 # because soft minima need units whose extent is within a typical distance.
 CLASS_SLOPE = 15.0
 # Bounds of the automatic number of units per class, which grows with the number of samples.
-LEAST_UNITS, MOST_UNITS = 10, 50
+MIN_UNITS, MAX_UNITS = 10, 50
 # Units per class that are allowed even if there are fewer distinct samples.
 FEW_UNITS = 3
 # Rows that are compared at once.
 ROWS_AT_ONCE = 4096
 # k-means runs with a warning suppressed, which affects all threads and therefore needs a lock.
-ONE_AT_A_TIME = Lock()
+KMEANS_LOCK = Lock()
 # Names of stage results, and of the corresponding fitted attributes.
-COURSES = {
+RESULT_ATTRIBUTES = {
     "warmup_losses": "loss_curve_",
     "validation_scores": "validation_scores_",
     "polish_losses": "polish_losses_",
@@ -73,7 +73,7 @@ class Capacity(NamedTuple):
         """
         if self.n_hidden is not None:
             return self.n_hidden
-        per_class = min(max(round(math.sqrt(len(X) / n_classes)), LEAST_UNITS), MOST_UNITS)
+        per_class = min(max(round(math.sqrt(len(X) / n_classes)), MIN_UNITS), MAX_UNITS)
         wanted = n_classes * per_class
         return min(wanted, max(FEW_UNITS * n_classes, _count_different(X, wanted)))
 
@@ -115,7 +115,7 @@ def initial_boxes(
         f"a start with n_hidden={n_hidden:,}",
         memory.FEWER_UNITS,
     )
-    with ONE_AT_A_TIME:
+    with KMEANS_LOCK:
         model = box_lmm(X, y, n_hidden, n_classes, slope, drop, rng)
     if rows.weight is not None:
         model.W2 += _class_offsets(y, rows.weight, n_classes).astype(model.dtype)
@@ -189,8 +189,8 @@ class BaseLMMClassifier(ExplainMixin, WeightsMixin, BaseMaxPlusClassifier):
         is_sum = isinstance(model, AdditiveLMM)
 
         def measure(X: NDArray) -> tuple[NDArray | None, NDArray]:
-            some = X[:: max(1, -(-len(X) // MAX_ROWS))]
-            return term_means(model, some) if is_sum else None, feature_importances(model, some)
+            part = X[:: max(1, -(-len(X) // MAX_ROWS))]
+            return term_means(model, part) if is_sum else None, feature_importances(model, part)
 
         means, importances = comm.root_only(measure, data.X)
         counts = comm.sum(model.wins(data.X))
@@ -202,7 +202,9 @@ class BaseLMMClassifier(ExplainMixin, WeightsMixin, BaseMaxPlusClassifier):
             optional["slope_"] = state.slope
         if "suspects" in state.results:
             optional["suspects_"] = data.index_of_all[state.results["suspects"]]
-        optional |= {own: state.results.get(name) for name, own in COURSES.items()}
+        optional |= {
+            attribute: state.results.get(name) for name, attribute in RESULT_ATTRIBUTES.items()
+        }
         return {
             **super()._fitted_attributes(data, state, trained),
             "scale_": np.ones(data.X.shape[1]) if state.scaling is None else state.scaling.spread,
@@ -279,11 +281,11 @@ class BaseLMMClassifier(ExplainMixin, WeightsMixin, BaseMaxPlusClassifier):
             if index.size:
                 codes = np.searchsorted(self.classes_, labels[index])
                 losses[index] = model.losses(X[index], codes)
-        own = losses[index]
+        known = losses[index]
         return {
             "training_losses_": losses,
-            "max_loss_": current().largest(float(own.max(initial=-np.inf))),
-            "mean_loss_": mean_loss(own, None if weight is None else weight[index]),
+            "max_loss_": current().largest(float(known.max(initial=-np.inf))),
+            "mean_loss_": mean_loss(known, None if weight is None else weight[index]),
         }
 
     def prune(self, *, only_provable: bool = False) -> Pruned:

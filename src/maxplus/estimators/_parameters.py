@@ -47,14 +47,14 @@ class Effect(NamedTuple):
     """Parameters and the condition under which they have an effect, as a function and as text."""
 
     names: tuple[str, ...]
-    counts: Callable[[Any], bool]
+    is_met: Callable[[Any], bool]
     condition: str
 
 
-def warn_of_no_effect(estimator: Any, effects: Iterable[Effect]) -> None:
+def warn_of_unused_parameters(estimator: Any, effects: Iterable[Effect]) -> None:
     """Issue a `NoEffectWarning` for each parameter that was set but has no effect."""
     for effect in effects:
-        if effect.counts(estimator):
+        if effect.is_met(estimator):
             continue
         for name in effect.names:
             if is_set(estimator, name):
@@ -62,9 +62,9 @@ def warn_of_no_effect(estimator: Any, effects: Iterable[Effect]) -> None:
                 warn_no_effect(f"{name}={value!r}", f"unless {effect.condition}")
 
 
-def warn_no_effect(what: str, why: str) -> None:
+def warn_no_effect(setting: str, reason: str) -> None:
     """Issue a one-line `NoEffectWarning`."""
-    warn_user(f"{what:.80} has no effect {why}", NoEffectWarning)
+    warn_user(f"{setting:.80} has no effect {reason}", NoEffectWarning)
 
 
 def is_set(estimator: Any, name: str) -> bool:
@@ -82,17 +82,26 @@ class ParameterError(ValueError, TypeError):
 class Kind(NamedTuple):
     """A set of valid values, as text and as a predicate."""
 
-    words: str
-    admits: Callable[[Any], bool]
+    text: str
+    is_valid: Callable[[Any], bool]
 
 
-def whole(minimum: int) -> Kind:
+def _is_bool(value: Any) -> bool:
+    return isinstance(value, (bool, np.bool_))
+
+
+def _is_number(value: Any, numbers: type = Real) -> bool:
+    return isinstance(value, numbers) and not _is_bool(value)
+
+
+def integer(minimum: int) -> Kind:
     """Return the kind of integers >= ``minimum``; 0.0 counts as 0."""
 
-    def admits(v: Any) -> bool:
-        return (_is_whole(v) and v >= minimum) or (minimum == 0 and _is_zero(v))
+    def is_valid(v: Any) -> bool:
+        is_zero = minimum == 0 and _is_number(v) and v == 0
+        return is_zero or (_is_number(v, Integral) and v >= minimum)
 
-    return Kind(f"an integer >= {minimum}", admits)
+    return Kind(f"an integer >= {minimum}", is_valid)
 
 
 def real(
@@ -103,8 +112,8 @@ def real(
     bounds += [f">= {minimum:g}"] * (minimum > -math.inf)
     bounds += [f"<= {maximum:g}"] * (maximum < math.inf)
 
-    def admits(v: Any) -> bool:
-        if not isinstance(v, Real) or isinstance(v, bool):
+    def is_valid(v: Any) -> bool:
+        if not _is_number(v):
             return False
         try:
             number = float(v)
@@ -112,68 +121,99 @@ def real(
             return False  # An integer beyond the range of floats.
         return math.isfinite(number) and number > above and minimum <= number <= maximum
 
-    return Kind(" ".join(["a finite number", " and ".join(bounds)]).strip(), admits)
+    return Kind(" ".join(["a finite number", " and ".join(bounds)]).strip(), is_valid)
 
 
 def samples(minimum: int) -> Kind:
     """Return the kind of numbers of samples, at least ``minimum``, or fractions of them."""
-
-    def admits(v: Any) -> bool:
-        if isinstance(v, bool) or not isinstance(v, Real):
-            return False
-        return 0 < v < 1 or whole(minimum).admits(v)  # type: ignore[operator]
-
-    words = "(how many samples) or a fraction > 0 and < 1 (which part of them)"
-    return Kind(f"an integer >= {minimum} {words}", admits)
-
-
-def one_of(*words: str) -> Kind:
-    """Return the kind of these strings."""
-    listed = ", ".join(map(repr, words))
-    is_one = len(words) == 1
+    text = "(how many samples) or a fraction > 0 and < 1 (which part of them)"
     return Kind(
-        listed if is_one else f"one of {listed}", lambda v: isinstance(v, str) and v in words
+        f"an integer >= {minimum} {text}",
+        lambda v: _is_number(v) and (0 < v < 1 or integer(minimum).is_valid(v)),
     )
 
 
-NOTHING = Kind("None", lambda v: v is None)
-TRUTH = Kind("True or False", lambda v: isinstance(v, (bool, np.bool_)))
-FALSE = Kind("False", lambda v: isinstance(v, (bool, np.bool_)) and not v)
+def one_of(*texts: str) -> Kind:
+    """Return the kind of these strings."""
+    listed = ", ".join(map(repr, texts))
+    return Kind(
+        listed if len(texts) == 1 else f"one of {listed}",
+        lambda v: isinstance(v, str) and v in texts,
+    )
+
+
+def _is_scorer(v: Any) -> bool:
+    from sklearn.metrics import get_scorer_names
+
+    return isinstance(v, str) and v in get_scorer_names()
+
+
+def _are_sizes(v: Any) -> bool:
+    try:
+        values = np.asarray(v, np.float64)
+    except (TypeError, ValueError):
+        return False
+    return bool(values.ndim == 1 and np.isfinite(values).all() and (values >= 0).all())
+
+
+def _are_clips(v: Any) -> bool:
+    try:
+        clip_ends(v, np.zeros((1, 1)))
+    except ValueError:
+        return False
+    return not isinstance(v, str)
+
+
+def _are_signs(v: Any) -> bool:
+    values = v.values() if isinstance(v, Mapping) else v
+    try:
+        return all(not isinstance(sign, (bool, str)) and sign in (-1, 0, 1) for sign in values)
+    except (TypeError, ValueError):
+        return False
+
+
+NONE = Kind("None", lambda v: v is None)
+BOOLEAN = Kind("True or False", _is_bool)
+FALSE = Kind("False", lambda v: _is_bool(v) and not v)
 CALLABLE = Kind("a callable", callable)
 CALLBACKS = Kind(
     "None, a callable or a list of them",
-    lambda v: v is None or callable(v) or (_is_several(v) and all(callable(c) for c in v)),
+    lambda v: (
+        v is None
+        or callable(v)
+        or (isinstance(v, Iterable) and not isinstance(v, str) and all(map(callable, v)))
+    ),
 )
 # True is 1, as in scikit-learn.
-VERBOSE = Kind(
-    "True, False or an integer >= 0",
-    lambda v: isinstance(v, (bool, np.bool_)) or whole(0).admits(v),
-)
+VERBOSE = Kind("True, False or an integer >= 0", lambda v: _is_bool(v) or integer(0).is_valid(v))
 THREADS = Kind(
     "None, a number of threads as an integer, or -1 for all; not 0",
-    lambda v: v is None or (_is_whole(v) and v != 0),
+    lambda v: v is None or (_is_number(v, Integral) and v != 0),
 )
-SCORER = Kind("the name of a scorer of scikit-learn", lambda v: _is_scorer(v))
+SCORER = Kind("the name of a scorer of scikit-learn", _is_scorer)
 CLASS_WEIGHTS = Kind(
     "a dict of labels and finite numbers > 0",
-    lambda v: isinstance(v, Mapping) and all(real(above=0.0).admits(w) for w in v.values()),
+    lambda v: isinstance(v, Mapping) and all(map(real(above=0.0).is_valid, v.values())),
 )
-SIZES = Kind("an array with such a number for each feature", lambda v: _are_sizes(v))
+SIZES = Kind("an array with such a number for each feature", _are_sizes)
 SIZES_BY_COLUMN = Kind(
-    "a dict of column names and finite numbers >= 0",
-    lambda v: isinstance(v, Mapping) and all(real(minimum=0.0).admits(e) for e in v.values()),
+    "a dict of column names and finite numbers >= 0, or 'any' for categories",
+    lambda v: (
+        isinstance(v, Mapping)
+        and all(size == "any" or real(minimum=0.0).is_valid(size) for size in v.values())
+    ),
 )
-LEVELS = Kind("(low, high) with low < high, or several such pairs in order", lambda v: _clips(v))
+CLIPS = Kind("(low, high) with low < high, or several such pairs in order", _are_clips)
 MONOTONIC = Kind(
     "an array of 1, 0 and -1, one for each column, or a dict of column names and these numbers",
-    lambda v: _are_signs(v.values() if isinstance(v, Mapping) else v),
+    _are_signs,
 )
 # Validated by scikit-learn where it is used.
-ANYTHING = Kind("anything", lambda v: True)
+ANY = Kind("anything", lambda v: True)
 
 Parameters = Mapping[str, tuple[Kind, ...]]
 # Parameters of all estimators.
-COMMON: Parameters = {"n_jobs": (THREADS,), "random_state": (ANYTHING,)}
+COMMON: Parameters = {"n_jobs": (THREADS,), "random_state": (ANY,)}
 # Parameters of iteratively trained estimators.
 TRAINED: Parameters = {**COMMON, "verbose": (VERBOSE,), "callbacks": (CALLBACKS,)}
 
@@ -185,11 +225,11 @@ def check_parameters(estimator: Any, table: Parameters) -> None:
 
 
 def check_value(name: str, value: Any, *kinds: Kind) -> Any:
-    """Return ``value``; raise `ParameterError` if none of the kinds admits it."""
-    if any(kind.admits(value) for kind in kinds):
+    """Return ``value``; raise `ParameterError` if it is of none of the kinds."""
+    if any(kind.is_valid(value) for kind in kinds):
         return value
-    words = [kind.words for kind in kinds]
-    allowed = " or ".join([", ".join(words[:-1]), words[-1]] if words[:-1] else words)
+    *texts, last = (kind.text for kind in kinds)
+    allowed = f"{', '.join(texts)} or {last}" if texts else last
     raise ParameterError(f"{name} must be {allowed}; got {value!r}")
 
 
@@ -201,52 +241,18 @@ def as_callbacks(callbacks: Any) -> list[Callable]:
 
 
 def needs_state(callback: Callable) -> bool:
-    """Return whether a callback stores a training's state."""
+    """Return whether a callback stores checkpoints."""
     return bool(getattr(callback, "needs_state", False))
 
 
-def refuse_checkpoints(callbacks: Any, whose: str) -> None:
-    """Raise ValueError for a checkpoint callback if the training has no state to store."""
+def refuse_checkpoints(callbacks: Any, training: str) -> None:
+    """Raise ValueError for a checkpoint callback of a training that cannot be resumed."""
     for callback in as_callbacks(callbacks):
         if needs_state(callback):
             raise ValueError(
-                f"callbacks has a {type(callback).__name__}, but {whose} has no state that could "
-                "be kept; leave it out, or train an LMMClassifier"
+                f"callbacks has a {type(callback).__name__}, but {training} has no state that "
+                "could be kept; leave it out, or train an LMMClassifier"
             )
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool)
-
-
-def _is_zero(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool) and value == 0
-
-
-def _is_several(value: Any) -> bool:
-    return isinstance(value, Iterable) and not isinstance(value, str)
-
-
-def _are_sizes(v: Any) -> bool:
-    try:
-        values = np.asarray(v, np.float64)
-    except (TypeError, ValueError):
-        return False
-    return bool(values.ndim == 1 and np.isfinite(values).all() and (values >= 0).all())
-
-
-def _clips(v: Any) -> bool:
-    try:
-        clip_ends(v, np.zeros((1, 1)))
-    except ValueError:
-        return False
-    return not isinstance(v, str)
-
-
-def _is_scorer(v: Any) -> bool:
-    from sklearn.metrics import get_scorer_names
-
-    return isinstance(v, str) and v in get_scorer_names()
 
 
 @contextmanager
@@ -282,10 +288,3 @@ def progress_bar(estimator: Any) -> ProgressBar:
     from maxplus.training.progress import ProgressBar
 
     return ProgressBar(type(estimator).__name__)
-
-
-def _are_signs(values: Any) -> bool:
-    try:
-        return all(not isinstance(v, (bool, str)) and v in (-1, 0, 1) for v in values)
-    except (TypeError, ValueError):
-        return False

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from maxplus.certify import certified_at
 from maxplus.estimators._additive import on_first_rank
 from maxplus.estimators._cross_validation import deal_folds, stratified_part, temperature
-from maxplus.estimators._frames import ENCODER, number_features
+from maxplus.estimators._frames import ENCODER, changes_of_columns
 from maxplus.estimators._training_data import TrainingData, share_a_unit
 from maxplus.explain import Domain
 from maxplus.models import LMM, AdditiveLMM, FeatureMap, Model, Term
@@ -96,7 +96,7 @@ PIXEL_CLIPS = ((0.4, 0.6), ((0.1, 0.4), (0.5, 0.8)), (0.1, 0.9))
 def asks_for_certificates(robust_eps: Any) -> bool:
     """Return whether any feature may change by more than 0."""
     if isinstance(robust_eps, Mapping):
-        robust_eps = list(robust_eps.values())
+        return any(size != 0 for size in robust_eps.values())
     return bool(np.any(np.asarray(robust_eps) != 0))
 
 
@@ -105,14 +105,15 @@ def reach_of(robust_eps: Any, scale: NDArray, columns: Mapping[str, Any]) -> NDA
 
     Parameters
     ----------
-    robust_eps : number or array in units of the scale, or mapping of column names to raw units
+    robust_eps : number or array in units of the scale, or mapping of column names to changes in
+        raw units, and to "any" for categories
     scale : array of shape (P,), the features' spread
     columns : fitted attributes about the columns
     """
     if isinstance(robust_eps, Mapping):
         reach = np.zeros(len(scale))
-        for name, p in number_features(columns, robust_eps).items():
-            reach[p] = robust_eps[name]
+        for change in changes_of_columns(columns, robust_eps):
+            reach[change.features] = change.size
         return reach
     if ENCODER in columns:
         # As in `certificate_scale`, categories and binary columns are held fixed.

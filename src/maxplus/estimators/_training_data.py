@@ -17,7 +17,13 @@ from sklearn.utils.validation import assert_all_finite, validate_data
 from maxplus.distributed import Communicator, SharedRows, current
 from maxplus.distributed.communicator import mark_collective
 from maxplus.distributed.shared_rows import count_nonzero
-from maxplus.estimators._frames import COLUMNS, as_numbers, encoders_differ, of_features, prepared
+from maxplus.estimators._frames import (
+    COLUMNS,
+    as_numbers,
+    encode_frame,
+    encoders_differ,
+    of_features,
+)
 from maxplus.estimators._parameters import threads
 from maxplus.models import LMM, Network
 from maxplus.models.lmm import TermSum
@@ -30,9 +36,8 @@ VALUES_AT_ONCE = 1 << 20
 ORDINARY, REACH = (0.05, 0.95), 1.5
 # Relative standard deviation below which a feature is constant up to rounding.
 ROUNDING = 1e-12
-# Minimum number of features of equal range, and minimum share of zeros among their values, for
-# features to be taken as pixels.
-MANY_FEATURES, EMPTY = 50, 0.25
+# Features are pixels if there are more than this number and at least this share of zeros.
+MIN_PIXELS, MIN_ZEROS = 50, 0.25
 # Number of values that are converted to float64 at a time.
 AT_ONCE = 4_000_000
 
@@ -86,16 +91,22 @@ class TrainingData:
         """
         comm = current()
         with comm.raise_on_all_ranks():
-            own = cls._of_rank(estimator, X, y, sample_weight, comm, model)
+            data = cls._of_rank(estimator, X, y, sample_weight, comm, model)
         if not comm.is_alone:
-            _agree(comm, own, sample_weight is not None, classes)
-        known = None if model is None else estimator.classes_
-        if known is None:
-            known = _labels(comm, own.y) if classes is None else np.unique(np.asarray(classes))
+            _check_ranks_agree(comm, data, sample_weight is not None, classes)
+        if model is not None:
+            known = estimator.classes_
+        elif classes is not None:
+            known = np.unique(np.asarray(classes))
+        else:
+            known = np.unique(data.y)
+            if not comm.is_alone:
+                labels = [part for part in comm.allgather(known) if part.size]
+                known = np.unique(np.concatenate(labels))
         with comm.raise_on_all_ranks():
-            _check_labels(own.y, known)
-        codes = np.searchsorted(known, own.y) if len(own.y) else np.empty(0, np.int64)
-        return replace(own, y=codes, classes=known)
+            _check_labels(data.y, known)
+        codes = np.searchsorted(known, data.y) if len(data.y) else np.empty(0, np.int64)
+        return replace(data, y=codes, classes=known)
 
     @classmethod
     def _of_rank(
@@ -109,20 +120,20 @@ class TrainingData:
     ) -> TrainingData:
         """Validate the rows of this rank; y keeps its labels."""
         # One of several ranks may have no rows.
-        least = {} if comm.is_alone else {"ensure_min_samples": 0}
+        options = {} if comm.is_alone else {"ensure_min_samples": 0}
         X, y, columns = _validated(
-            estimator, X, y, "classification", continues=model is not None, **least
+            estimator, X, y, "classification", continues=model is not None, **options
         )
         X = np.ascontiguousarray(X, None if model is None else model.dtype)
         check_magnitude(X)
         if len(y):
             check_classification_targets(y)
-        weight = check_sample_weight(sample_weight, len(y), some=comm.is_alone)
+        weight = check_sample_weight(sample_weight, len(y), allow_zeros=not comm.is_alone)
         index = np.arange(len(y)) if weight is None else np.flatnonzero(weight)
-        own = cls(X, y, weight, y[:0], index, np.array(y), columns)
+        data = cls(X, y, weight, y[:0], index, np.array(y), columns)
         if weight is None:
-            return own
-        return replace(own, X=X[index], y=y[index], weight=weight[index])
+            return data
+        return replace(data, X=X[index], y=y[index], weight=weight[index])
 
     @classmethod
     def for_numbers(
@@ -170,15 +181,15 @@ class TrainingData:
         if not names:
             raise ValueError("monotonic_cst needs a data frame whose column names are strings")
         features = np.zeros(self.X.shape[1], np.int64)
-        named = dict(zip(names, signs.tolist(), strict=True))
-        for column, place in zip(encoder.columns_, encoder.places, strict=True):
-            sign = named.get(column.name, 0)
+        sign_of = dict(zip(names, signs.tolist(), strict=True))
+        for column, part in zip(encoder.columns_, encoder.feature_slices, strict=True):
+            sign = sign_of.get(column.name, 0)
             if sign and column.kind == "category":
                 raise ValueError(
                     f"monotonic_cst has {sign} for the column {column.name!r}, whose categories "
                     "have no order; give 0, or make the column ordinal"
                 )
-            features[place.start] = sign
+            features[part.start] = sign
         return features
 
     def with_class_weight(self, class_weight: Mapping[Any, float] | str | None) -> TrainingData:
@@ -188,9 +199,9 @@ class TrainingData:
         """
         if class_weight is None:
             return self
-        own = np.ones(len(self.y)) if self.weight is None else self.weight
+        weight = np.ones(len(self.y)) if self.weight is None else self.weight
         if isinstance(class_weight, str):
-            sums = current().sum(np.bincount(self.y, own, self.n_classes))
+            sums = current().sum(np.bincount(self.y, weight, self.n_classes))
             present = sums > 0
             factor = np.divide(sums.sum() / present.sum(), sums, where=present, out=sums * 0.0)
         else:
@@ -202,7 +213,7 @@ class TrainingData:
                     f"{labels}; its keys are labels"
                 )
             factor = np.array([float(class_weight.get(label, 1.0)) for label in labels])
-        return replace(self, weight=own * factor[self.y])
+        return replace(self, weight=weight * factor[self.y])
 
     @property
     def n_classes(self) -> int:
@@ -221,8 +232,8 @@ class TrainingData:
         n, first = comm.total(len(self.y)), comm.before(len(self.y))
         head = f"{self.X.dtype.str}{(n, self.X.shape[1])}{self.weight is not None}"
         # A sum of row hashes, which include the row number, does not depend on the partition.
-        own = _sum_of_hashes(self.X, self.y, self.weight, first)
-        total = sum(comm.allgather(own)) % (1 << DIGEST_BITS)
+        hashes = _sum_of_hashes(self.X, self.y, self.weight, first)
+        total = sum(comm.allgather(hashes)) % (1 << DIGEST_BITS)
         return hashlib.sha256(f"{head} {total}".encode()).hexdigest()
 
     @property
@@ -234,8 +245,8 @@ class TrainingData:
     def on_first_rank(self, work: Callable[[TrainingData], T], rng: np.random.Generator) -> T:
         """Run ``work`` on rank 0, on the rows of all ranks, and return its result on all ranks.
 
-        On rank 0, y, weight and index are those of all ranks, and X can be indexed like an array of
-        all rows. The state of ``rng`` after the work is sent to all ranks.
+        On rank 0, y, weight and index are gathered, and X can be indexed like an array of all rows.
+        The state of ``rng`` after the work is sent to all ranks.
         """
         comm = current()
         if comm.is_alone:
@@ -243,19 +254,19 @@ class TrainingData:
         y, index = comm.gather(self.y), comm.gather(self.index + comm.before(len(self.labels)))
         weight = None if self.weight is None else comm.gather(self.weight)
 
-        def draw(X: Any) -> tuple[T, Any]:
-            done = work(replace(self, X=X, y=y, weight=weight, index=index))
-            return done, rng.bit_generator.state
+        def run(X: Any) -> tuple[T, Any]:
+            result = work(replace(self, X=X, y=y, weight=weight, index=index))
+            return result, rng.bit_generator.state
 
-        done, rng.bit_generator.state = comm.root_only(draw, self.X)
-        return done
+        result, rng.bit_generator.state = comm.root_only(run, self.X)
+        return result
 
 
 def _validated(
     estimator: Any, X: Any, y: Any, task: str, *, continues: bool = False, **options: Any
 ) -> tuple[NDArray, NDArray, dict[str, Any]]:
     """Return X and y as arrays, and the fitted attributes about the columns."""
-    X, encoded = prepared(estimator, X, y, task, goes_on=continues)
+    X, encoded = encode_frame(estimator, X, y, task, continues=continues)
     # `validate_data` sets attributes about the columns on its argument, hence the copy.
     probe = copy(of_features(estimator) if continues else estimator)
     X, y = validate_data(probe, X, y, dtype=FLOATS, reset=not continues, **options)
@@ -285,38 +296,30 @@ def _sum_of_hashes(X: NDArray, y: NDArray, weight: NDArray | None, first: int) -
     return total
 
 
-def _agree(
-    comm: Communicator, own: TrainingData, is_weighted: bool, classes: ArrayLike | None
+def _check_ranks_agree(
+    comm: Communicator, data: TrainingData, is_weighted: bool, classes: ArrayLike | None
 ) -> None:
     """Raise DifferentRanksError or ValueError if the data of the ranks are not compatible."""
-    if encoders_differ(comm, own.columns):
+    if encoders_differ(comm, data.columns):
         raise mark_collective(
             ValueError(
                 "ranks have inferred different encodings of their data frames; fit one "
                 "TableEncoder to all rows, and give its features"
             )
         )
-    names = own.columns.get("feature_names_in_")
+    names = data.columns.get("feature_names_in_")
     comm.agree(
         {
-            "number of features": own.X.shape[1],
+            "number of features": data.X.shape[1],
             "names of features": None if names is None else tuple(names),
-            "type of features": own.X.dtype.str,
+            "type of features": data.X.dtype.str,
             "classes": None if classes is None else np.asarray(classes).tolist(),
             "sample_weight, given or not": is_weighted,
         }
     )
-    weights = 1.0 if own.weight is None else float(own.weight.sum())
-    if not comm.total(len(own.y)) or not comm.largest(weights):
+    weights = 1.0 if data.weight is None else float(data.weight.sum())
+    if not comm.total(len(data.y)) or not comm.largest(weights):
         raise mark_collective(ValueError("there are no samples to train on, on any of the ranks"))
-
-
-def _labels(comm: Communicator, y: NDArray) -> NDArray:
-    """Return the sorted distinct labels of all ranks."""
-    own = np.unique(y)
-    if comm.is_alone:
-        return own
-    return np.unique(np.concatenate([labels for labels in comm.allgather(own) if labels.size]))
 
 
 def _check_labels(y: NDArray, labels: NDArray) -> None:
@@ -345,9 +348,9 @@ def check_magnitude(X: NDArray) -> None:
 
 
 def check_sample_weight(
-    sample_weight: ArrayLike | None, n_samples: int, *, some: bool = True
+    sample_weight: ArrayLike | None, n_samples: int, *, allow_zeros: bool = False
 ) -> NDArray | None:
-    """Validate sample weights: finite, >= 0 and, with ``some``, not all 0; None is allowed."""
+    """Validate sample weights: None, or finite, >= 0 and, unless ``allow_zeros``, not all 0."""
     if sample_weight is None:
         return None
     try:
@@ -362,7 +365,7 @@ def check_sample_weight(
     if not np.isfinite(weight).all() or (weight < 0).any():
         bad = weight[~np.isfinite(weight) | (weight < 0)][0]
         raise ValueError(f"sample_weight must hold finite numbers >= 0; got {bad}")
-    if some and not weight.any():
+    if not allow_zeros and not weight.any():
         raise ValueError("sample_weight is zero for every sample: none is left to train on")
     return weight
 
@@ -497,7 +500,12 @@ class Scaling(NamedTuple):
             return X.seen(self)
         if self.is_none:
             return X
-        return _in_parts(X, lambda rows: (rows - self.centre) / self.spread, X.shape[1])
+        scaled = np.empty(X.shape, X.dtype)
+        step = max(1, AT_ONCE // max(X.shape[1], 1))
+        for lo in range(0, len(X), step):
+            part = slice(lo, lo + step)
+            scaled[part] = (X[part].astype(np.float64) - self.centre) / self.spread
+        return scaled
 
     def inverse(self, Z: NDArray) -> NDArray:
         """Return the unscaled features, up to rounding, in the dtype of Z."""
@@ -508,16 +516,6 @@ class Scaling(NamedTuple):
         return model if self.is_none else model.folded(self.centre, self.spread)
 
 
-def _in_parts(X: NDArray, see: Callable[[NDArray], NDArray], width: int) -> NDArray:
-    """Apply ``see`` in float64 to batches of rows; return the results in the dtype of X."""
-    seen = np.empty((len(X), width), X.dtype)
-    step = max(1, AT_ONCE // max(X.shape[1], 1))
-    for lo in range(0, len(X), step):
-        part = slice(lo, lo + step)
-        seen[part] = see(X[part].astype(np.float64))
-    return seen
-
-
 def share_a_unit(X: NDArray) -> bool:
     """Return whether the features look like pixels on an empty background; O(N·P).
 
@@ -525,7 +523,7 @@ def share_a_unit(X: NDArray) -> bool:
     common range: all values in [0, 1], or most features reach half of the largest value.
     Standardisation would magnify pixels at the border that are almost always 0.
     """
-    if X.shape[1] <= MANY_FEATURES or X.min() < 0 or count_nonzero(X) > (1.0 - EMPTY) * X.size:
+    if X.shape[1] <= MIN_PIXELS or X.min() < 0 or count_nonzero(X) > (1.0 - MIN_ZEROS) * X.size:
         return False
     highest = X.max(axis=0)
     return bool(highest.max() <= 1.0 or np.median(highest) >= 0.5 * highest.max())

@@ -6,11 +6,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from maxplus.estimators._base import BaseMaxPlusRegressor, WeightsMixin, warn_of_shortfall
-from maxplus.estimators._parameters import COMMON, Parameters, one_of, real, whole
+from maxplus.estimators._base import BaseMaxPlusRegressor, WeightsMixin
+from maxplus.estimators._parameters import COMMON, Parameters, integer, one_of, real, warn_user
 from maxplus.estimators._training_data import TrainingData, predict_in_batches
 from maxplus.models import LMM
 from maxplus.models.initialization import lipschitz_constant, pyramids_bytes
@@ -77,7 +78,7 @@ class LipschitzInterpolator(WeightsMixin, BaseMaxPlusRegressor):
     _model_class = LMM
     _parameters: ClassVar[Parameters] = {
         **COMMON,
-        "n_hidden": (whole(1), one_of("auto")),
+        "n_hidden": (integer(1), one_of("auto")),
         "slope": (real(above=0.0), one_of("auto")),
     }
 
@@ -122,10 +123,11 @@ class LipschitzInterpolator(WeightsMixin, BaseMaxPlusRegressor):
 
     def _warn_of_ending(self) -> None:
         if not self.interpolates_ and self.slope_ < self.lipschitz_:
-            warn_of_shortfall(
+            warn_user(
                 f"no function with slope {self.slope_:g} passes through the training points, whose "
                 f"Lipschitz constant is {self.lipschitz_:g}: the curve misses some of them, and "
-                "bounds cross; take a larger slope"
+                "bounds cross; take a larger slope",
+                ConvergenceWarning,
             )
 
     def predict(self, X: Any) -> NDArray:
@@ -165,10 +167,11 @@ class LipschitzInterpolator(WeightsMixin, BaseMaxPlusRegressor):
         rounding = float(np.finfo(lower.dtype).eps) ** 0.5 * float(np.abs(lower).max(initial=0.0))
         crossed = lower - upper > rounding
         if crossed.any():
-            warn_of_shortfall(
+            warn_user(
                 f"the envelopes cross at {crossed.sum()} of {len(lower)} rows: no function with "
                 f"slope {self.slope_:g} passes through the training points; take a larger slope, "
-                "or LMMRegressor where targets are noisy"
+                "or LMMRegressor where targets are noisy",
+                ConvergenceWarning,
             )
         # Crossings within rounding are removed.
         return lower, np.where(crossed, upper, np.maximum(lower, upper))

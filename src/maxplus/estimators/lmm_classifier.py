@@ -19,26 +19,26 @@ from maxplus.estimators._base import FitState
 from maxplus.estimators._cross_validation import held_out_temperature, keep_level, validate_polish
 from maxplus.estimators._lmm import BaseLMMClassifier, Capacity, initial_boxes
 from maxplus.estimators._parameters import (
+    BOOLEAN,
     CALLABLE,
     CLASS_WEIGHTS,
+    CLIPS,
     FALSE,
-    LEVELS,
     MONOTONIC,
-    NOTHING,
+    NONE,
     SCORER,
     SIZES,
     SIZES_BY_COLUMN,
     TRAINED,
-    TRUTH,
     Effect,
     ParameterError,
     Parameters,
     as_callbacks,
+    integer,
     needs_state,
     one_of,
     real,
     samples,
-    whole,
 )
 from maxplus.estimators._robust import (
     FACTORS,
@@ -135,11 +135,11 @@ class LMMClassifier(BaseLMMClassifier):
         Train so that predictions are certified for changes of each feature by up to this many
         units of ``scale_`` (of the feature itself with ``standardize=False``, and for images). A
         dict maps column names to the largest change of each, in the unit of the column, such as
-        ``{"age": 2, "income": 500}``; other columns do not change. In a data frame with text
-        columns, categories and binary columns are held fixed, and the scale is
-        `certificate_scale`. A single network supports a number only: in its warm-up, all scores
-        but that of the true class are increased by 2·robust_eps·slope, the largest effect of such
-        a change, before the loss is computed.
+        ``{"age": 2, "income": 500}``, or to "any" for categorical and ordinal columns; other
+        columns do not change. A number holds categories and binary columns of a data frame fixed,
+        and its unit is `certificate_scale`. A single network supports a number only: in its
+        warm-up, all scores but that of the true class are increased by 2·robust_eps·slope, the
+        largest effect of such a change, before the loss is computed.
     robust_training : "auto" or float > 0, default="auto"
         Size of the boxes in certified training as a multiple of ``robust_eps``; "auto" chooses
         among 1, 1.5, 2 and 3.
@@ -260,55 +260,55 @@ class LMMClassifier(BaseLMMClassifier):
     _effects = (
         Effect(
             ("max_suspects",),
-            lambda own: own.polish is not None and not own._is_sum,
+            lambda clf: clf.polish is not None and not clf._is_sum,
             "a single network is polished: give n_hidden",
         ),
         Effect(
             ("validation_fraction", "n_iter_no_change"),
-            lambda own: own.early_stopping,
+            lambda clf: clf.early_stopping,
             "early_stopping is True",
         ),
         Effect(
             ("clip", "robust_training"),
-            lambda own: own._is_robust,
+            lambda clf: clf._is_robust,
             "robust_eps asks for a sum of terms with certificates",
         ),
         Effect(
             ("scoring",),
-            lambda own: not own._is_robust or own.scoring == "certified",
+            lambda clf: not clf._is_robust or clf.scoring == "certified",
             "it is 'certified' beside robust_eps",
         ),
-        Effect(("max_features",), lambda own: not own._is_robust, "robust_eps is 0"),
+        Effect(("max_features",), lambda clf: not clf._is_robust, "robust_eps is 0"),
         Effect(
             ("scoring", "structure", "max_features", "monotonic_cst"),
-            lambda own: own._is_sum,
+            lambda clf: clf._is_sum,
             "there is a choice of structures, which n_hidden, slope and other parameters of a "
             "single network leave out",
         ),
     )
     _parameters: ClassVar[Parameters] = {
         **TRAINED,
-        "n_hidden": (whole(1), one_of("auto")),
+        "n_hidden": (integer(1), one_of("auto")),
         "slope": (real(above=0.0), one_of("auto")),
         "structure": (one_of(*ALLOWED),),
-        "max_features": (whole(1), NOTHING),
-        "monotonic_cst": (MONOTONIC, NOTHING),
-        "init_margin": (real(above=0.0), NOTHING),
-        "warmup_epochs": (whole(1), one_of("auto")),
-        "batch_size": (whole(1), one_of("auto")),
+        "max_features": (integer(1), NONE),
+        "monotonic_cst": (MONOTONIC, NONE),
+        "init_margin": (real(above=0.0), NONE),
+        "warmup_epochs": (integer(1), one_of("auto")),
+        "batch_size": (integer(1), one_of("auto")),
         "robust_eps": (real(minimum=0.0), SIZES, SIZES_BY_COLUMN),
         "robust_training": (real(above=0.0), one_of("auto")),
-        "clip": (one_of("range"), LEVELS, NOTHING),
-        "augment": (CALLABLE, NOTHING),
-        "early_stopping": (TRUTH,),
+        "clip": (one_of("range"), CLIPS, NONE),
+        "augment": (CALLABLE, NONE),
+        "early_stopping": (BOOLEAN,),
         "validation_fraction": (real(above=0.0, maximum=0.9),),
-        "n_iter_no_change": (whole(1),),
-        "polish": (real(above=0.0), one_of("auto", "log2"), NOTHING),
+        "n_iter_no_change": (integer(1),),
+        "polish": (real(above=0.0), one_of("auto", "log2"), NONE),
         "max_suspects": (samples(0),),
         "standardize": (one_of("auto"), FALSE),
-        "calibrate": (TRUTH, one_of("auto")),
-        "class_weight": (CLASS_WEIGHTS, one_of("balanced"), NOTHING),
-        "scoring": (SCORER, one_of("certified"), CALLABLE, NOTHING),
+        "calibrate": (BOOLEAN, one_of("auto")),
+        "class_weight": (CLASS_WEIGHTS, one_of("balanced"), NONE),
+        "scoring": (SCORER, one_of("certified"), CALLABLE, NONE),
     }
 
     def __init__(
@@ -365,17 +365,6 @@ class LMMClassifier(BaseLMMClassifier):
         self.random_state = random_state
         self.verbose = verbose
         self.callbacks = callbacks
-
-    def _dataset(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: ArrayLike | None,
-        classes: ArrayLike | None,
-        model: Network | None,
-    ) -> TrainingData:
-        data = super()._dataset(X, y, sample_weight, classes, model)
-        return data.with_class_weight(self.class_weight)
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -441,7 +430,7 @@ class LMMClassifier(BaseLMMClassifier):
             None if isinstance(self.slope, str) else float(self.slope),
         )
 
-    def _judge(self, classes: NDArray, model: AdditiveLMM, rows: TrainingData) -> float:
+    def _score(self, classes: NDArray, model: AdditiveLMM, rows: TrainingData) -> float:
         """Return the user-defined score of a model on held-out rows."""
         # Scorers require a fitted classifier; this one has only the attributes for prediction.
         fitted = clone(self).set_params(callbacks=None, verbose=0)
@@ -489,7 +478,7 @@ class LMMClassifier(BaseLMMClassifier):
             return scaling.folded(model)
 
         seed = int(rng.integers(2**31))
-        return held_out_temperature(data, data.n_classes, train, seed, monitor)
+        return held_out_temperature(data, train, seed, monitor)
 
     def _train_briefly(
         self,
@@ -522,12 +511,12 @@ class LMMClassifier(BaseLMMClassifier):
 
     def _joint_training(self, data: TrainingData) -> JointTraining:
         return JointTraining(
+            data.n_classes,
             tuple(filter(ALLOWED[self.structure], STRUCTURES)),
-            numba.get_num_threads(),
-            None if self.scoring is None else partial(self._judge, data.classes),
             TERM_ANNEALING._replace(**self._epochs_and_batch),
-            self.max_features,
             self._monotonic_signs(data),
+            scorer=None if self.scoring is None else partial(self._score, data.classes),
+            max_features=self.max_features,
         )
 
     def _monotonic_signs(self, data: TrainingData) -> NDArray | None:

@@ -10,25 +10,25 @@ from typing import Any, ClassVar
 
 import numba
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from sklearn.base import clone
 
 from maxplus.distributed import current
-from maxplus.estimators._additive import Choice, Joint, Prepared, on_first_rank, prepare
+from maxplus.estimators._additive import Choice, Joint, Prepared, on_first_rank
 from maxplus.estimators._base import FitState
 from maxplus.estimators._cross_validation import FOLDS
 from maxplus.estimators._lmm import BaseLMMClassifier, initial_boxes
 from maxplus.estimators._parameters import (
-    NOTHING,
+    BOOLEAN,
+    NONE,
     TRAINED,
-    TRUTH,
     Kind,
     Parameters,
+    integer,
     is_set,
     refuse_checkpoints,
     warn_no_effect,
-    warn_of_no_effect,
-    whole,
+    warn_of_unused_parameters,
 )
 from maxplus.estimators._training_data import TrainingData
 from maxplus.estimators.lmm_classifier import LMMClassifier, polish_shortfall, suspects_above
@@ -111,9 +111,9 @@ training_labels_ : of the ensemble, as in `LMMClassifier`
     temperature_: float
     _parameters: ClassVar[Parameters] = {
         **TRAINED,
-        "estimator": (CLASSIFIER, NOTHING),
-        "n_estimators": (whole(1),),
-        "bootstrap": (TRUTH,),
+        "estimator": (CLASSIFIER, NONE),
+        "n_estimators": (integer(1),),
+        "bootstrap": (BOOLEAN,),
     }
 
     def __init__(
@@ -159,22 +159,15 @@ training_labels_ : of the ensemble, as in `LMMClassifier`
 
     def _warn_of_no_effect(self) -> None:
         super()._warn_of_no_effect()
-        warn_of_no_effect(self._member, LMMClassifier._effects)
+        warn_of_unused_parameters(self._member, LMMClassifier._effects)
         for name in REPLACED:
             if self.estimator is not None and is_set(self.estimator, name):
                 value = getattr(self.estimator, name)
                 warn_no_effect(f"{name}={value!r} of the estimator", "in an ensemble, set its own")
 
-    def _dataset(
-        self,
-        X: Any,
-        y: Any,
-        sample_weight: ArrayLike | None,
-        classes: ArrayLike | None,
-        model: Network | None,
-    ) -> TrainingData:
-        data = super()._dataset(X, y, sample_weight, classes, model)
-        return data.with_class_weight(self._member.class_weight)
+    @property
+    def _class_weight(self) -> Any:
+        return self._member.class_weight
 
     def _initialize(
         self, data: TrainingData, rng: np.random.Generator, monitor: TrainingMonitor
@@ -279,15 +272,11 @@ class EnsembleTraining:
         K, choice = self.n_estimators, None
         jobs: Sequence[Callable[[TrainingMonitor], tuple[LMM | AdditiveLMM, NDArray]]]
         if isinstance(model, AdditiveLMM):
-            choice, status = self.joint.choose(model, rows, seed, monitor)
+            choice, status = self.joint.choose(rows, seed, monitor)
             if choice is None:
                 return Joint(model, status, None, np.empty(0))
-            rng = np.random.default_rng([seed, FOLDS])
-            prepared = prepare(rows, model.n_classes, rng, self.joint.max_features)
-            jobs = [
-                partial(self._train_sum, choice, prepared, model.n_classes, [seed, FOLDS, k])
-                for k in range(K)
-            ]
+            prepared = self.joint.prepare(rows, np.random.default_rng([seed, FOLDS]))
+            jobs = [partial(self._train_sum, choice, prepared, [seed, FOLDS, k]) for k in range(K)]
         else:
             assert self.state.scaling is not None
             scaled = replace(rows, X=self.state.scaling(rows.X))
@@ -316,17 +305,12 @@ class EnsembleTraining:
         return Joint(AdditiveLMM.mean(models), status, choice, losses)
 
     def _train_sum(
-        self,
-        choice: Choice,
-        prepared: Prepared,
-        n_classes: int,
-        seed: Sequence[int],
-        quiet: TrainingMonitor,
+        self, choice: Choice, prepared: Prepared, seed: Sequence[int], quiet: TrainingMonitor
     ) -> tuple[AdditiveLMM, NDArray]:
         own = TrainingData(prepared.U, prepared.y, prepared.weight)
         if self.bootstrap:
             own = draw_bootstrap(own, np.random.default_rng([*seed, 1]))
-        mine = prepared._replace(U=own.X, y=own.y, weight=own.weight)
+        mine = prepared._replace(U=own.X, y=own.y, labels=own.y, weight=own.weight)
         losses: list[float] = []
 
         def on_epoch(epoch: int, loss: float, now: Callable[[], AdditiveLMM]) -> bool:
@@ -334,7 +318,7 @@ class EnsembleTraining:
             return quiet.interrupted
 
         structure = self.joint.structures[choice.chosen]
-        trained = self.joint.trained(structure, mine, n_classes, 1.0, seed, on_epoch)
+        trained = self.joint.train(structure, mine, 1.0, seed, on_epoch)
         return trained, np.array(losses)
 
     def _train_single(

@@ -3,37 +3,34 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, closing
-from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
-import numba
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.model_selection import KFold
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
-from threadpoolctl import threadpool_limits
 
 from maxplus.certify.margins import Margins
-from maxplus.estimators._additive import MOST_PAIRS, monotonic_of, simplest_of_the_best
+from maxplus.estimators._additive import MAX_PAIRS, Prepared, TermTraining
 from maxplus.estimators._base import BaseMaxPlusRegressor, StatusMixin
-from maxplus.estimators._cross_validation import FOLDS
+from maxplus.estimators._cross_validation import Effort, Search
 from maxplus.estimators._parameters import (
     MONOTONIC,
-    NOTHING,
+    NONE,
     TRAINED,
     Parameters,
     as_callbacks,
     check_value,
+    integer,
     one_of,
     progress_bar,
     real,
     refuse_checkpoints,
     threads,
     warn_user,
-    whole,
 )
 from maxplus.estimators._training_data import (
     ROUNDING,
@@ -53,12 +50,9 @@ from maxplus.explain import (
 from maxplus.models import LMM, AdditiveLMM, FeatureMap
 from maxplus.models._checks import feature_values
 from maxplus.training import Status, TrainingMonitor
-from maxplus.training.monitor import run_parallel
 from maxplus.training.result import TrainingOverflowError
-from maxplus.training.smooth.annealing import Annealing
-from maxplus.training.smooth.monotone import Monotonic
-from maxplus.training.smooth.soft_terms import TERM_ANNEALING, OnEpoch, train_terms
-from maxplus.training.smooth.structures import Pair, Structure, best_pairs, initial_terms
+from maxplus.training.smooth.soft_terms import TERM_ANNEALING
+from maxplus.training.smooth.structures import Structure, best_pairs
 
 # Coverages are fixed, because quantiles for arbitrary coverages would reveal all residuals.
 COVERAGES = np.array([*range(50, 1000, 50), 975, 990, 995, 999]) / 1000
@@ -82,10 +76,7 @@ STRUCTURES = (
     Structure(units=3, pairs_per_feature=1.0, boxes=8, box_units=3, size=2.0),
     Structure(units=3, has_shapes=False, boxes=8, box_units=8, size=3.0),
 )
-# The search uses at least ENOUGH rows, and at least one in PART.
-ENOUGH, PART = 3_000, 8
-# Number of structures that are evaluated on all folds.
-SURVIVORS = 3
+EFFORT = Effort(survivors=3, first=1.0, others=1.0, min_rows=3_000, share=1 / 8)
 # Length of the training run before pairs are selected, as a fraction of the usual length.
 PAIRS_LENGTH = 0.5
 # Number of standard deviations at which residuals are clipped in the selection of pairs.
@@ -180,8 +171,8 @@ class LMMRegressor(StatusMixin, BaseMaxPlusRegressor):
     _parameters: ClassVar[Parameters] = {
         **TRAINED,
         "loss": (one_of(*LOSSES),),
-        "epochs": (whole(1), one_of("auto")),
-        "monotonic_cst": (MONOTONIC, NOTHING),
+        "epochs": (integer(1), one_of("auto")),
+        "monotonic_cst": (MONOTONIC, NONE),
     }
 
     def __init__(
@@ -222,9 +213,13 @@ class LMMRegressor(StatusMixin, BaseMaxPlusRegressor):
             if self.verbose:
                 callbacks.append(stack.enter_context(progress_bar(self)))
             monitor = stack.enter_context(TrainingMonitor(callbacks))
-            return fit_regression(
-                data, seed, monitor, loss=self.loss, epochs=self.epochs, signs=signs
+            n_epochs = None if isinstance(self.epochs, str) else int(self.epochs)
+            training = RegressionTraining(
+                annealing=TERM_ANNEALING._replace(n_epochs=n_epochs),
+                monotonic_signs=signs,
+                loss=LOSSES[self.loss],
             )
+            return fit_regression(training, data, seed, monitor)
 
     def _warn_of_ending(self) -> None:
         if self.status_ == Status.INTERRUPTED.value:
@@ -363,18 +358,12 @@ class LMMRegressor(StatusMixin, BaseMaxPlusRegressor):
 
 
 def fit_regression(
-    rows: TrainingData,
-    seed: int,
-    monitor: TrainingMonitor,
-    *,
-    loss: str,
-    epochs: int | str,
-    structures: Sequence[Structure] = STRUCTURES,
-    signs: NDArray | None = None,
+    training: RegressionTraining, rows: TrainingData, seed: int, monitor: TrainingMonitor
 ) -> dict[str, Any]:
     """Choose a structure by held-out loss, train it on all rows, and return fitted attributes.
 
-    Results do not depend on the number of threads.
+    If a callback stopped the search, the best structure so far is trained. There are no residuals
+    then, nor with too few rows for folds.
     """
     check_magnitude(rows.X)
     X, y, weight = rows.X, rows.y.astype(np.float64), rows.weight
@@ -384,56 +373,39 @@ def fit_regression(
             "its maximum"
         )
     rows = TrainingData(X, y, weight)
-    choice = choose(rows, structures, loss, epochs, seed, monitor, signs)
+    monitor.begin("choice", is_last=False)
+    candidates = training.candidates(outputs=training.predictions, losses=training.losses)
+    search = Search(candidates, rows, EFFORT, seed, is_stratified=False)
+    if search.run(monitor) is Status.INTERRUPTED:
+        raise KeyboardInterrupt("interrupted while the structure was being chosen")
+    chosen = search.chosen()
+    residuals = np.empty(0)
+    if search.known.all():
+        residuals = np.sort(np.abs(search.rows.y - search.outputs[chosen, :, 0]))
     monitor.begin(STAGE, is_last=True)
-    losses: list[float] = []
-    status = Status.MAX_ITER
-    prepared = prepare(rows, loss, epochs, np.random.default_rng([seed, FOLDS]), signs)
-    structure = structures[choice.chosen]
-    n_epochs = _annealing(epochs, len(y)).epochs(len(y))
-
-    def report(epoch: int, mean: float, now: Callable[[], AdditiveLMM]) -> bool:
-        nonlocal status
-        losses.append(mean)
-        is_over = len(losses) == n_epochs and not monitor.interrupted
-        end = monitor.report(
-            len(losses),
-            n_epochs,
-            mean,
-            min(losses),
-            now(),
-            None,
-            Status.MAX_ITER if is_over else None,
-        )
-        status = end or status
-        return end is not None
-
-    trained = train(structure, prepared, loss, epochs, [seed, FOLDS, 1], report)
+    trained, losses, status = training.train_on_all(chosen, rows, seed, monitor)
     with np.errstate(over="ignore"):
         model, bounds = trained.astype(X.dtype), bounds_of(y).astype(X.dtype)
     if not all(np.isfinite(W).all() for W in (*model.weights_by_name().values(), bounds)):
         raise TrainingOverflowError(
             f"training overflowed: the weights left the range of {X.dtype}; scale y"
         )
-    residuals = np.sort(np.abs(choice.residuals))
-    fitted = {
+    return {
         "model_": model,
         "bounds_": bounds,
         "term_means_": term_means(model, X, weight),
         "feature_importances_": feature_importances(model, X, weight=weight),
         "residuals_": residuals,
         "residual_quantiles_": residual_quantiles(residuals),
-        "loss_curve_": np.array(losses),
-        "n_iter_": len(losses),
+        "loss_curve_": losses,
+        "n_iter_": losses.size,
         "status_": status.value,
+        "search_": {
+            "candidates": np.array([str(structure) for structure in training.structures]),
+            "losses": search.losses,
+            "chosen": chosen,
+        },
     }
-    if len(structures) > 1:
-        fitted["search_"] = {
-            "candidates": np.array([str(one) for one in structures]),
-            "losses": choice.losses,
-            "chosen": choice.chosen,
-        }
-    return fitted
 
 
 def residual_quantiles(residuals: NDArray) -> NDArray:
@@ -448,30 +420,6 @@ def interval_width(quantiles: NDArray, coverage: float) -> float:
     return float(quantiles[place]) if place < len(quantiles) else math.inf
 
 
-class _Prepared(NamedTuple):
-    """Transformed rows, standardised targets, and the pairs that best explain the residuals.
-
-    Targets are middle + deviation·(standardised targets); residuals are those of shape functions.
-    """
-
-    feature_map: FeatureMap
-    U: NDArray
-    target: NDArray
-    weight: NDArray | None
-    middle: float
-    deviation: float
-    pairs: list[Pair]
-    monotonic: Monotonic | None
-
-
-class _Choice(NamedTuple):
-    """Held-out losses of all structures, the chosen index, and its held-out residuals."""
-
-    losses: NDArray  # (structures, folds); inf where a fold was skipped
-    chosen: int
-    residuals: NDArray
-
-
 def bounds_of(y: NDArray) -> NDArray:
     """Return the range of the targets, widened by 5 % of its length on each side."""
     low, high = float(y.min()), float(y.max())
@@ -483,196 +431,87 @@ def difference(Z: NDArray, bounds: NDArray) -> NDArray:
     return np.clip(Z[:, 1] - Z[:, 0], bounds[0], bounds[1])
 
 
-def choose(
-    rows: TrainingData,
-    structures: Sequence[Structure],
-    loss: str,
-    epochs: int | str,
-    seed: int,
-    monitor: TrainingMonitor,
-    signs: NDArray | None = None,
-) -> _Choice:
-    """Return the simplest structure whose held-out loss equals the lowest up to noise.
+@dataclass(frozen=True)
+class RegressionTraining(TermTraining):
+    """Training of a sum of terms whose difference z_1 − z_0 predicts a target."""
 
-    All structures are trained on the first of three folds, the best three on the other folds. A
-    subsample of large data is used. With too few rows for folds, the first structure is returned;
-    if a callback stopped the search, the best one so far. In both cases there are no residuals.
-    """
-    rng = np.random.default_rng(seed)
-    N = len(rows.y)
-    if (n := max(ENOUGH, N // PART)) < N:
-        rows = rows.part(np.sort(rng.choice(N, n, replace=False)))
-    n, K = len(rows.y), len(structures)
-    losses = np.full((K, FOLDS), np.inf)
-    if n < 2 * FOLDS:
-        return _Choice(losses, 0, np.empty(0))
-    residuals = np.full((K, n), np.nan)
-    alive = list(range(K))
-    total, done = K + min(SURVIVORS, K) * (FOLDS - 1), 0
-    monitor.begin("choice", is_last=False)
-    for fold, (a, b) in enumerate(KFold(FOLDS, shuffle=True, random_state=seed).split(rows.X)):
-        kept, held = rows.part(a), rows.part(b)
-        prepared = prepare(kept, loss, epochs, np.random.default_rng([seed, fold]), signs)
-        bounds = bounds_of(kept.y)
+    n_classes: int = 2
+    structures: Sequence[Structure] = STRUCTURES
+    loss: str = LOSSES[SQUARED]
 
-        jobs = [
-            partial(_train_part, structures[c], prepared, loss, epochs, [seed, fold, 1])
-            for c in alive
-        ]
-        status = None
-        with (
-            threadpool_limits(1),
-            closing(run_parallel(jobs, numba.get_num_threads(), monitor)) as ended,
-        ):
-            for k, model in ended:
-                c = alive[k]
-                residuals[c, b] = held.y - difference(model.scores(held.X), bounds)
-                losses[c, fold] = np.average(row_losses(residuals[c, b], loss), weights=held.weight)
-                done += 1
-                best = float(losses[np.isfinite(losses)].min())
-                mean = float(losses[c, fold])
-                status = monitor.report(done, total, mean, best, model, None)
-                if status is not None:
-                    break
-        if monitor.interrupted:
-            raise KeyboardInterrupt("interrupted while the structure was being chosen")
-        if fold == 0:
-            alive = sorted(sorted(alive, key=lambda c: losses[c, 0])[:SURVIVORS])
-        if status is not None:
-            break
-    return _simplest_of_the_best(losses, residuals, rows, loss)
+    @property
+    def _is_squared(self) -> bool:
+        return self.loss == LOSSES[SQUARED]
 
+    def prepare(self, rows: TrainingData, rng: np.random.Generator) -> Prepared:
+        """Transform features, standardise targets, and select pairs of features; O(N·P²).
 
-def _train_part(
-    structure: Structure,
-    prepared: _Prepared,
-    loss: str,
-    epochs: int | str,
-    seed: Sequence[int],
-    monitor: TrainingMonitor,
-) -> AdditiveLMM:
-    """Train a structure; stop early if the monitor is interrupted."""
-    return train(structure, prepared, loss, epochs, seed, lambda *_: monitor.interrupted)
+        Units are initialised at rows with low and with high targets.
+        """
+        feature_map = FeatureMap.fit(rows.X)
+        U = feature_map(rows.X)
+        centre, spread = self._scale_of(rows.y, rows.weight)
+        y, P = (rows.y - centre) / spread, U.shape[1]
+        labels, bounds = (y > np.median(y)).astype(np.int64), bounds_of(rows.y)
+        prepared = Prepared(
+            feature_map, U, y, labels, rows.weight, range(P), (), centre, spread, bounds
+        )
+        if P < 2:
+            return prepared
+        annealing = self.annealing._replace(length=PAIRS_LENGTH)
+        signs = self.monotonic_signs
+        shapes = self.train_mapped(Structure(size=1.0), prepared, annealing, rng, signs=signs)
+        residuals = _residuals(shapes, prepared)
+        size = float(np.sqrt(np.average(residuals**2, weights=rows.weight))) or 1.0
+        residuals = np.clip(residuals / size, -FAR, FAR)[:, None]
+        weight = np.ones((len(U), 1)) if rows.weight is None else rows.weight[:, None]
+        weight = weight / weight.mean()
+        return prepared._replace(
+            pairs=best_pairs(U, weight * residuals, weight**2, min(P, MAX_PAIRS))
+        )
 
+    def _scale_of(self, y: NDArray, weight: NDArray | None) -> tuple[float, float]:
+        """Return location and scale of the targets.
 
-def _simplest_of_the_best(
-    losses: NDArray, residuals: NDArray, rows: TrainingData, loss: str
-) -> _Choice:
-    """Choose the first structure as good as the best, among those evaluated on most folds."""
-    n_seen = np.isfinite(losses).sum(axis=1)
-    candidates = np.flatnonzero(n_seen == n_seen.max()).tolist()
-    known = np.isfinite(residuals[candidates]).all(axis=0)
-    own = {c: row_losses(residuals[c, known], loss) for c in candidates}
-    chosen = simplest_of_the_best(own, rows.part(known).weight)
-    return _Choice(losses, chosen, residuals[chosen] if known.all() else np.empty(0))
+        They are the mean and standard deviation for the squared loss, and robust estimates for the
+        absolute loss, which is insensitive to outliers.
+        """
+        if self._is_squared:
+            centre = float(np.average(y, weights=weight))
+            spread = math.sqrt(float(np.average((y - centre) ** 2, weights=weight)))
+            return centre, spread if spread > ROUNDING * abs(centre) else 1.0
+        (centre,), (spread,) = Scaling.of(y[:, None])
+        return float(centre), float(spread)
+
+    def of_raw_features(self, model: AdditiveLMM, prepared: Prepared) -> AdditiveLMM:
+        """Return the sum of raw features, with z_1 − z_0 in the unit of the targets.
+
+        Residuals on the training rows have mean 0, or median 0 for the absolute loss.
+        """
+        residuals = _residuals(model, prepared)
+        if self._is_squared:
+            shift = float(np.average(residuals, weights=prepared.weight))
+        else:
+            shift = weighted_median(residuals, prepared.weight)
+        terms = model.scaled(prepared.spread).terms
+        intercept = np.array([0.0, prepared.centre + prepared.spread * shift])
+        return AdditiveLMM(terms, model.n_features, prepared.feature_map, intercept)
+
+    def predictions(self, model: AdditiveLMM, prepared: Prepared, X: NDArray) -> NDArray:
+        """Return the predictions for held-out rows, shape (n, 1)."""
+        assert prepared.bounds is not None
+        return difference(model.scores(X), prepared.bounds)[:, None]
+
+    def losses(self, predictions: NDArray, rows: TrainingData) -> NDArray:
+        """Return the squared or absolute error of each row."""
+        residuals = rows.y - predictions[:, 0]
+        return residuals**2 if self._is_squared else np.abs(residuals)
 
 
-def prepare(
-    rows: TrainingData,
-    loss: str,
-    epochs: int | str,
-    rng: np.random.Generator,
-    signs: NDArray | None = None,
-) -> _Prepared:
-    """Transform features, standardise targets, and select pairs of features; O(N·P²)."""
-    feature_map = FeatureMap.fit(rows.X)
-    U = feature_map(rows.X)
-    middle, deviation = _scale_of(rows.y, rows.weight, loss)
-    target = (rows.y - middle) / deviation
-    monotonic = monotonic_of(signs, feature_map)
-    shapes = _Prepared(feature_map, U, target, rows.weight, middle, deviation, [], monotonic)
-    if U.shape[1] < 2:
-        return shapes
-    Z = _train_mapped(Structure(size=1.0), shapes, loss, epochs, PAIRS_LENGTH, rng, None).scores(U)
-    residuals = target - (Z[:, 1] - Z[:, 0])
-    size = float(np.sqrt(np.average(residuals**2, weights=rows.weight))) or 1.0
-    residuals = np.clip(residuals / size, -FAR, FAR)[:, None]
-    n_pairs = min(U.shape[1], MOST_PAIRS)
-    weight = np.ones((len(U), 1)) if rows.weight is None else rows.weight[:, None]
-    weight = weight / weight.mean()
-    pairs = best_pairs(U, weight * residuals, weight**2, n_pairs)
-    return shapes._replace(pairs=pairs)
-
-
-def _scale_of(y: NDArray, weight: NDArray | None, loss: str) -> tuple[float, float]:
-    """Return location and scale of the targets.
-
-    They are the mean and standard deviation for the squared loss, and robust estimates for the
-    absolute loss, which is insensitive to outliers.
-    """
-    if loss == SQUARED:
-        middle = float(np.average(y, weights=weight))
-        deviation = math.sqrt(float(np.average((y - middle) ** 2, weights=weight)))
-        return middle, deviation if deviation > ROUNDING * abs(middle) else 1.0
-    (middle,), (deviation,) = Scaling.of(y[:, None])
-    return float(middle), float(deviation)
-
-
-def train(
-    structure: Structure,
-    prepared: _Prepared,
-    loss: str,
-    epochs: int | str,
-    seed: Sequence[int],
-    on_epoch: OnEpoch | None,
-) -> AdditiveLMM:
-    """Train a sum of terms on raw features, with z_1 − z_0 in the unit of the targets.
-
-    Residuals on the training rows have mean 0, or median 0 for the absolute loss.
-    """
-    rng = np.random.default_rng(seed)
-    model = _train_mapped(structure, prepared, loss, epochs, 1.0, rng, on_epoch)
+def _residuals(model: AdditiveLMM, prepared: Prepared) -> NDArray:
+    """Return the residuals of standardised targets."""
     Z = model.scores(prepared.U)
-    residuals = prepared.target - (Z[:, 1] - Z[:, 0])
-    if loss == SQUARED:
-        shift = float(np.average(residuals, weights=prepared.weight))
-    else:
-        shift = weighted_median(residuals, prepared.weight)
-    terms = model.scaled(prepared.deviation).terms
-    intercept = np.array([0.0, prepared.middle + prepared.deviation * shift])
-    return AdditiveLMM(terms, model.n_features, prepared.feature_map, intercept)
-
-
-def _train_mapped(
-    structure: Structure,
-    prepared: _Prepared,
-    loss: str,
-    epochs: int | str,
-    length: float,
-    rng: np.random.Generator,
-    on_epoch: OnEpoch | None,
-) -> AdditiveLMM:
-    """Train a sum on transformed features; initialise units at rows with low and high targets."""
-    U, target = prepared.U, prepared.target
-    pairs = prepared.pairs[: structure.n_pairs(U.shape[1])]
-    halves = (target > np.median(target)).astype(np.int64)
-    start = initial_terms(structure, U, halves, 2, pairs, rng)
-    annealing = _annealing(epochs, len(target))
-    annealing = annealing._replace(scale=start.scale, length=length * annealing.length)
-    return train_terms(
-        start.model,
-        U,
-        target,
-        annealing,
-        rng,
-        prepared.weight,
-        on_epoch,
-        LOSSES[loss],
-        prepared.monotonic,
-    )
-
-
-def _annealing(epochs: int | str, n_rows: int) -> Annealing:
-    """Return the default annealing schedule, or one with a given number of epochs."""
-    annealing = TERM_ANNEALING
-    if epochs == "auto":
-        return annealing
-    return annealing._replace(length=int(epochs) / annealing.epochs(n_rows))
-
-
-def row_losses(residuals: NDArray, loss: str) -> NDArray:
-    """Return the squares of residuals, or their absolute values."""
-    return residuals**2 if loss == SQUARED else np.abs(residuals)
+    return prepared.y - (Z[:, 1] - Z[:, 0])
 
 
 def weighted_median(values: NDArray, weight: NDArray | None) -> float:

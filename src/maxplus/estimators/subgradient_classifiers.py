@@ -14,17 +14,17 @@ from maxplus.distributed import current
 from maxplus.estimators._base import BaseMaxPlusClassifier, FitState
 from maxplus.estimators._lmm import BaseLMMClassifier, check_reach
 from maxplus.estimators._parameters import (
-    NOTHING,
+    BOOLEAN,
+    NONE,
     TRAINED,
-    TRUTH,
     Effect,
     Parameters,
+    integer,
     is_set,
     one_of,
     real,
     samples,
     warn_no_effect,
-    whole,
 )
 from maxplus.estimators._training_data import TrainingData
 from maxplus.models import LMM, LinearMaxPlus, Network, ZeroHidden
@@ -72,19 +72,39 @@ SUBGRADIENT: Parameters = {
     "polyak_fraction": (real(minimum=0.0, maximum=1.0),),
     "learning_rate": (real(above=0.0),),
     "engine": (one_of("auto", *ENGINES),),
-    "max_iter": (whole(1),),
+    "max_iter": (integer(1),),
     "keep": (one_of("best", "last"),),
-    "warm_start": (TRUTH,),
+    "warm_start": (BOOLEAN,),
 }
-# Parameters of steps that have an effect only in combination with others.
+# Parameters of step rules that have an effect only in combination with others.
 EFFECTS: tuple[Effect, ...] = (
-    Effect(("polyak_fraction",), lambda own: own.step == TWO_PHASE, "step is 'two-phase'"),
+    Effect(("polyak_fraction",), lambda clf: clf.step == TWO_PHASE, "step is 'two-phase'"),
     Effect(
         ("learning_rate",),
-        lambda own: own.step in (TWO_PHASE, CONSTANT),
+        lambda clf: clf.step in (TWO_PHASE, CONSTANT),
         "step is 'two-phase' or 'constant'",
     ),
 )
+# Parameters of random initial weights.
+RANDOM_INIT: Parameters = {
+    **SUBGRADIENT,
+    "init": (one_of("glorot", "gaussian", "uniform"),),
+    "scale": (real(above=0.0),),
+}
+RANDOM_INIT_EFFECTS = (
+    *EFFECTS,
+    Effect(("scale",), lambda clf: clf.init != "glorot", "init is 'gaussian' or 'uniform'"),
+)
+
+
+def random_weights(
+    init: str, scale: float, shape: tuple[int, int], dtype: Any, rng: np.random.Generator
+) -> NDArray:
+    """Draw weights from the distribution ``init``."""
+    if init == "glorot":
+        return glorot_uniform(*shape, rng).astype(dtype)
+    draw = {"gaussian": gaussian, "uniform": uniform}[init]
+    return draw(shape, scale, rng).astype(dtype)
 
 
 class BaseSubgradientClassifier(BaseMaxPlusClassifier):
@@ -152,7 +172,7 @@ class BaseSubgradientClassifier(BaseMaxPlusClassifier):
                 prototypes=getattr(self, "prototypes_", None),
                 activation_counts=getattr(self, "unit_activation_counts_", None),
                 history=self.history_,
-                # A copy, so that a failing call does not advance the estimator's generator.
+                # A copy: a failing call must not advance the estimator's generator.
                 rng=deepcopy(getattr(self, "_rng", None)),
             )
             previous = self.model_, state
@@ -382,17 +402,17 @@ class SubgradientLMMClassifier(BaseLMMClassifier, BaseSubgradientClassifier):
     _init_params = ("n_hidden", "slope", "init_margin", "init")
     _effects = (
         *EFFECTS,
-        Effect(("top_k",), lambda own: own.objective == "top-k", "objective is 'top-k'"),
+        Effect(("top_k",), lambda clf: clf.objective == "top-k", "objective is 'top-k'"),
     )
     _parameters: ClassVar[Parameters] = {
         **SUBGRADIENT,
-        "n_hidden": (whole(1),),
+        "n_hidden": (integer(1),),
         "slope": (real(above=0.0), one_of("auto")),
-        "init_margin": (real(above=0.0), NOTHING),
+        "init_margin": (real(above=0.0), NONE),
         "init": (one_of("prototypes", "gaussian", "uniform"),),
         "objective": (one_of("max", "mean", "top-k"),),
         "top_k": (samples(1),),
-        "w0_update_interval": (whole(0),),
+        "w0_update_interval": (integer(0),),
     }
 
     def __init__(
@@ -531,15 +551,8 @@ loss_curve_, max_loss_, mean_loss_, perfect_fit_, training_losses_, training_lab
     model_: ZeroHidden
     _model_class = ZeroHidden
     _init_params = ("init", "scale")
-    _effects = (
-        *EFFECTS,
-        Effect(("scale",), lambda own: own.init != "glorot", "init is 'gaussian' or 'uniform'"),
-    )
-    _parameters: ClassVar[Parameters] = {
-        **SUBGRADIENT,
-        "init": (one_of("glorot", "gaussian", "uniform"),),
-        "scale": (real(above=0.0),),
-    }
+    _effects = RANDOM_INIT_EFFECTS
+    _parameters: ClassVar[Parameters] = RANDOM_INIT
 
     def __init__(
         self,
@@ -585,11 +598,8 @@ loss_curve_, max_loss_, mean_loss_, perfect_fit_, training_losses_, training_lab
         self, data: TrainingData, rng: np.random.Generator, monitor: TrainingMonitor
     ) -> tuple[Network, FitState]:
         shape = (data.n_classes, data.X.shape[1])
-        if self.init == "glorot":
-            W = glorot_uniform(*shape, rng)
-        else:
-            W = {"gaussian": gaussian, "uniform": uniform}[self.init](shape, self.scale, rng)
-        return ZeroHidden(W.astype(data.X.dtype)), FitState()
+        W = random_weights(self.init, self.scale, shape, data.X.dtype, rng)
+        return ZeroHidden(W), FitState()
 
     def __sklearn_tags__(self) -> Any:
         """Declare that scores may be low."""
@@ -658,16 +668,8 @@ loss_curve_, max_loss_, mean_loss_, perfect_fit_, training_losses_, training_lab
     model_: LinearMaxPlus
     _model_class = LinearMaxPlus
     _init_params = ("n_hidden", "init", "scale")
-    _effects = (
-        *EFFECTS,
-        Effect(("scale",), lambda own: own.init != "glorot", "init is 'gaussian' or 'uniform'"),
-    )
-    _parameters: ClassVar[Parameters] = {
-        **SUBGRADIENT,
-        "n_hidden": (whole(1),),
-        "init": (one_of("glorot", "gaussian", "uniform"),),
-        "scale": (real(above=0.0),),
-    }
+    _effects = RANDOM_INIT_EFFECTS
+    _parameters: ClassVar[Parameters] = {**RANDOM_INIT, "n_hidden": (integer(1),)}
 
     def __init__(
         self,
@@ -732,10 +734,5 @@ loss_curve_, max_loss_, mean_loss_, perfect_fit_, training_losses_, training_lab
             f"a start with n_hidden={self.n_hidden:,}",
             memory.FEWER_UNITS,
         )
-        if self.init == "glorot":
-            A, W = glorot_uniform(*first, rng), glorot_uniform(*last, rng)
-        else:
-            draw = {"gaussian": gaussian, "uniform": uniform}[self.init]
-            A, W = draw(first, self.scale, rng), draw(last, self.scale, rng)
-        b = np.zeros(self.n_hidden, dtype)
-        return LinearMaxPlus(A.astype(dtype), b, W.astype(dtype)), FitState()
+        A, W = (random_weights(self.init, self.scale, shape, dtype, rng) for shape in (first, last))
+        return LinearMaxPlus(A, np.zeros(self.n_hidden, dtype), W), FitState()

@@ -1,4 +1,7 @@
-"""Comparison of several models on the same held-out rows."""
+"""Comparison of several models on the same held-out rows.
+
+Models of scikit-learn have their default parameters, like those of this library.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,22 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.ensemble import (
+    HistGradientBoostingClassifier,
+    HistGradientBoostingRegressor,
+    RandomForestClassifier,
+    RandomForestRegressor,
+)
+from sklearn.linear_model import LogisticRegression, RidgeCV
+from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
+from sklearn.neural_network import MLPClassifier, MLPRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC, SVR
+
 from maxplus.estimators import LMMClassifier, LMMEnsembleClassifier, LMMRegressor
-from maxplus.evaluation.sklearn_models import SKLEARN_CLASSIFIERS, SKLEARN_REGRESSORS
 from maxplus.evaluation.validation import Validation, as_dataset, validate
 from maxplus.tables import TableEncoder
 from maxplus.tables.schema import REGRESSION
@@ -24,6 +41,43 @@ EXPLAINED = {
 }
 
 
+# Maximum numbers of iterations. With more epochs, the log loss of an MLP increases on most small
+# tables.
+ITERATIONS, EPOCHS = 2_000, 400
+
+
+def _scaled(model: Any) -> Any:
+    return make_pipeline(StandardScaler(), model)
+
+
+def _both_scaled(model: Any) -> Any:
+    return TransformedTargetRegressor(_scaled(model), transformer=StandardScaler())
+
+
+# Functions of a seed. Support vector machines, which have no probabilities, are calibrated by
+# cross-validation.
+SKLEARN_CLASSIFIERS: dict[str, Callable[[int], Any]] = {
+    "logistic": lambda seed: _scaled(LogisticRegression(max_iter=ITERATIONS)),
+    "kNN": lambda seed: _scaled(KNeighborsClassifier()),
+    "forest": lambda seed: _scaled(RandomForestClassifier(random_state=seed)),
+    "forest calibrated": lambda seed: _scaled(
+        CalibratedClassifierCV(RandomForestClassifier(random_state=seed))
+    ),
+    "boosting": lambda seed: _scaled(HistGradientBoostingClassifier(random_state=seed)),
+    "MLP": lambda seed: _scaled(MLPClassifier(max_iter=EPOCHS, random_state=seed)),
+    "SVC": lambda seed: _scaled(CalibratedClassifierCV(SVC(), ensemble=False)),
+}
+# For models that depend on the scale of the target, it is standardised.
+SKLEARN_REGRESSORS: dict[str, Callable[[int], Any]] = {
+    "ridge": lambda seed: _scaled(RidgeCV()),
+    "kNN": lambda seed: _scaled(KNeighborsRegressor()),
+    "forest": lambda seed: _scaled(RandomForestRegressor(random_state=seed)),
+    "boosting": lambda seed: _scaled(HistGradientBoostingRegressor(random_state=seed)),
+    "MLP": lambda seed: _both_scaled(MLPRegressor(max_iter=EPOCHS, random_state=seed)),
+    "SVR": lambda seed: _both_scaled(SVR()),
+}
+
+
 @dataclass(frozen=True)
 class Comparison:
     """Validations of several models, by name, all with the same rows held out."""
@@ -31,21 +85,21 @@ class Comparison:
     validations: dict[str, Validation]
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain data by model, with the seconds of one training and its predictions.
+        """Return JSON data by model, with the mean seconds of one fit and its predictions.
 
         Returns
         -------
         dict
         """
         return {
-            name: one.to_json()
-            | {"seconds_per_training": one.seconds_each, "explainable": EXPLAINED.get(name)}
-            for name, one in self.validations.items()
+            name: found.to_json()
+            | {"seconds_per_training": found.seconds_each, "explainable": EXPLAINED.get(name)}
+            for name, found in self.validations.items()
         }
 
 
 def usual_models(*, regression: bool = False, seed: int = 0) -> dict[str, Any]:
-    """Return models of this library and common ones of scikit-learn, with their defaults.
+    """Return models of this library and of scikit-learn, with default parameters.
 
     Parameters
     ----------
@@ -95,7 +149,7 @@ def compare(
         Classifiers with ``predict_proba``, or regressors; those of
         `maxplus.evaluation.usual_models` by default.
     cv, groups, encoder, random_state : as in `validate`
-    on_progress : called with the name of a model and the number of its finished trainings
+    on_progress : called with the name of a model and the number of its finished fits
 
     Returns
     -------

@@ -11,11 +11,12 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from maxplus.tables import Dataset
 from maxplus.tables.schema import REGRESSION
 
-# Accuracy, or R², from which a column is reported; and the largest share of a class for which the
-# accuracy is informative.
-NEARLY_PERFECT, MOST_FREQUENT = 0.99, 0.9
-# Minimum number of rows; larger tables are sampled down to these numbers of rows and columns.
-LEAST_ROWS, MOST_ROWS, MOST_COLUMNS = 30, 1000, 200
+# Accuracy or R² from which a column is reported.
+NEARLY_PERFECT = 0.99
+# Largest share of a class for which the accuracy is informative.
+MAX_CLASS_SHARE = 0.9
+# Minimum number of rows, and the numbers of rows and columns that are used at most.
+MIN_ROWS, MAX_ROWS, MAX_COLUMNS = 30, 1000, 200
 FOLDS, DEPTH = 3, 6
 
 
@@ -29,14 +30,14 @@ class Leak(NamedTuple):
 def find_leaks(data: Dataset, seed: int = 0) -> list[Leak]:
     """Return the columns on each of which a small decision tree is nearly perfect.
 
-    Trains three small trees for each of at most 200 columns, on at most 1,000 rows.
+    Three trees are fitted to each of at most 200 columns, on at most 1,000 rows.
     """
-    if data.y is None or data.encoder is None or len(data.y) < LEAST_ROWS:
+    if data.y is None or data.encoder is None or len(data.y) < MIN_ROWS:
         return []
     if data.image_shape is not None:
         return []
     regression = data.target.task == REGRESSION
-    rows = np.random.default_rng(seed).permutation(len(data.y))[:MOST_ROWS]
+    rows = np.random.default_rng(seed).permutation(len(data.y))[:MAX_ROWS]
     X, y = data.X[rows], data.y[rows]
     tree: DecisionTreeClassifier | DecisionTreeRegressor
     if regression:
@@ -44,17 +45,17 @@ def find_leaks(data: Dataset, seed: int = 0) -> list[Leak]:
         folds = KFold(FOLDS)
     else:
         counts = np.unique(y, return_counts=True)[1]
-        if counts.max() > MOST_FREQUENT * len(y) or counts.max() < FOLDS:
+        if counts.max() > MAX_CLASS_SHARE * len(y) or counts.max() < FOLDS:
             return []
-        # A class with fewer rows than folds is missing from some of them.
+        # Classes with fewer rows than folds are left out.
         kept = np.isin(y, np.unique(y)[counts >= FOLDS])
         X, y = X[kept], y[kept]
         tree = DecisionTreeClassifier(max_depth=DEPTH, random_state=seed)
         folds = StratifiedKFold(FOLDS)
-    places = zip(data.encoder.columns_, data.encoder.places, strict=True)
+    columns = list(zip(data.encoder.columns_, data.encoder.feature_slices, strict=True))
     found = []
-    for column, place in list(places)[:MOST_COLUMNS]:
-        scores = cross_val_score(tree, X[:, place], y, cv=folds)
+    for column, features in columns[:MAX_COLUMNS]:
+        scores = cross_val_score(tree, X[:, features], y, cv=folds)
         if scores.mean() >= NEARLY_PERFECT:
             found.append(Leak(column.name, float(scores.mean())))
     return found

@@ -1,9 +1,10 @@
-"""Splits of rows for validation."""
+"""Splits of rows into training and test rows."""
 
 from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,10 +18,8 @@ from sklearn.model_selection import (
     StratifiedShuffleSplit,
 )
 
-# Largest numbers of rows for five and for three folds; a fifth of larger tables is held out once.
-# Three folds cost about twice as much as the training itself.
-FEW, SOME = 2_000, 10_000
-FOLDS_OF_FEW, FOLDS_OF_SOME, SHARE_OF_MANY = 5, 3, 0.2
+# Maximum numbers of rows for five and for three folds; a fifth of larger tables is held out once.
+MAX_ROWS_OF_FIVE_FOLDS, MAX_ROWS_OF_THREE_FOLDS, TEST_SHARE = 2_000, 10_000, 0.2
 
 Split = tuple[NDArray, NDArray]
 
@@ -78,7 +77,6 @@ def make_splits(
     tested = _of_classes_with_several(y) if classes else np.arange(n)
     if len(tested) < 2:
         raise ValueError("every class has one row only: nothing can be held out to validate with")
-    n_untested = n - len(tested)
     if isinstance(number, int):
         most = int(np.unique(y[tested], return_counts=True)[1].max()) if classes else n
         n_folds = min(number, most)
@@ -88,20 +86,13 @@ def make_splits(
         kind = StratifiedShuffleSplit if classes else ShuffleSplit
         folds = kind(1, test_size=number, random_state=seed)
         description = f"{number:.0%} of the rows held out"
-    rows = np.arange(n)
-    try:
-        with warnings.catch_warnings():
-            # A class with fewer rows than folds is absent from some folds, which is acceptable.
-            warnings.filterwarnings("ignore", "The least populated class")
-            tests = [tested[test] for _, test in folds.split(tested, y[tested])]
-    except ValueError as error:
-        raise ValueError(f"{n} rows cannot be validated with {description}: {error}") from None
-    pairs = tuple((np.setdiff1d(rows, test), test) for test in tests)
-    return Splits(description, pairs, n_untested)
+    tests = [tested[test] for _, test in _split(folds, y[tested], description)]
+    pairs = tuple((np.setdiff1d(np.arange(n), test), test) for test in tests)
+    return Splits(description, pairs, n - len(tested))
 
 
 def _grouped(y: NDArray, number: int | float, classes: bool, seed: int, groups: NDArray) -> Splits:
-    """Return splits of whole groups; rows whose class has no training row are not tested."""
+    """Return splits of whole groups; test rows of classes without training rows are left out."""
     n_groups = np.unique(groups).size
     if n_groups < 2:
         raise ValueError("all rows are of one group: nothing can be held out to validate with")
@@ -113,12 +104,7 @@ def _grouped(y: NDArray, number: int | float, classes: bool, seed: int, groups: 
     else:
         folds = GroupShuffleSplit(1, test_size=number, random_state=seed)
         description = f"{number:.0%} of the groups held out, groups kept together"
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "The least populated class")
-            found = list(folds.split(y, y, groups))
-    except ValueError as error:
-        raise ValueError(f"{len(y)} rows cannot be validated with {description}: {error}") from None
+    found = _split(folds, y, description, groups)
     pairs = []
     for training, test in found:
         tested = test[np.isin(y[test], y[training])] if classes else test
@@ -130,12 +116,23 @@ def _grouped(y: NDArray, number: int | float, classes: bool, seed: int, groups: 
     return Splits(description, tuple(pairs), held - sum(len(test) for _, test in pairs))
 
 
+def _split(folds: Any, y: NDArray, description: str, groups: NDArray | None = None) -> list[Split]:
+    """Return the splits of a splitter of scikit-learn."""
+    try:
+        with warnings.catch_warnings():
+            # A class with fewer rows than folds is absent from some folds, which is acceptable.
+            warnings.filterwarnings("ignore", "The least populated class")
+            return list(folds.split(y, y, groups))
+    except ValueError as error:
+        raise ValueError(f"{len(y)} rows cannot be validated with {description}: {error}") from None
+
+
 def _number(cv: str | int | float, n: int) -> int | float:
     """Return the number of folds, or the share to hold out."""
     if cv == "auto":
-        return SHARE_OF_MANY if n > SOME else _number("cv", n)
+        return TEST_SHARE if n > MAX_ROWS_OF_THREE_FOLDS else _number("cv", n)
     if cv == "cv":
-        return FOLDS_OF_FEW if n <= FEW else FOLDS_OF_SOME
+        return 5 if n <= MAX_ROWS_OF_FIVE_FOLDS else 3
     if isinstance(cv, float) and 0 < cv < 1:
         return cv
     if isinstance(cv, int) and not isinstance(cv, bool) and cv >= 2:

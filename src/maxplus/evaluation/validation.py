@@ -45,7 +45,7 @@ class HeldOut(NamedTuple):
     Attributes
     ----------
     names, fold : number of each row in the file, from 1, and its fold
-    seconds : time of each fold, for training and prediction
+    seconds : time of each fold, for fitting and prediction
     y : classes of the rows, as columns of ``outcome``, or targets of a regression
     outcome : probabilities (n, C), or predictions (n,)
     certified : certified accuracy for changes of all features up to 0.1 standard deviations; None
@@ -122,7 +122,7 @@ class Validation:
 
     @property
     def seconds_each(self) -> float:
-        """Mean seconds of one training and its predictions."""
+        """Mean seconds of one fit and its predictions."""
         return float(self.held_out.seconds.mean())
 
     @property
@@ -130,10 +130,10 @@ class Validation:
         """The class that the baseline predicts, or "the mean"."""
         if isinstance(self.baseline, RegressionMetrics):
             return "the mean"
-        return max(self.baseline.classes, key=lambda one: one.n_predicted).label
+        return max(self.baseline.classes, key=lambda metrics: metrics.n_predicted).label
 
     def to_json(self) -> dict[str, Any]:
-        """Return everything but the predictions as plain data.
+        """Return JSON data without the predictions.
 
         Returns
         -------
@@ -163,8 +163,8 @@ class Validation:
         """Return the calibration of probabilities, and uncertain and surprising rows."""
         assert isinstance(self.figures, ClassificationMetrics)
         y, P = self.held_out.y, self.held_out.outcome
-        labels = [one.label for one in self.figures.classes]
-        own, top, best = P[np.arange(len(y)), y], P.max(axis=1), P.argmax(axis=1)
+        labels = [metrics.label for metrics in self.figures.classes]
+        p_true, p_best, best = P[np.arange(len(y)), y], P.max(axis=1), P.argmax(axis=1)
 
         def named(order: NDArray) -> list[dict[str, Any]]:
             return [
@@ -172,16 +172,16 @@ class Validation:
                     "row": int(self.held_out.names[n]),
                     "label": labels[y[n]],
                     "predicted": labels[best[n]],
-                    "probability": float(top[n]),
-                    "own_probability": float(own[n]),
+                    "probability": float(p_best[n]),
+                    "own_probability": float(p_true[n]),
                 }
                 for n in order[:N_NAMED]
             ]
 
         return {
             "reliability": to_jsonable(reliability(y, P)),
-            "least_sure": named(np.argsort(top, kind="stable")),
-            "most_surprising": named(np.argsort(own, kind="stable")),
+            "least_sure": named(np.argsort(p_best, kind="stable")),
+            "most_surprising": named(np.argsort(p_true, kind="stable")),
         }
 
 
@@ -197,11 +197,11 @@ def validate(
     on_progress: Callable[[int], None] = lambda done: None,
     callbacks: Sequence[Callable] = (),
 ) -> Validation:
-    """Train on some rows and predict the held-out ones; preprocessing is part of each training.
+    """Fit a model to some rows and predict the held-out ones; encoding is part of each fit.
 
     Columns, categories, imputed values, scales and the capacity of the model are chosen from the
-    training rows of each split. A model that memorises rows or ids therefore gets the score that it
-    has on new rows.
+    training rows of each split. The metrics are therefore those of new rows, even for a model that
+    memorises rows or ids.
 
     Parameters
     ----------
@@ -214,7 +214,7 @@ def validate(
     encoder : how a data frame is encoded; a `maxplus.tables.TableEncoder` that drops no column by
         default
     random_state : seed of the shuffling
-    on_progress : called with the number of finished trainings
+    on_progress : called with the number of finished fits
     callbacks : passed to ``fit`` of estimators of this library
 
     Returns
@@ -276,7 +276,7 @@ def _held_out(
     on_progress: Callable[[int], None],
     callbacks: Sequence[Callable],
 ) -> HeldOut:
-    """Train a clone of the model on each split and predict the rows that were held out."""
+    """Fit a clone of the model to each split and predict the held-out rows."""
     assert data.y is not None
     classes = np.unique(data.y) if is_classifier(model) else None
     parts = []
@@ -318,7 +318,7 @@ def _predicted(
     classes: NDArray | None,
     callbacks: Sequence[Callable],
 ) -> _Fold:
-    """Train on some rows and predict others."""
+    """Fit the model to the training rows and predict the test rows."""
     assert data.y is not None
     X, X_test, scale, names = _features(data, encoder, training, test)
     began = time.perf_counter()
@@ -352,13 +352,13 @@ def _predicted(
 def _features(
     data: Dataset, encoder: TableEncoder, training: NDArray, test: NDArray
 ) -> tuple[NDArray, NDArray, NDArray, Sequence[str]]:
-    """Return both parts, encoded by the training rows, the scale of certificates, and names."""
+    """Return both parts, encoded by the training rows, the certificate scale, and feature names."""
     if data.table.columns:
-        own, others = data.table.take(training), data.table.take(test)
-        fitted = clone(encoder).set_params(standardize=False).fit_table(own)
+        fitted = clone(encoder).set_params(standardize=False)
+        X = fitted.fit_encode(data.table.take(training)).X
         scale = Domain.of(fitted.domain()).certificate_scale()
         # An unknown category is expected here and needs no warning.
-        return fitted.encode(own).X, fitted.encode(others).X, scale, fitted.feature_names
+        return X, fitted.encode(data.table.take(test)).X, scale, fitted.feature_names
     X = data.X[training]
     deviation = X.std(axis=0, dtype=np.float64)
     constant = (X.min(axis=0) == X.max(axis=0)) | (deviation == 0.0)

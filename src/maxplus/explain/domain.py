@@ -292,7 +292,7 @@ class Domain:
 
         Parameters
         ----------
-        x : array of shape (P,)
+        x : array of shape (P,), or of shape (K, P) with a row for each change
         feature : array of shape (K,)
         value : array of shape (K,)
 
@@ -301,7 +301,7 @@ class Domain:
         array of shape (K, P)
         """
         which, to = np.atleast_1d(feature), np.atleast_1d(np.asarray(value, np.float64))
-        out = np.repeat(np.asarray(x, np.float64)[None], len(which), axis=0)
+        out = np.array(np.broadcast_to(x, (len(which), self.n_features)), np.float64)
         for k, category in enumerate(self.categories):
             out[np.ix_(self.category_of[which] == k, category.features)] = 0.0
         for p, indicator in self.indicators.items():

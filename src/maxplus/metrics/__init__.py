@@ -1,4 +1,4 @@
-"""Quality of predictions and probabilities, from labels and predictions, as plain data."""
+"""Metrics of predictions and probabilities."""
 
 from maxplus.metrics._readable import to_jsonable
 from maxplus.metrics.classification import (

@@ -1,4 +1,4 @@
-"""Confidence intervals of shares and areas under the curve."""
+"""Confidence intervals of accuracies and areas under the ROC curve."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-# Standard errors of a 95 % interval.
+# Half-width of a 95 % interval in standard errors.
 ERRORS = 1.96
 
 
 def wilson_interval(share: float | None, n: float) -> tuple[float, float] | None:
-    """Return Wilson's 95 % interval of a share that was counted on n rows; None without rows."""
+    """Return Wilson's 95 % interval of a share of n rows; None without rows."""
     if share is None or not n:
         return None
     z2 = ERRORS**2
@@ -23,10 +23,9 @@ def wilson_interval(share: float | None, n: float) -> tuple[float, float] | None
 
 
 def score_interval(share: float, n: float, n_new: float) -> tuple[float, float]:
-    """Return where 95 % of the scores of tables with n_new rows lie, by a share of n rows.
+    """Return the 95 % interval of the share of n_new new rows, from the share of n rows.
 
-    Both the share and the new score scatter: the variances add up, as if it had been counted on
-    1 / (1 / n + 1 / n_new) rows.
+    The variances of both shares add up, as for a share of 1 / (1 / n + 1 / n_new) rows.
     """
     found = wilson_interval(share, 1.0 / (1.0 / n + 1.0 / n_new))
     assert found is not None
@@ -34,15 +33,15 @@ def score_interval(share: float, n: float, n_new: float) -> tuple[float, float]:
 
 
 def fold_dispersion(right: ArrayLike, fold: ArrayLike) -> float:
-    """Return how much more folds differ than by chance: χ² / (K − 1) of K folds, at least 1.
+    """Return the overdispersion of the accuracies of K folds: χ² / (K − 1), at least 1.
 
-    Models of different folds are not equally good, which rows that are counted together do not
-    show. A variance √(a·(1 − a) / n) times this covers both; n / dispersion rows tell as much.
+    The binomial variance a·(1 − a) / n ignores that the models of the folds differ in accuracy.
+    The effective number of rows is n / dispersion.
 
     Parameters
     ----------
-    right : whether each of n rows is right, shape (n,)
-    fold : the fold of each row, shape (n,)
+    right : array of shape (n,), whether each prediction is correct
+    fold : array of shape (n,), the fold of each row
     """
     right, fold = np.asarray(right, bool), np.asarray(fold)
     sizes = np.array([np.count_nonzero(fold == k) for k in np.unique(fold)])
@@ -56,7 +55,7 @@ def fold_dispersion(right: ArrayLike, fold: ArrayLike) -> float:
 
 
 def auc_error(auc: float, n_own: int, n_others: int) -> float:
-    """Return the standard error of an area under the curve (Hanley and McNeil, 1982)."""
+    """Return the standard error of an area under the ROC curve (Hanley and McNeil, 1982)."""
     if not n_own or not n_others:
         return math.nan
     q1, q2 = auc / (2.0 - auc), 2.0 * auc**2 / (1.0 + auc)
@@ -65,9 +64,10 @@ def auc_error(auc: float, n_own: int, n_others: int) -> float:
 
 
 def mean_auc_error(areas: Sequence[tuple[float, int]], n: int) -> float:
-    """Return a standard error of the mean of classes' areas, at most: they are not independent.
+    """Return an upper bound of the standard error of the mean area of several classes.
 
-    ``areas`` are pairs of an area and the rows of its class, of n rows in all.
+    ``areas`` are pairs of an area and the number of rows of its class, of n rows in total. The
+    areas are not independent.
     """
     errors = [auc_error(area, n_own, n - n_own) for area, n_own in areas]
     return float(np.mean(errors)) if errors else math.nan

@@ -1,4 +1,4 @@
-"""Measured numbers as text, and results as data that JSON can hold."""
+"""Formatting of numbers, and conversion of results to JSON data."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-# Beyond these, zeros hide the number.
-LEAST, LARGEST = 1e-4, 1e12
+# Numbers outside this range are formatted with an exponent.
+SMALLEST, LARGEST = 1e-4, 1e12
 
 
 def readable(value: float | None, digits: int = 4) -> str:
-    """Return a number with ``digits`` digits and commas between thousands; a dash for None.
+    """Format a number with ``digits`` digits and thousands separators; None and NaN as a dash.
 
     Examples
     --------
@@ -24,23 +24,21 @@ def readable(value: float | None, digits: int = 4) -> str:
         return "–"
     if math.isinf(value):
         return "∞" if value > 0 else "−∞"
-    if value != 0 and not LEAST <= abs(value) < LARGEST:
+    if value != 0 and not SMALLEST <= abs(value) < LARGEST:
         return f"{value:.{digits - 1}e}".replace("-", "−")
     return _with_decimals(value, digits - 1 - _magnitude(value, digits))
 
 
 def with_error(value: float, error: float) -> str:
-    """Return a number and its error, both to the error's second digit.
+    """Return a number and its error, both rounded to the second digit of the error.
 
     Examples
     --------
     >>> with_error(16180.4, 970.1), with_error(0.51234, 0.0234)
     ('16,180 ± 970', '0.512 ± 0.023')
     """
-    if not (math.isfinite(value) and math.isfinite(error) and error > 0):
-        return f"{readable(value)} ± {readable(error, 2)}"
-    small = error < LEAST or max(abs(value), error) >= LARGEST
-    if small:
+    is_decimal = math.isfinite(value) and error >= SMALLEST
+    if not is_decimal or max(abs(value), error) >= LARGEST:
         return f"{readable(value)} ± {readable(error, 2)}"
     decimals = 1 - _magnitude(error, 2)
     return f"{_with_decimals(value, decimals)} ± {_with_decimals(error, decimals)}"
@@ -57,7 +55,7 @@ def _with_decimals(value: float, decimals: int) -> str:
 
 
 def to_jsonable(value: Any) -> Any:
-    """Return data classes as dicts, arrays and tuples as lists; NaN and infinity as None.
+    """Convert data classes to dicts, arrays and tuples to lists, and NaN and infinity to None.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Quality of class probabilities: log loss, calibration, and metrics overall and by class."""
+"""Metrics of class probabilities: log loss, calibration, and metrics by class."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from sklearn.metrics import confusion_matrix, precision_recall_fscore_support, r
 
 from maxplus.metrics._readable import to_jsonable
 
-# Sums of many exponentials may end a little above 1.
+# Tolerance for probabilities above 1 due to rounding.
 TOLERANCE = 1e-6
-# Nearest neighbours and forests give 0 and 1; without a floor one mistake would cost infinity.
+# Smallest probability in the log loss, which would be infinite for a probability of 0.
 FLOOR = 1e-15
 N_BINS = 15
 
 
 def check_predictions(codes: ArrayLike, P: ArrayLike) -> tuple[NDArray, NDArray]:
-    """Return labels 0..C−1 of shape (N,) and probabilities (N, C) as arrays, or raise."""
+    """Return labels 0..C−1 of shape (N,) and probabilities (N, C) as validated arrays."""
     codes, P = np.asarray(codes), np.asarray(P, float)
     if P.ndim != 2 or not P.size:
         raise ValueError(f"P must have shape (N, C) with a row for each sample, got {P.shape}")
@@ -42,7 +42,7 @@ def check_predictions(codes: ArrayLike, P: ArrayLike) -> tuple[NDArray, NDArray]
 
 
 def log_losses(codes: ArrayLike, P: ArrayLike) -> NDArray:
-    """Return −log P[n, codes[n]] of each sample; probabilities below 1e−15 count as that.
+    """Return −log P[n, codes[n]] of each sample, with probabilities of at least 1e−15.
 
     Parameters
     ----------
@@ -67,31 +67,38 @@ def log_losses(codes: ArrayLike, P: ArrayLike) -> NDArray:
 
 @dataclass(frozen=True)
 class Reliability:
-    """Top probabilities and how often they are right, in B bins of equal width.
+    """Accuracy of predictions by their probability, in B bins of equal width.
 
-    ``confidence`` and ``accuracy`` are NaN in bins without samples.
+    Attributes
+    ----------
+    count : array of shape (B,), number of samples whose largest probability is in
+        [b / B, (b + 1) / B); the last bin includes 1
+    confidence : array of shape (B,), mean of the largest probability; NaN in empty bins
+    accuracy : array of shape (B,), share of correct predictions; NaN in empty bins
     """
 
-    count: NDArray  # (B,) samples whose top probability lies in [b / B, (b + 1) / B)
-    confidence: NDArray  # (B,) their mean top probability
-    accuracy: NDArray  # (B,) the share of them whose top class is right
+    count: NDArray
+    confidence: NDArray
+    accuracy: NDArray
 
     @property
     def error(self) -> float:
-        """The expected calibration error: Σ_b count_b / N · |accuracy_b − confidence_b|."""
+        """Expected calibration error: Σ_b count_b / N · |accuracy_b − confidence_b|."""
         filled = self.count > 0
         gap = np.abs(self.accuracy[filled] - self.confidence[filled])
         return float(self.count[filled] @ gap / self.count.sum())
 
 
 def reliability(codes: ArrayLike, P: ArrayLike, n_bins: int = N_BINS) -> Reliability:
-    """Return how often the most probable class is right, by its probability; O(N·C).
+    """Return the accuracy of predictions by their probability; O(N·C).
 
     Parameters
     ----------
-    codes : the true classes as columns of P, shape (N,)
-    P : probabilities of shape (N, C); of equal ones the first counts as the top
-    n_bins : B; the last bin holds 1 as well
+    codes : array of shape (N,)
+        The true classes as columns of P.
+    P : array of shape (N, C)
+        Probabilities. The prediction is the first class with the largest one.
+    n_bins : int, default=15
 
     Returns
     -------
@@ -116,9 +123,9 @@ def reliability(codes: ArrayLike, P: ArrayLike, n_bins: int = N_BINS) -> Reliabi
 
 
 def expected_calibration_error(codes: ArrayLike, P: ArrayLike, n_bins: int = N_BINS) -> float:
-    """Return the mean gap between top probabilities and how often they are right.
+    """Return the mean difference between the probability and the accuracy of predictions.
 
-    Few samples per bin make it too large: even of perfect probabilities some gap is chance.
+    With few samples per bin, it is biased upwards, even for perfectly calibrated probabilities.
 
     Parameters
     ----------
@@ -143,33 +150,42 @@ def expected_calibration_error(codes: ArrayLike, P: ArrayLike, n_bins: int = N_B
 
 @dataclass(frozen=True)
 class ClassMetrics:
-    """One class against all others; a figure is NaN where the rows do not tell it."""
+    """Metrics of one class against the rest; undefined metrics are NaN.
+
+    Attributes
+    ----------
+    label : name of the class
+    n_rows, n_predicted : number of rows of the class, and of rows with this prediction
+    precision, recall, f1 : as in scikit-learn
+    auc : area under the ROC curve
+    """
 
     label: str
-    n_rows: int  # rows of this class
-    n_predicted: int  # rows that were taken for it
-    precision: float  # the share of rows taken for it that are of it
-    recall: float  # the share of its rows that were taken for it
-    f1: float  # the harmonic mean of both
-    auc: float  # how often one of its rows gets a higher probability of it than another's
+    n_rows: int
+    n_predicted: int
+    precision: float
+    recall: float
+    f1: float
+    auc: float
 
 
 @dataclass(frozen=True)
 class ClassificationMetrics:
-    """Quality of a classifier's probabilities on labelled rows.
+    """Metrics of a classifier's probabilities on labelled rows.
 
     Attributes
     ----------
-    n_rows : how many rows
-    accuracy, accuracy_error : the share that is right, and its standard error √(a·(1 − a) / n)
-    balanced_accuracy : the mean recall of the classes that there are rows of
-    macro_f1 : the mean F1 of the classes that there are rows of, or that rows were taken for
-    log_loss : the mean of −log(probability of the true class)
-    auc : the area under the curve of two classes; of several, their mean, each against the others
-    calibration_error : see `maxplus.metrics.expected_calibration_error`
-    max_loss, worst : the largest loss, and the first row that has it, from 0
-    classes : figures of each class
-    confusion : array (C, C) of counts; rows are true classes, columns predicted ones
+    n_rows : number of rows
+    accuracy, accuracy_error : accuracy and its standard error √(a·(1 − a) / n)
+    balanced_accuracy : mean recall of the classes that occur
+    macro_f1 : mean F1 of the classes that occur or are predicted
+    log_loss : mean of −log(probability of the true class)
+    auc : area under the ROC curve; with several classes, the mean over the classes, each against
+        the rest
+    calibration_error : `maxplus.metrics.expected_calibration_error`
+    max_loss, worst : largest loss, and the index of the first row with this loss
+    classes : metrics of each class
+    confusion : array (C, C) of counts; rows are true classes, columns are predictions
     """
 
     n_rows: int
@@ -186,7 +202,7 @@ class ClassificationMetrics:
     confusion: NDArray
 
     def to_json(self) -> dict[str, Any]:
-        """Numbers, words, lists and dicts; NaN is None, and the worst row counts from 1.
+        """Return JSON data; NaN becomes None, and ``worst`` counts from 1.
 
         Returns
         -------
@@ -203,16 +219,19 @@ def classification_metrics(
     predicted: ArrayLike | None = None,
     losses: ArrayLike | None = None,
 ) -> ClassificationMetrics:
-    """Judge probabilities by the true classes; O(N·C + N·log N·C).
+    """Return the metrics of class probabilities; O(C·N·log N).
 
     Parameters
     ----------
-    codes : the true classes as columns of P, shape (N,)
-    P : probabilities of shape (N, C)
-    labels : C names
-    predicted : what was predicted, as columns of P; the first of the most probable by default
-    losses : −log P of the true classes, where they are known more precisely than from P, which
-        may have rounded to 0
+    codes : array of shape (N,)
+        The true classes as columns of P.
+    P : array of shape (N, C)
+        Probabilities.
+    labels : names of the C classes
+    predicted : array of shape (N,), optional
+        Predictions as columns of P; by default the first class with the largest probability.
+    losses : array of shape (N,), optional
+        −log P of the true classes, if known more precisely than from P, which may round to 0.
 
     Returns
     -------
@@ -233,16 +252,14 @@ def classification_metrics(
     each = log_losses(codes, P) if losses is None else np.asarray(losses, float)
     predicted = P.argmax(axis=1) if predicted is None else np.asarray(predicted)
     counts = np.bincount(codes, minlength=C)
-    taken = np.bincount(predicted, minlength=C)
+    n_predicted = np.bincount(predicted, minlength=C)
     precision, recall, f1, _ = precision_recall_fscore_support(
         codes, predicted, labels=range(C), zero_division=np.nan
     )
-    # Of two classes one curve is the other's mirror image; 1 − p would round some ranks away.
-    areas = (
-        [_area(codes == 1, P[:, 1])] * 2
-        if C == 2
-        else [_area(codes == d, P[:, d]) for d in range(C)]
-    )
+    # Both areas of two classes are equal, except that 1 − p rounds some ranks away.
+    areas = [_area(codes == d, P[:, d]) for d in range(C)]
+    if C == 2:
+        areas[0] = areas[1]
     known = [area for area in areas if not math.isnan(area)]
     accuracy = float((predicted == codes).mean())
     return ClassificationMetrics(
@@ -250,7 +267,7 @@ def classification_metrics(
         accuracy=accuracy,
         accuracy_error=math.sqrt(accuracy * (1.0 - accuracy) / n),
         balanced_accuracy=float(recall[counts > 0].mean()),
-        macro_f1=float(f1[(counts > 0) | (taken > 0)].mean()),
+        macro_f1=float(f1[(counts > 0) | (n_predicted > 0)].mean()),
         log_loss=float(each.mean()),
         auc=float(np.mean(known)) if known else math.nan,
         calibration_error=reliability(codes, P).error,
@@ -260,7 +277,7 @@ def classification_metrics(
             ClassMetrics(
                 str(labels[d]),
                 int(counts[d]),
-                int(taken[d]),
+                int(n_predicted[d]),
                 float(precision[d]),
                 float(recall[d]),
                 float(f1[d]),
@@ -272,6 +289,6 @@ def classification_metrics(
     )
 
 
-def _area(is_own: NDArray, p: NDArray) -> float:
-    """Return the area under one class's curve; NaN where all rows are of it, or none."""
-    return float(roc_auc_score(is_own, p)) if 0 < is_own.sum() < is_own.size else math.nan
+def _area(is_class: NDArray, p: NDArray) -> float:
+    """Return the area under the ROC curve of a class; NaN if no row, or every row, is of it."""
+    return float(roc_auc_score(is_class, p)) if 0 < is_class.sum() < is_class.size else math.nan

@@ -1,4 +1,4 @@
-"""Quality of a regression's predictions and intervals, as plain data."""
+"""Metrics of regression predictions and prediction intervals."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from maxplus.metrics._readable import to_jsonable
 
 @dataclass(frozen=True)
 class RegressionMetrics:
-    """Quality of predictions of numbers.
+    """Metrics of the predictions of a regression.
 
     Attributes
     ----------
-    n_rows : how many rows
-    r2 : 1 − Σ (y − ŷ)² / Σ (y − mean)²; NaN where all targets are alike
-    mae, mae_error : the mean of |y − ŷ|, and its standard error
-    rmse : the root of the mean of (y − ŷ)²
-    covered : the share of rows inside their interval, NaN without intervals
-    width : the intervals' mean width, NaN without intervals
+    n_rows : number of rows
+    r2 : 1 − Σ (y − ŷ)² / Σ (y − mean)²; NaN if all targets are equal
+    mae, mae_error : mean absolute error, and its standard error
+    rmse : root mean squared error
+    covered : share of rows inside their interval, NaN without intervals
+    width : mean width of the intervals, NaN without intervals
     """
 
     n_rows: int
@@ -36,7 +36,7 @@ class RegressionMetrics:
     width: float = math.nan
 
     def to_json(self) -> dict[str, Any]:
-        """Numbers by name; NaN is None.
+        """Return the metrics by name; NaN becomes None.
 
         Returns
         -------
@@ -51,7 +51,7 @@ def regression_metrics(
     lower: ArrayLike | None = None,
     upper: ArrayLike | None = None,
 ) -> RegressionMetrics:
-    """Judge predictions, and intervals if there are any, by the true numbers; O(N).
+    """Return the metrics of predictions and, optionally, of prediction intervals; O(N).
 
     Parameters
     ----------
@@ -77,7 +77,6 @@ def regression_metrics(
         )
     if (lower is None) != (upper is None):
         raise ValueError("an interval needs both lower and upper; only one was given")
-    off = np.abs(y - predicted)
     covered = width = math.nan
     if lower is not None:
         low, high = np.asarray(lower, float), np.asarray(upper, float)
@@ -87,7 +86,7 @@ def regression_metrics(
         n_rows=len(y),
         r2=float(r2_score(y, predicted)) if np.ptp(y) > 0 else math.nan,
         mae=float(mean_absolute_error(y, predicted)),
-        mae_error=float(off.std() / math.sqrt(len(y))),
+        mae_error=float(np.abs(y - predicted).std() / math.sqrt(len(y))),
         rmse=float(root_mean_squared_error(y, predicted)),
         covered=covered,
         width=width,

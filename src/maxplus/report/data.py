@@ -88,7 +88,7 @@ def editable_columns(
         ]
     return [
         _column(column, place.start, encoder)
-        for column, place in zip(encoder.columns_, encoder.places, strict=True)
+        for column, place in zip(encoder.columns_, encoder.feature_slices, strict=True)
     ]
 
 

@@ -6,13 +6,13 @@ from maxplus.tables.dataset import (
     Dataset,
     load_dataset,
     load_training,
+    row_hashes,
     split_target,
     stream_dataset,
 )
 from maxplus.tables.encoder import FeatureValues, Ranges, TableEncoder
 from maxplus.tables.files import read_batches, read_table
 from maxplus.tables.frames import is_frame, is_plain, table_of
-from maxplus.tables.row_hashes import row_hashes
 from maxplus.tables.schema import Target
 from maxplus.tables.table import RawTable, TableError
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
 from maxplus.tables.categorical import Categorical, quoted
-from maxplus.tables.columns import Column, Number
 from maxplus.tables.table import RawTable, is_missing
 from maxplus.tables.text_patterns import LONGEST_TEXT, is_date, ordered, with_unit
 
@@ -21,45 +19,37 @@ ID_NAME = re.compile(
 )
 CAMEL_ID = re.compile(r".*[a-z](ID|Id)", re.DOTALL)
 # Minimum number of consecutive integers that are recognised as row numbers.
-LEAST_IDS = 20
-# An indicator requires at least LEAST_INDICATED missing values, to avoid overfitting; in a numeric
+MIN_IDS = 20
+# An indicator requires at least MIN_INDICATED missing values, to avoid overfitting; in a numeric
 # column also at least the share SHARE_INDICATED of the rows, since numbers can be imputed.
-LEAST_INDICATED, SHARE_INDICATED = 5, 0.05
-# Limits of `is_wide`: columns with more distinct values keep only the frequent ones as categories.
+MIN_INDICATED, SHARE_INDICATED = 5, 0.05
+# Limits of `has_many_values`, above which only frequent values become categories.
 FEW_VALUES, MANY_VALUES = 10, 30
 # Minimum number and share of rows with a frequent value; maximum number of frequent values.
-LEAST_FREQUENT, SHARE_FREQUENT, MOST_FREQUENT = 5, 0.01, 20
+MIN_FREQUENT, SHARE_FREQUENT, MAX_FREQUENT = 5, 0.01, 20
 # A column whose cells have at least this many words on average is free text.
 TEXT_WORDS = 4
 NO_VALUES, SAME_VALUE = "no values", "the same value in all rows"
 
 
-def why_left_out(table: RawTable, name: str) -> str | None:
-    """Return the reason for leaving out a column, or None if it should be used."""
+def reason_to_drop(table: RawTable, name: str) -> str | None:
+    """Return the reason to drop a column, or None if it should be kept."""
     cells = table.feature(name)
     missing = is_missing(cells)
     if missing.all():
         return NO_VALUES
     if isinstance(cells, Categorical):
-        return _why_text_left_out(name, cells, needs_indicator(missing, categories=True))
+        return _reason_to_drop_text(name, cells, needs_indicator(missing, categories=True))
     present = cells[~missing]
     if present.size > 1 and present.min() == present.max() and not needs_indicator(missing):
         return f"{SAME_VALUE} ({present[0]:g})"
-    return _why_numbers_left_out(name, present)
+    return _reason_to_drop_numbers(name, present)
 
 
-def doubtful_columns(table: RawTable, columns: Iterable[Column]) -> Iterator[tuple[str, str]]:
-    """Yield the name of each used text column that should be left out, and the reason."""
-    for column in columns:
-        reason = None if isinstance(column, Number) else why_left_out(table, column.name)
-        if reason is not None and not reason.startswith(SAME_VALUE):
-            yield column.name, reason
-
-
-def _why_numbers_left_out(name: str, present: NDArray) -> str | None:
-    """Return the reason for leaving out a numeric column that contains ids, or None."""
+def _reason_to_drop_numbers(name: str, present: NDArray) -> str | None:
+    """Return the reason to drop a numeric column that contains ids, or None."""
     n = present.size
-    if n < LEAST_IDS or not (present == np.round(present)).all():
+    if n < MIN_IDS or not (present == np.round(present)).all():
         return None
     if present.max() - present.min() == n - 1 and np.unique(present).size == n:
         return (
@@ -72,8 +62,8 @@ def _why_numbers_left_out(name: str, present: NDArray) -> str | None:
     return None
 
 
-def _why_text_left_out(name: str, cells: Categorical, has_indicator: bool) -> str | None:
-    """Return the reason for leaving out a text column, or None if it should be used."""
+def _reason_to_drop_text(name: str, cells: Categorical, has_indicator: bool) -> str | None:
+    """Return the reason to drop a text column, or None if it should be kept."""
     counts = cells.counts
     used = np.flatnonzero(counts)
     n, k = int(counts.sum()), used.size
@@ -93,7 +83,7 @@ def _why_text_left_out(name: str, cells: Categorical, has_indicator: bool) -> st
         return "free text"
     if k == n and k > 2:
         return f"{k:,} different values in {n:,} rows"
-    if is_wide(k, n) and not frequent_values(cells):
+    if has_many_values(k, n) and not frequent_values(cells):
         return f"{k:,} different values in {n:,} rows, none of them frequent"
     if is_id_name(name) and 2 * k > n and k > FEW_VALUES:
         return f"an id by its name, with {k:,} different values in {n:,} rows"
@@ -117,22 +107,22 @@ def has_units(name: str, cells: Categorical) -> bool:
 
 def needs_indicator(missing: NDArray, *, categories: bool = False) -> bool:
     """Return whether missing values need an indicator feature."""
-    least = LEAST_INDICATED if categories else max(LEAST_INDICATED, SHARE_INDICATED * len(missing))
-    return bool(np.count_nonzero(missing) >= least)
+    share = 0.0 if categories else SHARE_INDICATED
+    return bool(np.count_nonzero(missing) >= max(MIN_INDICATED, share * len(missing)))
 
 
-def is_wide(k: int, n: int) -> bool:
+def has_many_values(k: int, n: int) -> bool:
     """Return whether k distinct values in n rows are too many for one-hot encoding."""
     return k > MANY_VALUES or (k > FEW_VALUES and 2 * k > n)
 
 
-def frequent_values(cells: Categorical, least: int = LEAST_FREQUENT) -> list[str]:
-    """Return at most ``MOST_FREQUENT`` values, in order of decreasing frequency."""
+def frequent_values(cells: Categorical, minimum: int = MIN_FREQUENT) -> list[str]:
+    """Return at most ``MAX_FREQUENT`` values, in order of decreasing frequency."""
     counts = cells.counts
-    if least > 1:
-        least = max(least, math.ceil(SHARE_FREQUENT * counts.sum()))
-    order = np.argsort(-counts, kind="stable")[:MOST_FREQUENT]
-    return [cells.values[k] for k in order if counts[k] >= least]
+    if minimum > 1:
+        minimum = max(minimum, math.ceil(SHARE_FREQUENT * counts.sum()))
+    order = np.argsort(-counts, kind="stable")[:MAX_FREQUENT]
+    return [cells.values[k] for k in order if counts[k] >= minimum]
 
 
 def is_id_name(name: str) -> bool:

@@ -1,7 +1,7 @@
-"""Readers for CSV and other delimited text, based on pyarrow.
+"""Reader for CSV and other delimited text, based on pyarrow.
 
-This module adds what pyarrow lacks: detection of the dialect, decimal commas, validation of the
-header, spellings of missing values, and error messages with line numbers.
+This module adds what pyarrow lacks: detection of the dialect, text that is not UTF-8, decimal
+commas, validation of the header, spellings of missing values, and error messages with line numbers.
 """
 
 from __future__ import annotations
@@ -9,30 +9,169 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Container, Iterator, Mapping, Sequence
+import sys
+from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from itertools import chain, islice, pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from maxplus.tables.categorical import ALWAYS_MISSING, MISSING, Categorical, quoted
 from maxplus.tables.table import Cells, TableError, check_different, row_text
-from maxplus.tables.text_source import BYTES_AT_ONCE, Source, Utf8
 
 # pyarrow is imported where it is used, so that importing this module stays fast.
 if TYPE_CHECKING:
     import pyarrow
 
+STDIN = "-"
+# Suffixes of compressed files, which follow that of a CSV file.
+COMPRESSED = (".gz", ".bz2", ".zst", ".lz4")
+READABLE = (
+    ".csv, .tsv and .txt (also packed: .csv.gz, .bz2, .zst, .lz4), .xlsx, .parquet, .npz and .npy"
+)
 DELIMITERS = ",;\t|"
 # The name that pandas gives to an unnamed first column, which is usually an index.
 UNNAMED = "Unnamed: 0"
+# Missing-value strings passed to pyarrow; other spellings are recognised in a slower pass.
+SPELLINGS = sorted(
+    {s for word in ALWAYS_MISSING for s in (word, word.upper(), word.title())} | {"NaN"}
+)
+# Number of bytes of the beginning from which the dialect is detected.
+BYTES_AT_ONCE = 1 << 20
+# A row must fit into a block of text, whose size grows by BLOCK_BYTES for every BLOCK_COLUMNS
+# columns, up to MAX_BLOCKS * BLOCK_BYTES.
+BLOCK_BYTES, BLOCK_COLUMNS, MAX_BLOCKS = 1 << 20, 64, 64
 # Maximum size of the header in bytes.
 LONGEST_NAMES = 1 << 25
+# Maximum length of a cell; longer ones are usually due to an unclosed quote.
+LONGEST_CELL = 1 << 17
 # Number of rows used to detect decimal commas.
 ROWS_LOOKED_AT = 1000
 _NUMBER = re.compile(r"\s*[-+]?(\d+([.,]\d*)?|[.,]\d+)([eE][-+]?\d+)?\s*")
+# Bytes that are not UTF-8, as decoded with "surrogateescape", and their characters in cp1252, or
+# in Latin-1 if that has none.
+_LATIN = {
+    0xDC00 + byte: bytes([byte]).decode("cp1252", "ignore") or chr(byte)
+    for byte in range(0x80, 0x100)
+}
+_UTF16_MARKS = ("\udcff\udcfe", "\udcfe\udcff")
+
+Batch = dict[str, Cells]
+
+
+# -- sources ---------------------------------------------------------------------------------------
+
+
+@dataclass
+class Source:
+    """A file or standard input; the latter can be read only once unless its bytes are kept."""
+
+    path: Path | None
+    kept: bytes | None = None
+    # Set if some bytes were not UTF-8 and were decoded as Latin-1.
+    latin: bool = field(default=False, init=False)
+    # Columns whose numbers are written with decimal commas; set when the dialect is detected.
+    commas: frozenset[str] = field(default=frozenset(), init=False)
+
+    @classmethod
+    def of(cls, data: str | Path, *, once: bool = False) -> Source:
+        """Return the source of a path; "-" is standard input, kept in memory unless ``once``."""
+        if str(data) != STDIN:
+            return cls(Path(data))
+        return cls(None, None if once else sys.stdin.buffer.read())
+
+    @property
+    def name(self) -> str:
+        """Name for messages."""
+        return "standard input" if self.path is None else str(self.path)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Assumptions that were made while reading."""
+        note = f"{self.name} is not all UTF-8 text: it is read as Latin-1"
+        return (note,) if self.latin else ()
+
+    @property
+    def again(self) -> bool:
+        """Whether the source can be read more than once."""
+        return self.path is not None or self.kept is not None
+
+    @contextmanager
+    def text(self) -> Iterator[Utf8]:
+        """Open the text as UTF-8.
+
+        Files are opened with Python's ``open``, whose errors give the file and the reason.
+        """
+        import pyarrow
+
+        if self.path is None:
+            yield Utf8(sys.stdin.buffer if self.kept is None else io.BytesIO(self.kept), self)
+            return
+        is_compressed = self.path.suffix.lower() in COMPRESSED
+        codec = pyarrow.Codec.detect(self.path.name.lower()).name if is_compressed else None
+        with open(self.path, "rb") as file:
+            if codec is None:
+                yield Utf8(file, self)
+                return
+            with pyarrow.input_stream(file, compression=codec) as stream:
+                yield Utf8(stream, self)
+
+
+class Utf8(io.RawIOBase):
+    """A stream of UTF-8; bytes that are not UTF-8 are decoded as cp1252 or Latin-1."""
+
+    def __init__(self, stream: BinaryIO | Any, source: Source) -> None:
+        self._text = io.TextIOWrapper(stream, "utf-8-sig", "surrogateescape", newline="")
+        self._source, self._buffer, self._has_started = source, b"", False
+
+    def close(self) -> None:
+        """Detach from the stream, which its owner closes."""
+        if not self.closed:
+            self._text.detach()
+        super().close()
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def unread(self, chunk: bytes) -> None:
+        """Push bytes back, to be read again."""
+        self._buffer = chunk + self._buffer
+
+    def read(self, size: int = -1) -> bytes:
+        """Return at most ``size`` bytes, or all remaining ones if negative; b"" at the end."""
+        if size < 0:
+            return b"".join(iter(lambda: self.read(BYTES_AT_ONCE), b""))
+        if not self._buffer:
+            self._buffer = self._next(max(size, 1))
+        chunk, self._buffer = self._buffer[:size], self._buffer[size:]
+        return chunk
+
+    def readinto(self, buffer: Any) -> int:
+        """Read into a buffer."""
+        chunk = self.read(len(buffer))
+        buffer[: len(chunk)] = chunk
+        return len(chunk)
+
+    def _next(self, size: int) -> bytes:
+        text = self._text.read(size)
+        if not self._has_started and text.startswith(_UTF16_MARKS):
+            raise TableError(f"{self._source.name} is UTF-16 text; save it as UTF-8")
+        self._has_started = True
+        if "\0" in text:
+            raise TableError(f"{self._source.name} holds bytes of zero: it is no UTF-8 text")
+        try:
+            return text.encode()
+        except UnicodeEncodeError:
+            self._source.latin = True
+            return text.translate(_LATIN).encode()
+
+
+# -- dialect ---------------------------------------------------------------------------------------
 
 
 class Dialect(NamedTuple):
@@ -141,81 +280,22 @@ def _decimal_comma_columns(names: list[str], reader: Any) -> frozenset[str]:
 
 # -- reading ---------------------------------------------------------------------------------------
 
-# Missing-value strings passed to pyarrow; other spellings are recognised in a slower pass.
-SPELLINGS = sorted(
-    {s for word in ALWAYS_MISSING for s in (word, word.upper(), word.title())} | {"NaN"}
-)
-READABLE = (
-    ".csv, .tsv and .txt (also packed: .csv.gz, .bz2, .zst, .lz4), .xlsx, .parquet, .npz and .npy"
-)
-# The size of a block of text limits the length of a row. It grows by BLOCK_BYTES for every
-# BLOCK_COLUMNS columns, up to MOST_BLOCKS * BLOCK_BYTES.
-BLOCK_BYTES, BLOCK_COLUMNS, MOST_BLOCKS = 1 << 20, 64, 64
-# Maximum length of a cell; longer ones are usually due to an unclosed quote.
-LONGEST_CELL = 1 << 17
 
-Batch = dict[str, Cells]
-# Type by column: text (True), numbers (False), or inferred (None).
-ReadAs = Mapping[str, bool | None]
-
-
-class OtherTypesError(ValueError):
-    """Raised if a column that was read as numbers contains text."""
-
-
-def typed_batches(
-    source: Source, read_as: ReadAs, only: Sequence[str] | None = None
-) -> Iterator[Batch]:
-    """Yield the columns of each block, with types converted by pyarrow.
-
-    All columns are read, or those in ``only``. Types that are not in ``read_as`` are inferred from
-    the first block.
-
-    Raises
-    ------
-    OtherTypesError
-        If a cell of a numeric column is neither a number nor a common spelling of a missing value;
-        `text_batches` reads such columns.
-    """
-    import pyarrow
-
-    with _csv_errors(source) as ragged, source.text() as text:
-        dialect = sniff(text, source.name)
-        source.commas = dialect.commas
-        wanted = _columns_to_read(dialect, only)
-        types_of = {name: is_text for name, is_text in read_as.items() if is_text is not None}
-        if not set(wanted) <= set(types_of):
-            types_of = _first_types(source, wanted) | types_of
-        text_type = pyarrow.dictionary(pyarrow.int32(), pyarrow.string())
-        types = {name: text_type if types_of[name] else pyarrow.float64() for name in wanted}
-        if len({name in dialect.commas for name in wanted if not types_of[name]}) > 1:
-            raise OtherTypesError("pyarrow takes decimal commas in all columns or in none")
-        for batch in _read(text, dialect, types, ragged):
-            yield {
-                name: _text(source.name, name, cells) if types_of[name] else _floats(cells)
-                for name, cells in zip(wanted, batch.columns, strict=True)
-            }
-
-
-def text_batches(
+def csv_batches(
     source: Source, texts: set[str], only: Sequence[str] | None = None, numbers: Container[str] = ()
 ) -> Iterator[Batch]:
-    """Yield the columns of each block, read as text and then converted.
+    """Yield the columns of each block: all columns, or those in ``only``.
 
-    This is slower than `typed_batches`, but accepts columns with both numbers and text.
-
-    Columns in ``texts`` are text. Another column becomes text at the first cell that is not a
-    number, and is added to ``texts``; if it is in ``numbers``, TableError is raised.
+    pyarrow reads all cells as text, which is as fast as its conversion to numbers. Columns in
+    ``texts`` stay text. Another column becomes text at the first cell that is not a number, and is
+    added to ``texts``; if it is in ``numbers``, TableError is raised.
     """
-    import pyarrow
-
     with _csv_errors(source) as ragged, source.text() as text:
         dialect = sniff(text, source.name)
         source.commas = dialect.commas
         wanted = _columns_to_read(dialect, only)
-        types = dict.fromkeys(wanted, pyarrow.string())
         n_rows = 0
-        for batch in _read(text, dialect, types, ragged):
+        for batch in _read(text, dialect, wanted, ragged):
             columns: Batch = {}
             for name, cells in zip(wanted, batch.columns, strict=True):
                 comma = name in dialect.commas
@@ -262,15 +342,15 @@ def _lines(source: Source) -> Iterator[tuple[int, list[str]]]:
 
 
 def _read(
-    text: Utf8, dialect: Dialect, types: dict[str, Any], ragged: list[Any]
+    text: Utf8, dialect: Dialect, wanted: Sequence[str], ragged: list[Any]
 ) -> Iterator[pyarrow.RecordBatch]:
+    import pyarrow
     from pyarrow import csv as arrow_csv
 
     def record_row(row: Any) -> str:
         ragged.append(row)
         return "error"
 
-    decimal = "," if dialect.commas & set(types) else "."
     # Columns are named by their indices, and the header, which may span several lines, is skipped
     # as a row.
     ids = {name: str(k) for k, name in enumerate(dialect.names)}
@@ -280,35 +360,21 @@ def _read(
             column_names=list(ids.values()),
             skip_rows=dialect.blank_lines,
             skip_rows_after_names=1,
-            block_size=BLOCK_BYTES * min(1 + len(ids) // BLOCK_COLUMNS, MOST_BLOCKS),
+            block_size=BLOCK_BYTES * min(1 + len(ids) // BLOCK_COLUMNS, MAX_BLOCKS),
         ),
         arrow_csv.ParseOptions(
             delimiter=dialect.delimiter, newlines_in_values=True, invalid_row_handler=record_row
         ),
         arrow_csv.ConvertOptions(
-            column_types={ids[name]: kind for name, kind in types.items()},
+            column_types=dict.fromkeys(ids.values(), pyarrow.string()),
             null_values=SPELLINGS,
             strings_can_be_null=True,
-            include_columns=[ids[name] for name in types],
-            decimal_point=decimal,
+            include_columns=[ids[name] for name in wanted],
         ),
     )
     for batch in reader:
         if batch.num_rows:
             yield batch
-
-
-def _first_types(source: Source, wanted: Sequence[str]) -> dict[str, bool]:
-    """Return, for each column, whether it is text in the first block."""
-    if not source.again:
-        raise OtherTypesError
-    texts: set[str] = set()
-    next(text_batches(source, texts, wanted), None)
-    return {name: name in texts for name in wanted}
-
-
-def _floats(cells: pyarrow.Array) -> NDArray:
-    return cells.to_numpy(zero_copy_only=False)
 
 
 def _numbers_or_text(
@@ -356,7 +422,7 @@ def _numbers(cells: pyarrow.Array, comma: bool) -> NDArray | None:
             return None
         cells = compute.replace_substring(cells, ",", ".")
     try:
-        return _floats(cells.cast(pyarrow.float64()))
+        return cells.cast(pyarrow.float64()).to_numpy(zero_copy_only=False)
     except pyarrow.ArrowInvalid:
         return None
 
@@ -390,8 +456,6 @@ def _csv_errors(source: Source) -> Iterator[list[Any]]:
     except pyarrow.ArrowInvalid as error:
         if ragged:
             raise TableError(_ragged_row_message(source, ragged[0])) from None
-        if "conversion error" in str(error):
-            raise OtherTypesError(str(error)) from None
         if "straddling" in str(error):
             raise TableError(
                 f"{name} has a row of more than {BLOCK_BYTES:,} bytes; is a quote not closed?"

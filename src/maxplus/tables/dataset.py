@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,18 +18,20 @@ from maxplus.distributed import current
 from maxplus.distributed.communicator import mark_collective
 from maxplus.tables.categorical import Categorical
 from maxplus.tables.columns import UnknownValues
+from maxplus.tables.csv_files import STDIN
 from maxplus.tables.encoder import TableEncoder
 from maxplus.tables.files import read_batches, read_table
 from maxplus.tables.partitioned import TableShare, read_partition
 from maxplus.tables.schema import AUTO, Target, infer_target
 from maxplus.tables.table import Cells, RawTable, TableError, is_missing, require
-from maxplus.tables.text_source import STDIN
 
 SMALL = ("iris", "digits", "wine", "breast_cancer")
 IMAGES = ("mnist", "fashion_mnist")
 SHAPES = {"digits": (8, 8), "mnist": (28, 28), "fashion_mnist": (28, 28)}
 # Default number of rows in each part of a stream.
 ROWS_AT_ONCE = 1 << 16
+# Number of rows that are converted to float64 at a time, to save memory.
+ROWS_HASHED = 4096
 
 T = TypeVar("T")
 
@@ -175,7 +178,7 @@ def split_target(
     """
     comm = current()
     found, lines = comm.root_only(
-        lambda whole: infer_target(whole, target, task),
+        lambda gathered: infer_target(gathered, target, task),
         table if comm.is_alone else TableShare(table),
     )
     lines = (*table.notes, *lines)
@@ -410,6 +413,39 @@ def _load_images(data: str) -> Dataset:
     title = f"{name}:{part or 'train'}"
     encoder = TableEncoder.of_images(X, title, SHAPES[name])
     return Dataset(RawTable(title, {}, encoded=X), encoder.target_, y, rows, encoder=encoder, X=X)
+
+
+def row_hashes(X: NDArray) -> NDArray:
+    """Return a hash of each row, from 0 to 2^63 − 1; equal rows have equal hashes.
+
+    Hashes do not depend on the float type. Two different rows collide with probability 2^−63.
+    Hashes do not anonymise: if the possible rows are few enough to enumerate, rows can be recovered
+    by hashing all of them. O(N·P).
+
+    Parameters
+    ----------
+    X : array of shape (N, P)
+
+    Returns
+    -------
+    array of int64 of shape (N,)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from maxplus.tables import row_hashes
+    >>> a, b, c = row_hashes(np.array([[1.0, 0.0], [0.0, 1.0], [1.0, -0.0]]))
+    >>> bool(a == c), bool(a == b)
+    (True, False)
+    """
+    hashes = np.empty(len(X), np.int64)
+    for lo in range(0, len(X), ROWS_HASHED):
+        # + 0.0 turns −0 into 0.
+        rows = np.ascontiguousarray(X[lo : lo + ROWS_HASHED], np.float64) + 0.0
+        for n, row in enumerate(rows, lo):
+            digest = blake2b(row.tobytes(), digest_size=8).digest()
+            hashes[n] = int.from_bytes(digest, "little") >> 1
+    return hashes
 
 
 def prefetch(parts: Iterable[T]) -> Iterator[T]:

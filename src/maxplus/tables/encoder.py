@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
 
@@ -148,41 +148,23 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         self._fit(table, Target(label_name(y, table)))
         return self
 
-    def fit_table(
+    def fit_encode(
         self,
         table: RawTable,
         target: Target | None = None,
         image_shape: tuple[int, int] | None = None,
-    ) -> TableEncoder:
-        """Infer the type of each column of a table without its target, on the rows of all ranks.
-
-        Parameters
-        ----------
-        table : RawTable
-        target : the column to predict, which is stored with the encoder
-        image_shape : (height, width) if the columns are pixels
-
-        Returns
-        -------
-        self
-        """
-        self.fit_encode(table, target or Target(label_name(None, table)), image_shape)
-        return self
-
-    def fit_encode(
-        self,
-        table: RawTable,
-        target: Target,
-        image_shape: tuple[int, int] | None = None,
         all_rows: RawTable | None = None,
     ) -> Encoded:
-        """Fit the encoder as `fit_table` does, and return the encoded table.
+        """Infer the column types from the rows of all ranks, and return the encoded table.
 
         Parameters
         ----------
         table : RawTable
-        target : the column to predict, which is stored with the encoder
-        image_shape : (height, width) if the columns are pixels
+            The table without its target.
+        target : Target, optional
+            The column to predict, which is stored with the encoder.
+        image_shape : (height, width), optional
+            The shape of the images if the columns are pixels.
         all_rows : RawTable, optional
             The rows from which types and imputed values are inferred: ``table`` and the rows
             without a label.
@@ -193,6 +175,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         """
         self.n_features_in_ = len(table.columns)
         self.feature_names_in_ = np.array(list(table.columns), object)
+        target = target or Target(label_name(None, table))
         X, missing = self._fit(table, target, image_shape, all_rows)
         return Encoded(self.standardized(X), missing)
 
@@ -205,7 +188,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     ) -> Encoded:
         overrides, comm = Overrides.of(self.get_params(deep=False)), current()
         schema = comm.root_only(
-            lambda whole: infer_schema(whole, overrides, target.name),
+            lambda gathered: infer_schema(gathered, overrides, target.name),
             (all_rows or table) if comm.is_alone else TableShare(all_rows or table),
         )
         self.columns_, self.decisions_ = schema.columns, schema.decisions
@@ -297,8 +280,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     # -- interface for estimators and commands -----------------------------------------------------
 
-    def on(self, frame: Any) -> RawTable:
-        """Combine a data frame with this encoder, as input to ``fit`` of an estimator.
+    def attach(self, frame: Any) -> RawTable:
+        """Return a data frame with this encoder attached, as input to ``fit`` of an estimator.
 
         ``fit`` encodes the table with a clone of this encoder.
 
@@ -318,7 +301,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         >>> frame = pd.DataFrame({"ward": [1, 2, 3] * 20, "age": [30, 42, 55, 67] * 15})
         >>> ill = frame["age"] + 20 * (frame["ward"] == 2) > 60
         >>> encoder = TableEncoder(categorical=["ward"])
-        >>> clf = LMMClassifier(6, slope=2.0, random_state=0).fit(encoder.on(frame), ill)
+        >>> clf = LMMClassifier(6, slope=2.0, random_state=0).fit(encoder.attach(frame), ill)
         >>> clf.encoder_.feature_names
         ['ward = 1', 'ward = 2', 'ward = 3', 'age']
         >>> clf.predict(frame).shape
@@ -369,13 +352,13 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         check_memory(table.name, 8 * table.n_rows * self.n_features)
         X = np.zeros((table.n_rows, self.n_features))
         missing = np.zeros((table.n_rows, len(self.columns_)), bool, order="F")
-        places = list(enumerate(zip(self.columns_, self.places, strict=True)))
+        slices = list(enumerate(zip(self.columns_, self.feature_slices, strict=True)))
         # Writes to a column of X are strided, so blocks of rows are used that stay in the cache.
         for start in range(0, table.n_rows, ROWS_AT_ONCE):
             rows = slice(start, start + ROWS_AT_ONCE)
             part = table.part(rows.start, rows.stop)
-            for k, (column, place) in places:
-                missing[rows, k] = column.encode(part, X[rows, place], unknown)
+            for k, (column, features) in slices:
+                missing[rows, k] = column.encode(part, X[rows, features], unknown)
         return Encoded(X, missing)
 
     @property
@@ -389,7 +372,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return sum(len(column.features) for column in self.columns_)
 
     @property
-    def places(self) -> list[slice]:
+    def feature_slices(self) -> list[slice]:
         """The slice of features of each column."""
         ends = np.cumsum([len(column.features) for column in self.columns_]).tolist()
         return [slice(a, b) for a, b in zip([0, *ends[:-1]], ends, strict=True)]
@@ -411,19 +394,18 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         -------
         list of int
         """
-        names = self.feature_names
-        places = {c.name: p for c, p in zip(self.columns_, self.places, strict=True)}
-        found: list[int] = []
+        features = {name: [p] for p, name in enumerate(self.feature_names)}
+        of_columns = {
+            column.name: range(part.start, part.stop)
+            for column, part in zip(self.columns_, self.feature_slices, strict=True)
+        }
         for name in columns:
-            if name in places:
-                found += range(places[name].start, places[name].stop)
-            elif name in names:
-                found.append(names.index(name))
-            else:
+            if name not in features and name not in of_columns:
                 raise ValueError(
-                    f"the model has no column {name!r}; it has {', '.join(list(places)[:20])}"
+                    f"the model has no column {name!r}; it has {', '.join(list(of_columns)[:20])}"
                 )
-        return found
+        known = {**features, **of_columns}
+        return [p for name in columns for p in known[name]]
 
     def domain(self) -> FeatureValues:
         """Return the feature values seen in training, as the domain of counterfactuals.
@@ -439,20 +421,19 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         categories: list[Group] = []
         indicators: dict[int, int] = {}
         ordinals: dict[int, tuple[str, ...]] = {}
-        for column, place in zip(self.columns_, self.places, strict=True):
-            own = range(place.start, place.stop - column.indicator)
+        for column, part in zip(self.columns_, self.feature_slices, strict=True):
+            p, features = part.start, range(part.start, part.stop - column.indicator)
             if column.indicator:
-                fixed[place.stop - 1] = True
-                indicators |= dict.fromkeys(own, place.stop - 1)
+                fixed[part.stop - 1] = True
+                indicators |= dict.fromkeys(features, part.stop - 1)
             if isinstance(column, Category):
-                if own:
-                    categories.append(Group(column.name, tuple(own), column.values))
+                if features:
+                    categories.append(Group(column.name, tuple(features), column.values))
             elif isinstance(column, Ordinal):
-                low[place.start], high[place.start] = 0.0, len(column.categories) - 1.0
-                integer[place.start] = True
-                ordinals[place.start] = tuple(column.categories)
-            elif ranges.two_valued[place.start]:
-                values[place.start] = np.array([low[place.start], high[place.start]])
+                low[p], high[p], integer[p] = 0.0, len(column.categories) - 1.0, True
+                ordinals[p] = column.categories
+            elif ranges.two_valued[p]:
+                values[p] = np.array([low[p], high[p]])
         return FeatureValues(
             ranges.deviations,
             low,
@@ -495,27 +476,29 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     @classmethod
     def from_json(cls, record: Any) -> TableEncoder:
         """Restore an encoder from a `to_json` record; raise ValueError if it is invalid."""
-        _require(isinstance(record, dict), "", record)
-        absent = [name for name in _FIELDS if name not in record]
-        if absent:
-            raise ValueError(f"the encoder lacks {', '.join(absent)}")
-        encoder = cls(**_parameters(record["parameters"]))
-        _require(isinstance(record["columns"], list), "columns", record["columns"])
+        _check_fields(record, _FIELDS, "the encoder")
+        _check_fields(record["parameters"], _PARAMETERS, "the encoder's parameters")
+        _check_fields(record["target"], _TARGET, "the encoder's target")
+        encoder = cls(**record["parameters"])
         try:
             encoder.columns_ = tuple(column_from_json(column) for column in record["columns"])
         except (TypeError, KeyError, ValueError, AttributeError) as error:
             raise ValueError(f"the encoder's columns cannot be read: {error!r:.120}") from None
-        encoder.target_ = _target(record["target"])
+        encoder.target_ = Target(**record["target"])
         names = [*(column.name for column in encoder.columns_), encoder.target_.name]
-        _require(len(set(names)) == len(names), "names", names)
-        encoder.ranges_ = Ranges.from_json(record["ranges"], encoder.n_features)
-        encoder.image_shape_ = _image_shape(record["image_shape"], encoder.n_features)
-        _require(isinstance(record["data"], str), "data", record["data"])
-        _require(_is_list_of_str(record["decisions"]), "decisions", record["decisions"])
+        if len(set(names)) != len(names):
+            raise ValueError(f"the encoder's names cannot be {names!r:.60}")
+        P, shape = encoder.n_features, record["image_shape"]
+        encoder.ranges_ = Ranges.from_json(record["ranges"], P)
+        if shape is not None and shape[0] * shape[1] != P:
+            raise ValueError(
+                f"the encoder's image_shape must be two sides of {P} pixels, not {shape!r:.60}"
+            )
+        encoder.image_shape_ = None if shape is None else (shape[0], shape[1])
         encoder.data_, encoder.decisions_ = record["data"], tuple(record["decisions"])
         n, inputs = record["n_inputs"], record["inputs"]
-        _require(type(n) is int and n >= len(encoder.columns_), "n_inputs", n)
-        _require(inputs is None or (_is_list_of_str(inputs) and len(inputs) == n), "inputs", inputs)
+        if n < len(encoder.columns_) or (inputs is not None and len(inputs) != n):
+            raise ValueError(f"the encoder's n_inputs cannot be {n}, with inputs {inputs!r:.60}")
         encoder.n_features_in_ = n
         if inputs is not None:
             encoder.feature_names_in_ = np.array(inputs, object)
@@ -610,11 +593,20 @@ class Ranges:
     @classmethod
     def from_json(cls, record: Any, n: int) -> Ranges:
         """Restore the ranges of n features from a `to_json` record; raise ValueError if invalid."""
-        names = {field.name for field in fields(cls)}
-        _require(isinstance(record, dict) and set(record) == names, "ranges", record)
-        numbers = {name: _numbers(record, name, n) for name in ("mean", "low", "high")}
-        flags = {name: _flags(record, name, n) for name in ("whole", "two_valued")}
-        found = cls(_numbers(record, "deviations", n, positive=True), **numbers, **flags)
+        checks: dict[str, tuple[str, Callable[[Any], bool]]] = {
+            "deviations": ("positive finite numbers", lambda v: _is_finite(v) and v > 0),
+            **dict.fromkeys(("mean", "low", "high"), ("finite numbers", _is_finite)),
+            **dict.fromkeys(("whole", "two_valued"), ("truth values", _is_bool)),
+        }
+        is_list = dict.fromkeys(checks, lambda v: isinstance(v, list))
+        _check_fields(record, is_list, "the encoder's ranges")
+        for name, (kind, is_valid) in checks.items():
+            values = record[name]
+            if len(values) != n or not all(map(is_valid, values)):
+                raise ValueError(f"the encoder's {name} must be {n} {kind}, not {values!r:.60}")
+        arrays = {name: np.array(values, np.float64) for name, values in record.items()}
+        flags = {name: arrays[name].astype(bool) for name in ("whole", "two_valued")}
+        found = cls(**arrays | flags)
         if (found.low > found.high).any():
             p = int((found.low > found.high).argmax())
             raise ValueError(
@@ -642,78 +634,62 @@ def _to_numbers(cells: NDArray) -> NDArray:
 
 # -- validation of JSON ----------------------------------------------------------------------------
 
-_FIELDS = (
-    "parameters",
-    "columns",
-    "ranges",
-    "target",
-    "n_inputs",
-    "inputs",
-    "image_shape",
-    "data",
-    "decisions",
-)
+
+def _is_str(value: Any) -> bool:
+    return type(value) is str
 
 
-def _require(is_valid: bool, what: str, value: Any) -> None:
-    if not is_valid:
-        raise ValueError(f"the encoder{what and chr(39) + 's ' + what} cannot be {value!r:.60}")
+def _is_bool(value: Any) -> bool:
+    return type(value) is bool
 
 
-def _is_list_of_str(value: Any) -> bool:
-    return isinstance(value, list) and all(type(text) is str for text in value)
-
-
-def _parameters(record: Any) -> dict[str, Any]:
-    lists = ("categorical", "numeric", "keep")
-    names = {*lists, "drop", "missing", "standardize"}
-    _require(isinstance(record, dict) and set(record) == names, "parameters", record)
-    drop = record["drop"]
-    _require(drop is None or type(drop) is str or _is_list_of_str(drop), "drop", drop)
-    for name in lists:
-        _require(_is_list_of_str(record[name]), name, record[name])
-    _require(record["missing"] in (IMPUTE, REFUSE), "missing", record["missing"])
-    _require(type(record["standardize"]) is bool, "standardize", record["standardize"])
-    return record
-
-
-def _target(record: Any) -> Target:
-    _require(isinstance(record, dict) and set(record) == set(Target._fields), "target", record)
-    target = Target(**record)
-    _require(type(target.name) is str, "target", target.name)
-    _require(target.task in (CLASSIFICATION, REGRESSION), "task", target.task)
-    _require(type(target.is_text) is bool, "is_text", target.is_text)
-    return target
-
-
-def _numbers(record: dict[str, Any], name: str, n: int, *, positive: bool = False) -> NDArray:
-    values = record[name]
-    if not isinstance(values, list) or len(values) != n:
-        raise ValueError(f"the encoder's {name} must be {n} numbers, not {values!r:.60}")
-    for value in values:
-        # JSON integers may exceed the range of floats.
-        is_valid = type(value) is float or (type(value) is int and abs(value) <= 2**53)
-        if not is_valid or not math.isfinite(value) or (positive and value <= 0):
-            what = "positive finite" if positive else "finite"
-            raise ValueError(f"the encoder's {name} must be {what}, not {value!r:.60}")
-    return np.array(values, np.float64)
-
-
-def _flags(record: dict[str, Any], name: str, n: int) -> NDArray:
-    flags = record[name]
-    if not (isinstance(flags, list) and len(flags) == n and all(type(f) is bool for f in flags)):
-        raise ValueError(f"the encoder's {name} must be {n} truth values, not {flags!r:.60}")
-    return np.array(flags, bool)
-
-
-def _image_shape(shape: Any, n: int) -> tuple[int, int] | None:
-    if shape is None:
-        return None
-    is_valid = (
-        isinstance(shape, list) and len(shape) == 2 and all(type(side) is int for side in shape)
+def _is_finite(value: Any) -> bool:
+    # JSON integers may exceed the range of floats.
+    return (type(value) is int and abs(value) <= 2**53) or (
+        type(value) is float and math.isfinite(value)
     )
-    if not is_valid or min(shape) < 1 or shape[0] * shape[1] != n:
-        raise ValueError(
-            f"the encoder's image_shape must be two sides of {n} pixels, not {shape!r:.60}"
-        )
-    return shape[0], shape[1]
+
+
+def _are_str(value: Any) -> bool:
+    return isinstance(value, list) and all(map(_is_str, value))
+
+
+def _is_shape(value: Any) -> bool:
+    is_pair = isinstance(value, list) and len(value) == 2
+    return is_pair and all(type(side) is int and side > 0 for side in value)
+
+
+_FIELDS: dict[str, Callable[[Any], bool]] = {
+    "parameters": lambda v: isinstance(v, dict),
+    "columns": lambda v: isinstance(v, list),
+    "ranges": lambda v: isinstance(v, dict),
+    "target": lambda v: isinstance(v, dict),
+    "n_inputs": lambda v: type(v) is int,
+    "inputs": lambda v: v is None or _are_str(v),
+    "image_shape": lambda v: v is None or _is_shape(v),
+    "data": _is_str,
+    "decisions": _are_str,
+}
+_PARAMETERS: dict[str, Callable[[Any], bool]] = {
+    **dict.fromkeys(("categorical", "numeric", "keep"), _are_str),
+    "drop": lambda v: v is None or _is_str(v) or _are_str(v),
+    "missing": lambda v: v in (IMPUTE, REFUSE),
+    "standardize": _is_bool,
+}
+_TARGET: dict[str, Callable[[Any], bool]] = {
+    "name": _is_str,
+    "task": lambda v: v in (CLASSIFICATION, REGRESSION),
+    "is_text": _is_bool,
+}
+
+
+def _check_fields(record: Any, schema: Mapping[str, Callable[[Any], bool]], what: str) -> None:
+    """Raise ValueError unless a record has exactly the fields of a schema, with valid values."""
+    if not isinstance(record, dict) or not set(record) <= set(schema):
+        raise ValueError(f"{what} cannot be {record!r:.60}")
+    absent = [name for name in schema if name not in record]
+    if absent:
+        raise ValueError(f"{what} lacks {', '.join(absent)}")
+    for name, is_valid in schema.items():
+        if not is_valid(record[name]):
+            raise ValueError(f"{what}: {name} cannot be {record[name]!r:.60}")

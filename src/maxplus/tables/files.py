@@ -12,13 +12,13 @@ import numpy as np
 
 from maxplus.tables.categorical import MISSING, Categorical
 from maxplus.tables.csv_files import (
+    COMPRESSED,
     READABLE,
+    STDIN,
     Batch,
-    OtherTypesError,
-    ReadAs,
+    Source,
+    csv_batches,
     line_of,
-    text_batches,
-    typed_batches,
 )
 from maxplus.tables.npz_files import npz_batches
 from maxplus.tables.parquet_files import ENDINGS as PARQUET
@@ -33,7 +33,6 @@ from maxplus.tables.table import (
     require,
     row_text,
 )
-from maxplus.tables.text_source import COMPRESSED, STDIN, Source
 
 CSV = (".csv", ".tsv", ".txt")
 NUMPY = (".npz", ".npy")
@@ -44,6 +43,9 @@ ALWAYS_READ = 1 << 27
 COPIES = 3
 # Overhead in bytes of a distinct value: a string object and a dictionary entry.
 BYTES_PER_VALUE = 128
+
+# Type by column: text (True), numbers (False), or inferred (None).
+ReadAs = Mapping[str, bool | None]
 
 
 def read_table(path: str | Path, read_as: ReadAs | None = None) -> RawTable:
@@ -94,23 +96,19 @@ def _read_table(path: str | Path, suffix: str, read_as: ReadAs | None) -> RawTab
             raise NoRowsError(path)
         return RawTable(str(path), join(batches))
     source = Source.of(path)
-    types = read_as or {}
-    try:
-        batches = collect(source.name, typed_batches(source, types))
-        mixed = []
-    except OtherTypesError:
-        texts, numbers = _by_type(types)
-        batches = collect(source.name, text_batches(source, texts, None, numbers))
-        # Columns in which text follows numbers are read again as text, in one pass.
-        mixed = [
-            n for n in texts if any(not isinstance(part.get(n), Categorical) for part in batches)
-        ]
-        mixed = [name for name in mixed if batches and name in batches[0]]
+    texts, numbers = _by_type(read_as or {})
+    batches = collect(source.name, csv_batches(source, texts, None, numbers))
     if not batches:
         raise NoRowsError(source.name)
     columns = join(batches)
+    # Columns in which text follows numbers are read again as text, in one pass.
+    mixed = [
+        name
+        for name in texts.intersection(columns)
+        if not all(isinstance(part[name], Categorical) for part in batches)
+    ]
     if mixed:
-        columns |= join(collect(source.name, text_batches(source, set(mixed), mixed)))
+        columns |= join(collect(source.name, csv_batches(source, set(mixed), mixed)))
     return _csv_table(source, columns)
 
 
@@ -161,55 +159,24 @@ def _parts(
     if suffix in EXCEL:
         yield read_excel(Path(path))
         return
-    source = Source.of(path, once=read_as is not None) if suffix in CSV else Source(Path(path))
-    if read_as is None:
-        types, only = _all_types(source) if suffix in CSV else {}, None
-    else:
-        # Columns that are copied to the output are read as text, to preserve their spelling.
-        types = {**dict.fromkeys(also, True), **read_as}
-        only = list(types)
-    batches = (
-        _csv_batches(source, types, only)
-        if suffix in CSV
-        else _other_batches(Path(path), suffix, only)
-    )
-    first_row = 0
-    for columns in batches:
-        part = (
-            _csv_table(source, columns, first_row)
-            if suffix in CSV
-            else RawTable(source.name, columns, partial(_row_text_from, first_row))
-        )
+    # Columns that are copied to the output are read as text, to preserve their spelling.
+    types = None if read_as is None else {**dict.fromkeys(also, True), **read_as}
+    only, first_row = None if types is None else list(types), 0
+    if suffix not in CSV:
+        for columns in _other_batches(Path(path), suffix, only):
+            part = RawTable(str(path), columns, partial(_row_text_from, first_row))
+            yield part
+            first_row += part.n_rows
+        return
+    source = Source.of(path, once=types is not None)
+    texts, numbers = _by_type(types or {})
+    if types is None:
+        for _ in csv_batches(source, texts):
+            pass  # Adds all columns that hold text to ``texts``.
+    for columns in csv_batches(source, texts, only, numbers):
+        part = _csv_table(source, columns, first_row)
         yield part
         first_row += part.n_rows
-
-
-def _csv_batches(source: Source, types: ReadAs, only: Sequence[str] | None) -> Iterator[Batch]:
-    """Yield batches converted by pyarrow; after its first failure, batches converted from text."""
-    n_yielded = 0
-    if source.again:
-        try:
-            for columns in typed_batches(source, types, only):
-                yield columns
-                n_yielded += _n_rows(columns)
-            return
-        except OtherTypesError:
-            pass
-    texts, numbers = _by_type(types)
-    for columns in text_batches(source, texts, only, numbers):
-        skipped = min(n_yielded, _n_rows(columns))
-        n_yielded -= skipped
-        if skipped < _n_rows(columns):
-            yield {name: cells[skipped:] for name, cells in columns.items()}
-
-
-def _all_types(source: Source) -> dict[str, bool | None]:
-    """Return, for each column, whether it holds text; reads the whole file."""
-    texts: set[str] = set()
-    names: list[str] = []
-    for columns in text_batches(source, texts):
-        names = list(columns)
-    return {name: name in texts for name in names}
 
 
 def _by_type(types: ReadAs) -> tuple[set[str], set[str]]:
@@ -233,10 +200,6 @@ def _row_text_from(first_row: int, row: int) -> str:
 
 def _other_batches(path: Path, suffix: str, only: Sequence[str] | None = None) -> Iterator[Batch]:
     return parquet_batches(path, only) if suffix in PARQUET else npz_batches(path)
-
-
-def _n_rows(columns: Batch) -> int:
-    return len(next(iter(columns.values()), ()))
 
 
 def _table_suffix(path: str | Path) -> str:

@@ -15,10 +15,10 @@ from maxplus.tables.column_filters import (
     FEW_VALUES,
     NO_VALUES,
     frequent_values,
+    has_many_values,
     has_units,
-    is_wide,
     needs_indicator,
-    why_left_out,
+    reason_to_drop,
 )
 from maxplus.tables.columns import OTHER, Category, Column, Number, Ordinal, UnknownValues
 from maxplus.tables.table import (
@@ -191,7 +191,7 @@ def infer_schema(table: RawTable, overrides: Overrides, target: str | None = Non
         cells = table.feature(name)
         if isinstance(cells, Categorical) and not overrides.keeps(name):
             _check_numbers(table, name, cells)
-        reason = why_left_out(table, name)
+        reason = reason_to_drop(table, name)
         if reason == NO_VALUES and not overrides.is_auto:
             columns.append(Category(name, "", indicator=True, had_missing=True))
             continue
@@ -291,10 +291,10 @@ def _categories(
         listed = " < ".join(order[:4]) + (" < …" if len(order) > 4 else "")
         lines.append(f"{name!r} is in order: {listed} become 0, 1, … {override_hint}")
         return Ordinal(name, _median(order, cells), categories=order)
-    if not is_wide(len(known), int(counts.sum())):
+    if not has_many_values(len(known), int(counts.sum())):
         return Category(name, most_frequent, categories=tuple(sorted(known)))
     # A column that the user keeps may have no frequent value.
-    frequent = frequent_values(cells) or frequent_values(cells, least=1)
+    frequent = frequent_values(cells) or frequent_values(cells, minimum=1)
     chosen = tuple(sorted(set(frequent) - {OTHER}))
     which = "most frequent is" if len(chosen) == 1 else f"{len(chosen)} most frequent are"
     lines.append(

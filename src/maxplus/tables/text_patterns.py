@@ -77,7 +77,7 @@ def with_unit(texts: Sequence[str]) -> tuple[list[float], str] | None:
 def number_in(text: str) -> float:
     """Return the number in a string: the midpoint of a range, or the bound of an open range.
 
-    Otherwise, return the only number, as in "grade 2" or "12 mg"; NaN if there is none, or several.
+    Otherwise, return the only number, as in "grade 2" or "12 mg"; NaN without exactly one number.
     """
     text = _normalized(text)
     found = _bounds(text)
