@@ -142,10 +142,6 @@ class Margins:
             rounding = 2.0 * self._magnitude.rounding(products)
             return LowestMargins(margins.min(axis=1), rounding)
 
-    def gap(self, rows: NDArray, eps: NDArray) -> NDArray:
-        """Return `lowest` of some rows minus the rounding error; −inf if unknown."""
-        return self.lowest(rows, eps).gap
-
     def is_far_ahead(self, lead: NDArray, eps: NDArray) -> NDArray:
         """Return whether leads of class y are so large that the gap for eps is certainly above 0.
 
@@ -180,7 +176,7 @@ class Margins:
         every = np.arange(len(self.X))
         if self.model.feature_map is None:
             return np.ones(every.size, bool)
-        return ~(self.gap(every, np.full(every.size, np.inf)) > 0.0)
+        return ~(self.lowest(every, np.full(every.size, np.inf)).gap > 0.0)
 
 
 def shapes_of(exact: TermSum) -> list[Shape]:

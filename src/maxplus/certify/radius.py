@@ -160,7 +160,7 @@ def certified_radius(model: TermSum, X: NDArray, scale: ArrayLike | None = None)
 def _search(margins: Margins, rows: NDArray) -> NDArray:
     """Return the largest eps with a gap > 0 of some rows, to within a millionth and no larger."""
     n_rows, slope = len(rows), margins.slope
-    gap_low = margins.gap(rows, np.zeros(n_rows))
+    gap_low = margins.lowest(rows, np.zeros(n_rows)).gap
     low, high = np.zeros(n_rows), np.full(n_rows, np.inf)
     if slope == 0.0:
         return np.where(gap_low > 0.0, np.inf, 0.0)
@@ -172,7 +172,7 @@ def _search(margins: Margins, rows: NDArray) -> NDArray:
         eps = _guess(step, *state, slope)
         # No float may be left between both ends.
         new = (eps > state[0]) & (eps < state[1])
-        gap = margins.gap(rows[open_rows], eps)
+        gap = margins.lowest(rows[open_rows], eps).gap
         good, bad = new & (gap > 0.0), new & ~(gap > 0.0)
         low[open_rows[good]], gap_low[open_rows[good]] = eps[good], gap[good]
         high[open_rows[bad]], gap_high[open_rows[bad]] = eps[bad], gap[bad]
