@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from maxplus._compile.intrinsics import fmax, fmin
 from maxplus._compile.jit import frozen, njit
-from maxplus.algebra._kernels import PARALLEL_FROM, ROWS_PER_TASK, minplus_cell, product_into
+from maxplus.algebra._kernels import PARALLEL_FROM, ROWS_PER_TASK, minplus_cell, minplus_rows
 from maxplus.certify.bounds import Magnitude, caps, mapped_box
 from maxplus.models import LMM
+from maxplus.models._lmm_kernels import linear
 from maxplus.models.additive import breakpoints
 from maxplus.models.lmm import TermSum
 
@@ -95,7 +96,8 @@ class Margins:
         found = []
         for features, lmm in self.exact.terms:
             if features.size > 1:
-                term = WideTerm.at(lmm, caps(lmm), U[:, features])
+                is_all = features.size == U.shape[1]
+                term = WideTerm.at(lmm, caps(lmm), U if is_all else U[:, features])
                 unit = (term.g + lmm.W2.T[self.y]).argmax(axis=1)
                 found.append((features, term._replace(unit=unit)))
         return found
@@ -231,12 +233,25 @@ class WideTerm(NamedTuple):
     def at(cls, lmm: LMM, caps: NDArray, u: NDArray) -> WideTerm:
         """Return the term at inputs u, without a unit."""
         g = np.empty((len(u), lmm.n_hidden))
-        product_into(np.repeat(u, 2, axis=1) * lmm.W0, lmm.W1.T, True, g)
+        is_large = len(u) * lmm.W1.size >= PARALLEL_FROM
+        (_unit_values if is_large else _unit_values.serial)(frozen(u), lmm.weights, g)
         return cls(lmm, caps, u, g, np.empty(0, np.int64))
 
     def rows(self, rows: NDArray) -> WideTerm:
         """Return the term at some of the inputs."""
         return self._replace(u=self.u[rows], g=self.g[rows], unit=self.unit[rows])
+
+
+@njit(cache=True, parallel=True)
+def _unit_values(u, weights, g):
+    """Fill g (N, H) with the values of all units at inputs u (N, m); O(N·m·H)."""
+    N = u.shape[0]
+    for task in prange((N + ROWS_PER_TASK - 1) // ROWS_PER_TASK):
+        first, end = task * ROWS_PER_TASK, min((task + 1) * ROWS_PER_TASK, N)
+        lam = np.empty((end - first, weights.W0.size))
+        for n in range(first, end):
+            linear(u[n], weights.W0, lam[n - first])
+        minplus_rows(lam, weights.W1T, g[first:end])
 
 
 def term_margins(
