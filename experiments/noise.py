@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
 from experiments.harness import Result, Settings, Table, mean_and_spread
 from experiments.measure import timed
-from maxplus import datasets
 from maxplus.estimators import LMMClassifier, LMMEnsembleClassifier, SubgradientLMMClassifier
 from maxplus.models import LOG2
 from maxplus.models.initialization import class_distance
@@ -96,7 +96,7 @@ def flip_labels(y: NDArray, share: float, rng: np.random.Generator) -> tuple[NDA
 
 
 def _compare(name: tuple[str, str], seed: int, quick: bool) -> dict[str, float]:
-    X, y = datasets.load_digits()[:2]
+    X, y = load_digits(return_X_y=True)
     X, X_test, y, y_test = train_test_split(X, y, test_size=1 / 3, stratify=y, random_state=seed)
     noisy, flipped = flip_labels(y, FLIPPED, np.random.default_rng(seed))
     clean = _classifier(name, X, y, seed, quick).fit(X, y)

@@ -41,14 +41,15 @@ from maxplus.estimators._parameters import (
     samples,
 )
 from maxplus.estimators._robust import (
+    BOXES,
     FACTORS,
+    SHAPES,
     Robust,
     RobustTraining,
     asks_for_certificates,
     candidates_for,
     reach_of,
 )
-from maxplus.estimators._robust import STRUCTURES as ROBUST_STRUCTURES
 from maxplus.estimators._training_data import Scaling, TrainingData
 from maxplus.models import LMM, LOG2, AdditiveLMM, Network
 from maxplus.training import Status, TrainingMonitor, TrainingProblem
@@ -530,10 +531,10 @@ class LMMClassifier(BaseLMMClassifier):
 
     def _robust_training(self, data: TrainingData, state: FitState) -> RobustTraining:
         is_automatic = isinstance(self.robust_training, str)
-        structures = tuple(filter(ALLOWED[self.structure], ROBUST_STRUCTURES))
+        structure = BOXES if self.structure == "auto" else SHAPES
         factor = 1.0 if is_automatic else float(self.robust_training)
         candidates = current().root_only(
-            lambda X: candidates_for(X[:], structures, self.clip, factor), data.X
+            lambda X: candidates_for(X[:], structure, self.clip, factor), data.X
         )
         return RobustTraining(
             self._reach(data, state),

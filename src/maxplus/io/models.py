@@ -57,7 +57,7 @@ INTEGERS = {"feature_start": 1, "features": 1, "unit_start": 1, "knot_start": 1}
 WEIGHTS = {"W0": 1, "W1": 1, "W2": 2, "intercept": 1}
 KNOTS = {"knot_x": 1, "knot_u": 1}
 # Parts of a validation that name single training rows.
-NAMED_ROWS = ("least_sure", "most_surprising")
+NAMED_ROWS = ("least_confident", "highest_loss")
 
 
 def save(

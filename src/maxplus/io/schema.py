@@ -376,10 +376,10 @@ def check_search(record: Any) -> dict[str, Any]:
 # Fields of a validation, by check.
 _share, _size = _optional(_is_share), _optional(_is_size)
 _VALIDATION: Fields = {
-    _is_text: "how",
+    _is_text: "description",
     _is_count: "rows_never_held_out",
     _is_size: "seconds",
-    is_dict: "figures guess",
+    is_dict: "figures baseline",
 }
 _CLASS: Fields = {
     _is_text: "label",
@@ -421,8 +421,8 @@ _PARTS: dict[str, Check] = {
     "accuracy_interval": lambda v: _list_of(_is_share)(v) and len(v) == 2,
     "certified": _record({_is_size: "eps", _is_share: "accuracy"}),
     "reliability": _record({_list_of(_is_count): "count", _list_of(_share): "confidence accuracy"}),
-    "least_sure": _list_of(_record(_ROW)),
-    "most_surprising": _list_of(_record(_ROW)),
+    "least_confident": _list_of(_record(_ROW)),
+    "highest_loss": _list_of(_record(_ROW)),
 }
 
 
@@ -432,13 +432,13 @@ def check_validation(record: Any, classes: list[str] | None) -> dict[str, Any]:
     ``classes`` are the classes of the model as text, or None for a regression.
     """
     require(record, _record(_VALIDATION), "the validation")
-    figures, baseline = record["figures"], record["guess"]
+    figures, baseline = record["figures"], record["baseline"]
     if classes is None:
         require(figures, _record(_REGRESSION), "the validation's figures")
-        require(baseline, _record(_REGRESSION_BASELINE), "the validation's guess")
+        require(baseline, _record(_REGRESSION_BASELINE), "the validation's baseline")
         return record
     require(figures, _record(_CLASSIFICATION), "the validation's figures")
-    require(baseline, _record(_CLASSIFICATION_BASELINE), "the validation's guess")
+    require(baseline, _record(_CLASSIFICATION_BASELINE), "the validation's baseline")
     labels = [entry["label"] for entry in figures["classes"]]
     require(figures["classes"], lambda v: labels == classes, "the validation's classes")
     widths = {len(figures["confusion"]), *map(len, figures["confusion"])}
