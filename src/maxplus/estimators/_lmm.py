@@ -398,7 +398,7 @@ def from_pipeline(pipeline: Any) -> Any:
     for centre, spread in reversed(maps):
         classifier.fold(centre, spread)
     if maps:
-        # The names seen by the classifier are those of the output of a step, not of its input.
+        # The classifier has seen the feature names of the output of the previous step.
         classifier.__dict__.pop("feature_names_in_", None)
         if hasattr(pipeline, "feature_names_in_"):
             classifier.feature_names_in_ = pipeline.feature_names_in_

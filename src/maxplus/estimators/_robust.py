@@ -119,7 +119,7 @@ def max_change(robust_eps: Any, scale: NDArray, columns: Mapping[str, Any]) -> N
             reach[change.features] = change.size
         return reach
     if ENCODER in columns:
-        # As in `certificate_scale`, categories and binary columns are held fixed.
+        # As in `certificate_scale`, categories and binary columns do not change.
         unit = Domain.of(columns[ENCODER].domain()).certificate_scale()
         scale = np.where(unit > 0, 1.0, 0.0) if (scale == 1.0).all() else unit
     eps = np.asarray(robust_eps, np.float64)
@@ -224,7 +224,7 @@ class Robust(Outcome):
 class RobustTraining:
     """Training stage that chooses a candidate by certified accuracy and trains it.
 
-    The search first compares all candidates, and then evaluates the two best ones with other
+    The search first compares all candidates, and then evaluates the two best candidates with other
     factors. A constant prediction, which is certified everywhere, is chosen if no candidate is
     better. Results do not depend on ``n_jobs``.
 

@@ -31,8 +31,8 @@ class LipschitzInterpolator(WeightsMixin, BaseMaxPlusRegressor):
     n_hidden : int or "auto", default="auto"
         Number of pyramids, at random training points. "auto" uses all training points.
     slope : float or "auto", default="auto"
-        Lipschitz constant K. "auto" uses that of the training data, increased by a factor of
-        1 + √ε to allow for rounding, where ε is the machine epsilon.
+        Lipschitz constant K. "auto" uses ``lipschitz_``, increased by a factor of 1 + √ε to allow
+        for rounding, where ε is the machine epsilon.
     n_jobs : int, optional
         Number of threads. None and −1 use all threads.
     random_state : int, RandomState or None, default=None

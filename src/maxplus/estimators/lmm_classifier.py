@@ -133,10 +133,9 @@ class LMMClassifier(BaseLMMClassifier):
         ``max(8, min(200, n_samples / 8))``.
     robust_eps : float, array of shape (n_features,) or dict, default=0.0
         Largest change of each feature for which predictions should be certified, in units of
-        ``scale_``. The unit is that of the feature itself for images and with
-        ``standardize=False``. For a data frame with encoded columns, the unit is
-        `certificate_scale`, and categories and binary columns do not change. A dict maps column
-        names to the largest change in the unit of the column, as in
+        ``scale_``, which is 1 for images and with ``standardize=False``. For a data frame with
+        encoded columns, the unit is `certificate_scale`, and categories and binary columns do not
+        change. A dict maps column names to the largest change in the unit of the column, as in
         ``{"age": 2, "income": 500}``, or to "any" for categorical and ordinal columns. Columns
         that are not in the dict do not change. A single network supports only a number: its
         warm-up adds 2·robust_eps·slope, the largest effect of such a change, to the scores of all
@@ -160,12 +159,12 @@ class LMMClassifier(BaseLMMClassifier):
     n_iter_no_change : int, default=5
         Number of epochs without improvement before early stopping.
     polish : "auto", "log2", float or None, default="auto"
-        Loss below which the polish of a single network brings every training sample
-        (`maxplus.training.stages.Polish`). "log2" is the level of the paper's certificate. None
-        skips the polish. "auto" uses log 2, and skips the polish if cross-validation shows that it
-        degrades the accuracy or the log loss by more than noise; it processes at most as many
-        samples as the warm-up. Samples that stay above the level are in ``suspects_``. A
-        ConvergenceWarning is issued if an explicit level is not reached.
+        Target level of the polish of a single network, which lowers the loss of every training
+        sample below the level (`maxplus.training.stages.Polish`). "log2" is the level of the
+        paper's certificate. None skips the polish. "auto" uses log 2, and skips the polish if
+        cross-validation shows that it degrades the accuracy or the log loss by more than noise.
+        Samples that stay above the level are in ``suspects_``. A ConvergenceWarning is issued if
+        an explicit level is not reached.
     max_suspects : int or float, default=0
         Number or fraction of samples that the polish may leave above its level. The samples with
         the largest losses are excluded, because their labels may be wrong.

@@ -86,8 +86,8 @@ CLIP = 4.0
 class LMMRegressor(StatusMixin, BaseMaxPlusRegressor):
     """Linear-Min-Max regressor: a piecewise-linear additive model.
 
-    Predictions are h(x) = z_1(x) − z_0(x), clipped to ``bounds_``. The scores z are those of a
-    `maxplus.models.AdditiveLMM`, a sum of small max-min terms of one, two or all features. The
+    Predictions are h(x) = z_1(x) − z_0(x), clipped to ``bounds_``. The scores z of a
+    `maxplus.models.AdditiveLMM` are sums of small max-min terms of one, two or all features. The
     structure of the sum is chosen by cross-validation, and all terms are trained jointly. For data
     without noise, see `LipschitzInterpolator`.
 
@@ -358,7 +358,7 @@ class LMMRegressor(StatusMixin, BaseMaxPlusRegressor):
         ``residuals_`` (conformal prediction with cross-validation). The coverage is rounded up to
         one of the coverages of ``residual_quantiles_``. For new samples from the distribution of
         the training set, the marginal coverage is approximately ``coverage`` or higher, because
-        the residuals are those of models trained on fewer samples. With too few residuals, the
+        the residuals are computed with models trained on fewer samples. With too few residuals, the
         interval is infinite.
 
         Parameters
