@@ -98,7 +98,7 @@ $(VENV)/.docs: $(VENV)/.installed
 	touch $@
 
 build/docs-cache: $(VENV)/.kernels $(VENV)/.docs \
-  $(wildcard docs/_ext/*.py docs/drawing/*.py experiments/readings.py results/*.json results/*/*.json)
+  $(wildcard docs/_ext/*.py docs/drawing/*.py results/*.json results/*/*.json)
 	rm -rf build/docs* docs/gallery docs/api/generated docs/results/generated
 	mkdir -p $@
 
@@ -112,8 +112,8 @@ docs: build/docs-cache
 # The README's picture of an explanation; needs MNIST. Two minutes on two cores.
 pictures: $(VENV)/.kernels
 	mkdir -p build
-	$(BIN)/maxplus train mnist --algorithm subgradient -H 500 --set max_iter=40000 --set slope=4 \
-	  --set polyak_target=1.2 --set learning_rate=1 \
+	$(BIN)/maxplus train mnist --algorithm subgradient --set n_hidden=500 --set max_iter=40000 \
+	  --set slope=4 --set polyak_target=1.2 --set learning_rate=1 \
 	  -o build/mnist.maxplus
 	$(BIN)/maxplus explain build/mnist.maxplus mnist:test --row 1 --picture docs/explanation.png
 
@@ -143,7 +143,7 @@ bench: bench-quick
 
 bench-quick: $(VENV)/.kernels
 	$(BIN)/python -m pip install --quiet --editable ".[bench]"
-	$(BIN)/python -m experiments products timing first-use --out $(BENCH)
+	$(BIN)/python -m experiments products timing --out $(BENCH)
 
 # Cost and gain of several ranks: six minutes on two otherwise idle cores.
 bench-mpi: $(VENV)/.kernels

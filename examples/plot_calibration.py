@@ -3,7 +3,7 @@ Probability calibration
 =======================
 
 A large network is overconfident. A single factor, the temperature, scales all scores. It is
-estimated on held-out rows of short trainings and does not change predictions or certified radii.
+estimated on held-out rows of short fits and does not change predictions or certified radii.
 """
 
 import matplotlib.pyplot as plt

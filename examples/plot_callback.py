@@ -3,7 +3,7 @@ Callbacks
 =========
 
 A callback is called with a ``maxplus.training.Progress`` after each epoch, block of iterations or
-round of a polish. It can inspect the model, write a log, or end the training by returning True; the
+round of a polish. It can inspect the model, write a log, or end training by returning True; the
 model trained so far is kept.
 """
 
@@ -19,7 +19,7 @@ X /= 16
 X_train, X_test, y_train, y_test = train_test_split(X, y, stratify=y, random_state=0)
 
 # %%
-# This callback records the accuracy on a validation set and ends the training after ten epochs
+# This callback records the accuracy on a validation set and ends training after ten epochs
 # without improvement. ``progress.model`` takes standardised features; with ``standardize=False``
 # these are the pixels.
 

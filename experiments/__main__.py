@@ -26,20 +26,22 @@ def run(
         list[str] | None,
         typer.Argument(
             metavar="[NAME…|all|benchmarks]",
-            help="Names of experiments, all of the paper's, or all benchmarks; without any, they "
-            "are listed.",
+            help="Names of experiments, all (those of the paper) or benchmarks. Without a name, "
+            "all experiments are listed.",
         ),
     ] = None,
     quick: Annotated[bool, typer.Option(help="Measure at a reduced scale.")] = False,
     seeds: Annotated[
         int | None,
-        typer.Option(min=1, help="Random repetitions; by default each experiment's own number."),
+        typer.Option(
+            min=1, help="Number of random repetitions; each experiment has its own default."
+        ),
     ] = None,
     out: Annotated[
         Path, typer.Option(file_okay=False, writable=True, help="Folder of all results.")
     ] = Path("results"),
     resume: Annotated[
-        bool, typer.Option(help="Keep parts that are finished for the same settings.")
+        bool, typer.Option(help="Reuse finished parts of a run with the same settings.")
     ] = False,
 ) -> None:
     """Run experiments; write tables, figures and a report.
@@ -75,11 +77,11 @@ def run(
             result = experiment.run(replace(settings, cache=cache))
             write_result(out / name, name, result, settings)
             cache.clear()
-            # No markup: W[d, p] is not a style.
+            # Without markup, because W[d, p] is not a style.
             console.print(result.title, style="bold", markup=False)
             console.print(f"{result.text}\n", markup=False)
     except KeyboardInterrupt:
-        typer.echo("Interrupted; finished parts are kept: go on with --resume.", err=True)
+        typer.echo("Interrupted; finished parts are kept: continue with --resume.", err=True)
         raise typer.Exit(130) from None
     except (DataNotFoundError, DamagedFileError, ImportError) as error:
         typer.echo(f"Error: {error}", err=True)
@@ -90,7 +92,7 @@ def run(
 
 
 def make_folder(out: Path) -> None:
-    """Make the folder for results, or raise an error that names the option."""
+    """Create the folder of results."""
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -100,7 +102,7 @@ def make_folder(out: Path) -> None:
 
 
 def _select(names: list[str]) -> list[Experiment]:
-    """Return the experiments that names and groups stand for, each once."""
+    """Return the experiments of the given names and groups, without duplicates."""
     groups = {"all": list(EXPERIMENTS), "benchmarks": list(BENCHMARKS)}
     known = EXPERIMENTS | BENCHMARKS
     selected = list(dict.fromkeys(one for name in names for one in groups.get(name, [name])))

@@ -1,4 +1,4 @@
-"""The approximation theorem, measured: pyramids on a grid under a Lipschitz function."""
+"""The approximation theorem: error of a network of pyramids on a grid."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ TARGETS = (
 
 
 def run(settings: Settings) -> Result:
-    """Measure sup |h − f| on a fine grid, for grids of pyramids of several spacings."""
+    """Measure sup |h − f| on a fine grid for several spacings of the pyramids."""
     per_axis = {1: (3, 6, 12, 25, 50, 100), 2: (3, 6, 12, 25)}
     cases = [(target, m) for target in TARGETS for m in per_axis[target.n_features]]
     rows, values = [], []
@@ -64,8 +64,8 @@ def run(settings: Settings) -> Result:
     text = (
         "h(x) = max over the grid points of f(x_j) − K·‖x − x_j‖∞, the network of the proof, with "
         "K the function's Lipschitz constant and δ the largest distance of a point to the grid. "
-        "The theorem promises sup |h − f| ≤ 2Kδ (the maximum is over the grid points, not over "
-        "2p of them as the paper's formula has it). The largest error measured is "
+        "The theorem states sup |h − f| ≤ 2Kδ (the maximum is over the grid points, not over "
+        "2p points as in the paper's formula). The largest error measured is "
         f"{largest:.2f} of the bound: {'it holds' if largest <= 1 + 1e-9 else 'it is violated'}."
     )
     return Result(
@@ -78,7 +78,7 @@ def run(settings: Settings) -> Result:
 
 
 def _grid(m: int, n_features: int) -> NDArray:
-    """The centres of m cells along each axis."""
+    """Return the centres of m cells along each axis."""
     axis = (np.arange(m) + 0.5) / m
     return np.stack([part.ravel() for part in np.meshgrid(*[axis] * n_features)], axis=1)
 
@@ -98,10 +98,10 @@ def _draw(values: list[dict]) -> Figure:
     figure = new_figure(12.0, 4.4)
     left, right = figure.subplots(1, 2)
     for target, colour in zip(TARGETS, (BLUE, GREEN, VERMILION), strict=True):
-        mine = [v for v in values if v["target"] == target.name]
-        deltas = [v["delta"] for v in mine]
-        left.plot(deltas, [v["error"] for v in mine], "o-", color=colour, label=target.name)
-        left.plot(deltas, [v["bound"] for v in mine], color=colour, linestyle=DASHED, linewidth=1)
+        own = [v for v in values if v["target"] == target.name]
+        deltas = [v["delta"] for v in own]
+        left.plot(deltas, [v["error"] for v in own], "o-", color=colour, label=target.name)
+        left.plot(deltas, [v["bound"] for v in own], color=colour, linestyle=DASHED, linewidth=1)
     left.set_xscale("log")
     left.set_yscale("log")
     left.set_xlabel("δ")

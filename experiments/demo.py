@@ -13,7 +13,6 @@ from rich.console import Console
 from rich.table import Table
 
 from experiments.__main__ import make_folder
-from experiments.figures import plot_comparison
 from experiments.iris import (
     N_ITERATIONS,
     PAPER,
@@ -21,6 +20,7 @@ from experiments.iris import (
     IrisComparison,
     compare_on_iris,
     compile_kernels,
+    plot_comparison,
 )
 from maxplus.training.monitor import announce_compilation
 from maxplus.training.progress import ProgressBar
@@ -63,16 +63,16 @@ def demo(
 
 
 def _table(comparison: IrisComparison) -> Table:
-    """Return each model's figures and, dimmed below them, the paper's."""
+    """Return a table of the measured figures and those of the paper."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1), pad_edge=False)
     table.add_column("\nmodel", no_wrap=True)
     for head in (
         "train\nmax loss",
         "\nmean loss",
-        "\nright",
+        "\naccuracy",
         "test\nmax loss",
         "\nmean loss",
-        "\nright",
+        "\naccuracy",
         "\nseconds",
     ):
         table.add_column(head, justify="right", no_wrap=True)
@@ -95,36 +95,30 @@ def _cells(outcomes: Iterable[tuple[float, float, float]], seconds: float) -> li
 
 
 def _loss(value: float) -> str:
-    """Return three decimals, or a power of ten where they would be zero."""
+    """Format with three decimals, or in scientific notation below 0.0005."""
     return f"{value:.3f}" if value >= 0.0005 else f"{value:.0e}"
 
 
 def _certificate(comparison: IrisComparison) -> str:
-    """Return in a sentence whether the LMM (max) is below log 2."""
+    """Return a sentence about the maximum training loss of LMM (max)."""
     flowers = comparison.lmm_max.train
     loss, n, right = flowers.max_loss, flowers.correct.size, int(flowers.correct.sum())
     if flowers.certified:
         return (
             f"[bold]The certificate holds[/]: LMM (max)'s largest training loss, {loss:.3f}, is "
-            f"below log 2 = 0.693, which proves that it gets all {n} training flowers right."
+            f"below log 2 = 0.693, which proves that all {n} training flowers are classified "
+            "correctly."
         )
     return (
         f"[bold]The certificate does not hold[/]: LMM (max)'s largest training loss, {loss:.3f}, "
-        f"is not below log 2 = 0.693, which proves nothing; it gets {right} of {n} training "
-        "flowers right."
+        f"is not below log 2 = 0.693; {right} of {n} training flowers are classified correctly."
     )
 
 
 def _draw(comparison: IrisComparison, path: Path, console: Console) -> None:
-    """Save the figure, or print which package is missing."""
+    """Save the figure; without matplotlib, print a message."""
     try:
-        figure = plot_comparison(
-            comparison.lmm_max.loss_curve,
-            comparison.models,
-            comparison.n_classes,
-            switch=comparison.switch,
-            sample="flower",
-        )
+        figure = plot_comparison(comparison)
     except ImportError as error:
         console.print(f"No figure: {error}", markup=False, soft_wrap=True)
         return

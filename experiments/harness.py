@@ -1,4 +1,4 @@
-"""Settings and results of experiments, a cache of their finished parts, and the list of all."""
+"""Settings, results and cache of experiments, and the list of all experiments."""
 
 from __future__ import annotations
 
@@ -40,23 +40,23 @@ def _untracked(items: Iterable[T], text: str) -> Iterator[T]:
 
 
 class Cache:
-    """Finished parts of a long experiment, in files of a folder; without one, nothing is kept.
+    """Files of the finished parts of a long experiment; without a folder, nothing is stored.
 
-    Cache are found by name, not by the code that made them: a long measurement can be resumed
-    after a change of the code around it.
+    Parts are found by name, not by the code that computed them, so that a long measurement can be
+    resumed after a change of other code.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder
 
     def get(self, name: str, make: Callable[[], Part]) -> Part:
-        """Return the part that was kept, or make and keep it; a file is written whole or not."""
+        """Return a stored part, or compute and store it; files are written atomically."""
         if self._folder is None:
             return make()
         path = self._folder / f"{name}.npz"
-        kept = _read(path) if path.is_file() else None
-        if kept is not None:
-            return kept
+        stored = _read(path) if path.is_file() else None
+        if stored is not None:
+            return stored
         part = make()
         content = BytesIO()
         np.savez_compressed(content, **part)  # type: ignore[arg-type]
@@ -65,7 +65,7 @@ class Cache:
         return part
 
     def get_json(self, name: str, make: Callable[[], Any]) -> Any:
-        """Return the same for a part that JSON can hold."""
+        """Return or compute a part of JSON types."""
         part = self.get(name, lambda: {"json": np.array(json.dumps(make()))})
         return json.loads(str(part["json"]))
 
@@ -76,19 +76,19 @@ class Cache:
 
 
 def _read(path: Path) -> Part | None:
-    """Return the part in a file; None when it is damaged."""
+    """Return the part in a file; None if the file is damaged."""
     try:
-        # From bytes: given a path, NumPy leaves a damaged file open.
+        # NumPy does not close a damaged file that it has opened by its path.
         with np.load(BytesIO(path.read_bytes()), allow_pickle=False) as file:
             return dict(file)
-    # Each layer of a damaged file (zip, deflate, header, size) raises errors of its own.
+    # Damaged files raise many types of errors (zip, deflate, header, size).
     except Exception:
         return None
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Scale of an experiment, and how its progress is shown.
+    """Scale, progress display and cache of an experiment.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ class Settings:
     cache: Cache = field(default_factory=Cache)
 
     def n_seeds(self, full: int, quick: int) -> int:
-        """Return the number that was set, or the experiment's own."""
+        """Return the number of seeds that was set, or the given default."""
         return self.seeds if self.seeds is not None else (quick if self.quick else full)
 
 
@@ -135,7 +135,7 @@ class Result:
         The paper's claim, the measurement and their difference, in Markdown.
     tables : list of Table
     values : dict
-        All numbers, as JSON can hold them.
+        All numbers, as JSON types.
     figures : dict of matplotlib Figures by name
     scale : str
         Reductions of a quick run.
@@ -156,7 +156,7 @@ class Result:
 
 
 def mean_and_spread(values: Iterable[float], digits: int = 3, factor: float = 1.0) -> str:
-    """Return mean ± standard deviation as text; the value alone if there is one."""
+    """Format mean ± standard deviation; a single value without a deviation."""
     numbers = factor * np.array(list(values), float)
     if numbers.size == 1:
         return f"{numbers[0]:.{digits}f}"
@@ -164,7 +164,7 @@ def mean_and_spread(values: Iterable[float], digits: int = 3, factor: float = 1.
 
 
 class Experiment(NamedTuple):
-    """An experiment's name, a one-line summary, and the packages that it requires or can use."""
+    """Name, summary, required packages and optional packages of an experiment."""
 
     name: str
     summary: str
@@ -172,7 +172,7 @@ class Experiment(NamedTuple):
     uses: tuple[str, ...] = ()
 
     def require(self) -> None:
-        """Raise `ImportError` where a package is missing."""
+        """Raise `ImportError` if a package is missing."""
         missing = [name for name in self.needs if find_spec(name.replace("-", "_")) is None]
         if missing:
             raise ImportError(
@@ -180,7 +180,7 @@ class Experiment(NamedTuple):
             )
 
     def run(self, settings: Settings) -> Result:
-        """Run it; record the seconds, and the machine as it was before."""
+        """Run the experiment and record the seconds and the machine."""
         from sklearn.exceptions import ConvergenceWarning
 
         from experiments.measure import machine_facts, timed
@@ -190,7 +190,7 @@ class Experiment(NamedTuple):
         module = import_module(f"experiments.{self.name.replace('-', '_')}")
         facts = machine_facts(*self.needs, *self.uses)
         with warnings.catch_warnings():
-            # Trainings that fall short, and parameters without effect, are part of the results.
+            # Fits without convergence and parameters without effect are part of the results.
             warnings.simplefilter("ignore", ConvergenceWarning)
             warnings.simplefilter("ignore", NoEffectWarning)
             seconds, result = timed(module.run, settings)
@@ -211,7 +211,7 @@ EXPERIMENTS = _by_name(
     Experiment("timing", "seconds per iteration and memory of all engines, and their growth"),
     Experiment("approximation", "the theorem's error bound 2Kδ"),
     Experiment("certificate", "when the maximum loss falls below log 2"),
-    Experiment("noise", "wrong labels: the maximum, the k worst, the mean"),
+    Experiment("noise", "wrong labels: the maximum, the trimmed maximum, top-k, the mean"),
     Experiment("quality", "accuracy and certificates of the library's own recipes on images"),
     Experiment("regression", "R² and intervals on noisy data, beside scikit-learn's models"),
 )
@@ -230,6 +230,4 @@ BENCHMARKS = _by_name(
         "certified errors on tables and images, beside those of robust trees",
         uses=("groot-trees",),
     ),
-    Experiment("raw-tables", "the default on raw features of six tables, 70 % of rows to train"),
-    Experiment("first-use", "processor time where no kernel has been compiled yet"),
 )

@@ -21,7 +21,7 @@ STARTS = {"prototypes": "structured", "gaussian": "Gaussian", "uniform": "unifor
 
 
 def run(settings: Settings) -> Result:
-    """Train from each start, on one split, with different seeds."""
+    """Train from each initialisation with several seeds on one split."""
     iterations = QUICK_ITERATIONS if settings.quick else N_ITERATIONS
     seeds = range(settings.n_seeds(FULL_RUNS, QUICK_RUNS))
     X, y = load_iris(return_X_y=True)
@@ -42,8 +42,7 @@ def run(settings: Settings) -> Result:
         f"run beats the best random one. Here the worst structured run ends at "
         f"{worst_structured:.4f}, the best random one at {best_random:.4f}: the claim "
         f"{'holds' if holds else 'does not hold'}; {better} of {len(seeds)} structured runs are "
-        f"below all random ones. log 3 = 1.099 is the loss of a model that knows "
-        "nothing."
+        f"below all random ones. log 3 = 1.099 is the loss of uniform probabilities."
     )
     rows = [
         (name, *(f"{q:.3f}" for q in np.quantile(losses[start], (0, 0.5, 1))))
@@ -69,5 +68,5 @@ def _draw(losses: dict[str, list[float]]) -> Figure:
         ax.plot(np.full(len(values), place + 0.33), values, "o", color=BLUE, alpha=0.6, ms=4)
     ax.set_xticks(range(1, len(STARTS) + 1), list(STARTS.values()))
     ax.set_ylabel("final maximum loss")
-    quiet_frame(ax, "Iris: where training ends, by its start")
+    quiet_frame(ax, "Iris: final loss by initialisation")
     return figure

@@ -7,14 +7,17 @@ The paper's section "MLP vs. LMM on Iris": a random 70/30 split, widths
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from sklearn.datasets import load_iris
 from sklearn.model_selection import train_test_split
 
 from experiments.comparison import (
     FIGURES,
+    Evaluation,
     MLPSettings,
     PaperResult,
     Split,
@@ -24,9 +27,26 @@ from experiments.comparison import (
     train_lmm,
     train_mlp,
 )
-from experiments.figures import plot_comparison
 from experiments.harness import Result, Settings, Table, Watch, mean_and_spread, unwatched
 from maxplus.estimators import SubgradientLMMClassifier
+from maxplus.plots._canvas import (
+    BLUE,
+    DASHED,
+    GREEN,
+    GREY,
+    INK,
+    PALE,
+    SMALL,
+    TEXT,
+    VERMILION,
+    new_figure,
+    quiet_frame,
+)
+from maxplus.plots.training import draw_convergence
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 N_HIDDEN = 20
 N_ITERATIONS = 50_000
@@ -87,9 +107,9 @@ def compare_on_iris(
     Parameters
     ----------
     seed : int
-        Decides the split and where each training starts.
+        Seed of the split and of each initialisation.
     iterations : int
-        Iterations of each training.
+        Number of iterations of each fit.
     watch : callable, optional
         Called with a model's name; returns a context manager that gives a
         training callback, such as `maxplus.training.progress.ProgressBar`.
@@ -112,9 +132,9 @@ def compare_on_iris(
 
 
 def compile_kernels(iterations: int) -> None:
-    """Compile the kernels of trainings of this length, so that compilation is not timed.
+    """Compile the kernels of fits of this length, so that compilation is not timed.
 
-    The number decides which engine is selected; the training ends after its first block.
+    The engine depends on the number of iterations; training ends after the first block.
     """
     X, y = load_iris(return_X_y=True)
     for settings in (MEAN_SETTINGS, MAX_SETTINGS):
@@ -164,21 +184,13 @@ def run(settings: Settings) -> Result:
             "best": worst[0],
             "one_unit_each": all_units,
         },
-        {
-            "comparison": plot_comparison(
-                typical.lmm_max.loss_curve,
-                typical.models,
-                typical.n_classes,
-                switch=typical.switch,
-                sample="flower",
-            )
-        },
+        {"comparison": plot_comparison(typical)},
         f"{len(runs)} splits, {iterations:,} iterations" if settings.quick else "",
     )
 
 
 def _one_unit_each(slope: float, iterations: int) -> dict[str, float]:
-    """Train as many units as training flowers; return the maximum loss before and after."""
+    """Train one unit per training flower; return the maximum loss before and after training."""
     X, y = load_iris(return_X_y=True)
     X, _, y, _ = train_test_split(X, y, test_size=0.3, random_state=0)
     settings = LMM_SETTINGS | MAX_SETTINGS | {"n_hidden": len(y), "slope": slope}
@@ -231,3 +243,84 @@ def _times(runs: list[IrisComparison]) -> Table:
         for k, (name, paper) in enumerate(PAPER.items())
     ]
     return Table("Seconds of training", ("model", "paper", "ours"), rows)
+
+
+# -- figure ----------------------------------------------------------------------------------------
+
+SAMPLE = "flower"
+COLOURS = (VERMILION, GREEN, BLUE)
+
+# Heights on the axis: a model takes a line for its name and one for each of its two sets.
+BAND, TRAIN, TEST = 2.75, 0.75, 1.65
+SPREAD = 0.6
+GOLDEN = (5**0.5 - 1) / 2
+# Positions of the columns right of the dots.
+LOWEST, RIGHT = 1.14, 1.30
+
+
+def draw_confidence(ax: Axes, models: Sequence[TrainedModel]) -> None:
+    """Draw the probability of the true label, exp(−loss), as a row of dots for each set.
+
+    The lowest probability and the accuracy are printed on the right. At ½ the loss is log 2.
+    """
+    for band, (model, colour) in enumerate(zip(models, COLOURS, strict=False)):
+        top = band * BAND
+        ax.text(0, top, model.name, va="center", fontsize=TEXT, fontweight="bold", color=colour)
+        _row(ax, top + TRAIN, model.train, colour, alpha=0.4)
+        _row(ax, top + TEST, model.test, colour, alpha=1.0)
+    _frame(ax, len(models))
+    quiet_frame(ax, "Probability of the true label")
+    ax.spines["left"].set_visible(False)
+    ax.tick_params(axis="y", length=0)
+
+
+def _frame(ax: Axes, n_models: int) -> None:
+    """Draw the axes, the line at ½ and the column headings."""
+    head, bottom = -0.85, BAND * n_models - 0.5
+    rows = [band * BAND + row for band in range(n_models) for row in (TRAIN, TEST)]
+    ax.set(xlim=(-0.02, 1.02), ylim=(bottom, head))
+    ax.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", "¼", "½", "¾", "1"])
+    ax.set_yticks(rows, ["train", "test"] * n_models)
+    ax.set_xlabel("probability")
+    ax.axvline(0.5, ymax=0.95, color=INK, linewidth=0.9, linestyle=DASHED, zorder=0)
+    label: dict[str, Any] = {"va": "center", "fontsize": SMALL}
+    ax.text(0.5, head, "→ provably correct (loss below log 2)", color=INK, **label)
+    ax.text(LOWEST, head, "lowest", ha="right", color=GREY, **label)
+    ax.text(RIGHT, head, "accuracy", ha="right", color=GREY, **label)
+
+
+def _row(ax: Axes, y: float, outcome: Evaluation, colour: str, alpha: float) -> None:
+    """Draw jittered dots, the lowest probability and the accuracy."""
+    losses = outcome.losses
+    # Multiples of the golden ratio are evenly distributed, unlike random numbers.
+    jitter = np.arange(losses.size) * GOLDEN % 1 - 0.5
+    ax.axhline(y, color=PALE, linewidth=0.6, zorder=0)
+    ax.scatter(
+        np.exp(-losses),
+        y + SPREAD * jitter,
+        s=12,
+        color=colour,
+        alpha=alpha,
+        linewidth=0,
+        clip_on=False,
+    )
+    figure: dict[str, Any] = {"va": "center", "ha": "right", "fontsize": SMALL, "color": INK}
+    ax.text(LOWEST, y, _probability(float(losses.max())), **figure)
+    ax.text(RIGHT, y, f"{outcome.accuracy:.1%}", **figure)
+
+
+def _probability(loss: float) -> str:
+    """Return exp(−loss) with two digits, or a power of ten below 0.01."""
+    if loss < np.log(100):
+        return f"{np.exp(-loss):.2f}"
+    return rf"$10^{{{-loss / np.log(10):.0f}}}$"
+
+
+def plot_comparison(comparison: IrisComparison) -> Figure:
+    """Draw the maximum loss of LMM (max), and probabilities of true labels of all models."""
+    figure = new_figure(12.0, 4.8)
+    left, right = figure.subplots(1, 2, gridspec_kw={"wspace": 0.08})
+    curve, n_classes = comparison.lmm_max.loss_curve, comparison.n_classes
+    draw_convergence(left, curve, n_classes, comparison.switch, SAMPLE)
+    draw_confidence(right, comparison.models)
+    return figure

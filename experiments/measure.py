@@ -1,6 +1,6 @@
-"""Measurement of time and memory, and functions run in a process of their own.
+"""Measurement of time and memory, calls in a new process, and the paper's training problem.
 
-``python -m experiments.measure`` reads what to call from its standard input.
+``python -m experiments.measure`` reads the call from its standard input.
 """
 
 from __future__ import annotations
@@ -21,8 +21,21 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numba
+import numpy as np
+from numpy.typing import NDArray
 
-from maxplus.training.engines import Engine
+from maxplus.models import LMM
+from maxplus.models.initialization import choose_prototypes, prototype_lmm
+from maxplus.training import (
+    MaxLoss,
+    StepRule,
+    TrainingProblem,
+    constant,
+    paper_alpha,
+    polyak,
+    two_phase,
+)
+from maxplus.training.engines import ENGINES, Engine
 from maxplus.training.result import Block
 
 T = TypeVar("T")
@@ -30,10 +43,39 @@ PACKAGES = ("maxplus", "numpy", "numba", "llvmlite", "scikit-learn", "matplotlib
 # Iterations between two readings of the clock, whose cost must be negligible.
 BLOCK = 1_000
 ROOT = Path(__file__).resolve().parents[1]
+# The paper's hyper-parameters on MNIST.
+N_HIDDEN, SLOPE, LEARNING_RATE, W0_UPDATE_INTERVAL = 500, 4.0, 0.1, 100
+
+
+def initial_model(
+    X: NDArray, y: NDArray, n_hidden: int = N_HIDDEN, rng: np.random.Generator | None = None
+) -> LMM:
+    """Return a network of prototypes among the samples, with the paper's slope."""
+    chosen = choose_prototypes(y, n_hidden, rng or np.random.default_rng(0))
+    return prototype_lmm(X[chosen], y[chosen], int(y.max()) + 1, SLOPE, SLOPE)
+
+
+def two_phases(y: NDArray, n_polyak: int) -> StepRule:
+    """Return Polyak steps towards 0, followed by constant steps α = ε / (2·√(2C))."""
+    alpha = paper_alpha(LEARNING_RATE, int(y.max()) + 1)
+    return two_phase(polyak(), constant(alpha), n_polyak)
+
+
+def engine_on(
+    X: NDArray,
+    y: NDArray,
+    steps: StepRule,
+    engine: str = "sparse",
+    n_hidden: int = N_HIDDEN,
+    w0_update_interval: int = W0_UPDATE_INTERVAL,
+) -> Engine:
+    """Return an engine that minimises the maximum loss from `initial_model`."""
+    problem = TrainingProblem(X, y, MaxLoss(), steps, w0_update_interval)
+    return ENGINES[engine](initial_model(X, y, n_hidden), problem)
 
 
 def machine_facts(*packages: str) -> dict[str, Any]:
-    """Return what times depend on: processor, load, system, and versions of packages."""
+    """Return the processor, its load, the system, and versions of packages."""
     return {
         "cpu": cpu_model(),
         "cores": os.cpu_count(),
@@ -57,23 +99,15 @@ def cpu_model() -> str:
 def peak_bytes() -> int:
     """Return the peak memory of this process.
 
-    Linux hands a parent's ru_maxrss down to its children, so that the program's own high-water mark
-    is read there; other systems count in kilobytes, macOS in bytes.
+    On Linux, ru_maxrss is inherited from the parent process, so VmHWM is read there. Other systems
+    report kilobytes, macOS bytes.
     """
-    found = _status_bytes("VmHWM:")
-    if found is not None:
-        return found
-    unit = 1 if sys.platform == "darwin" else 1024
-    return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-
-
-def _status_bytes(name: str) -> int | None:
-    """Return a field of Linux's status of this process; None elsewhere."""
     try:
         lines = Path("/proc/self/status").read_text().splitlines()
-        return 1024 * next(int(line.split()[1]) for line in lines if line.startswith(name))
+        return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
     except (OSError, StopIteration):
-        return None
+        unit = 1 if sys.platform == "darwin" else 1024
+        return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 def timed(call: Callable[..., T], *arguments: Any) -> tuple[float, T]:
@@ -91,17 +125,16 @@ def timed_cpu(call: Callable[..., T], *arguments: Any) -> tuple[float, T]:
 
 
 def warm_up(engine: Engine) -> None:
-    """Run one iteration that is not timed: it compiles kernels or loads them."""
+    """Run one iteration that is not timed, to compile or load kernels."""
     engine.advance(Block(1))
 
 
 def seconds_per_iteration(
     engine: Engine, iterations: float = math.inf, seconds: float = math.inf
 ) -> float:
-    """Return the mean over a number of iterations, or over those that fit into a time.
+    """Return the mean over a number of iterations, or over those within a time limit.
 
-    The mean, not the median: work that an engine does now and then, such as
-    regrouping samples, belongs to the price of an iteration.
+    The mean includes periodic work of an engine, such as regrouping samples.
     """
     done, spent = 0, 0.0
     while done < iterations and spent < seconds:
@@ -122,7 +155,7 @@ def _version(package: str) -> str | None:
 
 
 def child_environment(**variables: str) -> dict[str, str]:
-    """Return the variables of a child process that imports `experiments` from any folder."""
+    """Return the environment of a child process that can import `experiments`."""
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), **variables}
 
@@ -136,7 +169,7 @@ def in_a_process(
 
     Parameters
     ----------
-    function : a module's own function
+    function : a function of a module
     arguments : mapping
         JSON types, as the result.
     environment : mapping, optional
@@ -157,7 +190,7 @@ def in_a_process(
 
 
 def main() -> None:
-    """Call the function that standard input names; other output goes to standard error."""
+    """Run the call that is read from standard input; redirect its output to standard error."""
     call = json.load(sys.stdin)
     with redirect_stdout(sys.stderr):
         result = getattr(import_module(call["module"]), call["name"])(**call["arguments"])

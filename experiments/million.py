@@ -1,4 +1,4 @@
-"""One million samples: MNIST images, shifted by up to two pixels and noised.
+"""One million samples: MNIST images with random shifts and noise.
 
 Half Polyak, half constant steps with 500 units in float32. Pixels are multiples of 1/255.
 """
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments import measure, paper
+from experiments import measure
 from experiments.harness import Result, Settings, Table
 from experiments.measure import in_a_process
 from maxplus import datasets
@@ -23,16 +23,16 @@ BATCH = 10_000
 
 
 def run(settings: Settings) -> Result:
-    """Measure in a process of its own, whose memory nothing else has used."""
+    """Measure time and memory in a new process."""
     sizes = QUICK if settings.quick else FULL
     values = in_a_process(train, sizes)
     return describe(values, f"{sizes['samples']:,} images" if settings.quick else "")
 
 
 def describe(values: dict[str, Any], scale: str = "") -> Result:
-    """Set-up, steps and memory."""
+    """Return the table of times and memory."""
     text = (
-        f"{values['samples']:,} images made of MNIST's, {paper.N_HIDDEN} units, "
+        f"{values['samples']:,} images made of MNIST's, {measure.N_HIDDEN} units, "
         f"{values['iterations']:,} sparse iterations, half of them Polyak steps: "
         f"{human_bytes(values['peak'])} at the peak, the data included."
     )
@@ -47,11 +47,11 @@ def describe(values: dict[str, Any], scale: str = "") -> Result:
 
 
 def train(samples: int, iterations: int) -> dict[str, Any]:
-    """Make the images, train, and judge once more with a dense forward pass."""
+    """Generate the images, train, and compute the final loss by a dense forward pass."""
     data = datasets.load_mnist()
     X, y = enlarge(data.X_train, data.y_train, samples, np.random.default_rng(0))
     half = iterations // 2
-    set_up, engine = measure.timed(paper.engine_on, X, y, paper.two_phases(y, half))
+    set_up, engine = measure.timed(measure.engine_on, X, y, measure.two_phases(y, half))
     seconds = [
         measure.seconds_per_iteration(engine, half),
         measure.seconds_per_iteration(engine, iterations - half),
@@ -70,7 +70,7 @@ def train(samples: int, iterations: int) -> dict[str, Any]:
 
 
 def enlarge(X: NDArray, y: NDArray, n: int, rng: np.random.Generator) -> tuple[NDArray, NDArray]:
-    """Random images, each batch shifted alike, with noise of a few grey levels."""
+    """Return random images with noise; the images of a batch have the same shift."""
     images = np.empty((n, X.shape[1]), np.float32)
     labels = np.empty(n, np.int64)
     bytes_ = np.rint(255 * X).astype(np.int16).reshape(-1, 28, 28)

@@ -23,18 +23,27 @@ from experiments.comparison import (
     train_lmm,
     train_mlp,
 )
-from experiments.figures import plot_probabilities
 from experiments.harness import Part, Result, Settings, Table, mean_and_spread
 from maxplus import datasets
 from maxplus.plots import plot_convergence
-from maxplus.plots._canvas import new_figure, quiet_frame
+from maxplus.plots._canvas import (
+    BLUE,
+    GREEN,
+    GREY,
+    PALE,
+    SMALL,
+    VERMILION,
+    figure_title,
+    new_figure,
+    quiet_frame,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 N_CLASSES, N_HIDDEN, BATCH = 10, 500, 32
 N_ITERATIONS, QUICK_ITERATIONS, QUICK_IMAGES = 200_000, 1_000, 2_000
-# Of the main line; all others have one.
+# Seeds of the main model; other models have one.
 FULL_SEEDS, QUICK_SEEDS = 3, 1
 LMM_SETTINGS: dict[str, Any] = {"n_hidden": N_HIDDEN, "slope": 4.0, "w0_update_interval": 100}
 MEAN_SETTINGS: dict[str, Any] = {"objective": "mean", "step": "constant", "learning_rate": 0.1}
@@ -55,12 +64,13 @@ PAPER = {
     MAIN: PaperResult((1.64, 1.21, 0.9154), (3.59, 1.23, 0.8875)),
 }
 PAPER_F1, PAPER_TEST = 0.89, 0.8875
-# An evaluation's arrays.
+COLOURS, N_BINS = (VERMILION, GREEN, BLUE), 40
+# Arrays of an evaluation.
 KEPT = ("losses", "labels", "predicted")
 
 
 def run(settings: Settings) -> Result:
-    """Train all models; each is kept as soon as it is done."""
+    """Train all models; each is a part of the cache."""
     split, iterations = _data(settings), QUICK_ITERATIONS if settings.quick else N_ITERATIONS
     n_features = split.X_train.shape[1]
     mlp = MLPSettings(hidden=(2 * n_features, N_HIDDEN), rate=1e-3, batch=BATCH)
@@ -92,7 +102,7 @@ def describe(
     iterations: int,
     quick: bool,
 ) -> Result:
-    """Return tables and figures of one model of each kind, and the main one's by seed."""
+    """Return tables and figures of all models, and of the main model by seed."""
     lmm = models[MAIN]
     matrix = confusion_matrix(lmm.test.labels, lmm.test.predicted, labels=range(N_CLASSES))
     f1 = {name: _macro_f1(model.test) for name, model in models.items()}
@@ -124,8 +134,8 @@ def describe(
                 lmm.loss_curve, N_CLASSES, switch=switch, sample="image", scale="linear"
             ),
             "confusion": _draw_confusion(matrix),
-            "probabilities": plot_probabilities(
-                {f"{name}, test": models[name].test.losses for name in PAPER}, "image"
+            "probabilities": _draw_probabilities(
+                {f"{name}, test": models[name].test.losses for name in PAPER}
             ),
         },
         f"{len(split.y_train):,} images, {iterations:,} iterations" if quick else "",
@@ -137,11 +147,29 @@ def _draw_confusion(matrix: NDArray) -> Figure:
 
     figure = new_figure(6.8, 6.8)
     ax = figure.subplots()
-    # Mistakes are rare: on a linear scale all of them would be white.
+    # On a linear scale all errors would be white.
     ConfusionMatrixDisplay(matrix).plot(
         ax=ax, cmap="Blues", colorbar=False, values_format=",d", im_kw={"norm": PowerNorm(0.5)}
     )
-    quiet_frame(ax, "Which digit is taken for which")
+    quiet_frame(ax, "Confusion matrix")
+    return figure
+
+
+def _draw_probabilities(losses: dict[str, NDArray]) -> Figure:
+    """Draw a histogram of the probability of the true label, exp(−loss), for each model."""
+    figure = new_figure(7.0, 1.2 + 1.3 * len(losses))
+    panels = figure.subplots(len(losses), 1, sharex=True, squeeze=False)[:, 0]
+    for k, (ax, (name, values)) in enumerate(zip(panels, losses.items(), strict=True)):
+        probability = np.exp(-np.asarray(values))
+        counts, edges = np.histogram(probability, N_BINS, (0.0, 1.0))
+        ax.stairs(counts / counts.sum(), edges, fill=True, color=COLOURS[k % 3], alpha=0.8)
+        ax.axvline(0.5, color=PALE, linewidth=1, zorder=0)
+        quiet_frame(ax, "")
+        ax.set_ylabel("share", fontsize=SMALL)
+        below = f"{name}: {(probability < 0.5).mean():.1%} below ½"
+        ax.set_title(below, loc="left", fontsize=SMALL, color=GREY, pad=4)
+    figure_title(figure, "Probability of the true label")
+    panels[-1].set(xlim=(0, 1), xlabel="probability of the true label")
     return figure
 
 
@@ -185,7 +213,7 @@ def _text(
 
 
 def _spread(by_seed: list[TrainedModel]) -> str:
-    """Return the spread over seeds of the main line; "" for one."""
+    """Describe the spread of the main model over seeds; "" for one seed."""
     if len(by_seed) == 1:
         return ""
     losses = mean_and_spread(model.train.max_loss for model in by_seed)
@@ -200,7 +228,7 @@ def _spread(by_seed: list[TrainedModel]) -> str:
 
 
 def _seeds_table(by_seed: list[TrainedModel]) -> Table:
-    """Return the main line's figures with each seed, on both sides."""
+    """Return the figures of the main model for each seed."""
     rows = [
         (seed, *(cell for side in SIDES for cell in _cells(getattr(model, side))))
         for seed, model in enumerate(by_seed)

@@ -1,22 +1,19 @@
-"""Several processes that train one model: equality with one process, speed and memory.
+"""Training of one model over several MPI ranks: equality with one process, and speed.
 
 ``mpiexec`` starts this module on every rank, with the name of a function and its arguments:
 
     mpiexec -n 2 python -m experiments.mpi iterations '{"iterations": 300, …}'
 
-Rank 0 prints one line of JSON. Without a launcher one process does the same.
+Rank 0 prints one line of JSON. Without a launcher there is one process.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import resource
 import shutil
 import subprocess
 import sys
-import tempfile
-import time
 from collections.abc import Mapping
 from contextlib import nullcontext
 from functools import partial
@@ -27,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 import numba
 import numpy as np
 
-from experiments import measure, paper
+from experiments import measure
 from experiments.harness import Result, Settings, Table
 from maxplus import datasets
 from maxplus.distributed import Communicator, current, use_mpi
@@ -36,7 +33,6 @@ from maxplus.estimators import LMMClassifier
 from maxplus.plots._canvas import BLUE, GREY, VERMILION, new_figure, quiet_frame
 from maxplus.training import History, MaxLoss, TrainingProblem
 from maxplus.training.engines.sparse import SparseEngine
-from maxplus.training.memory import human_bytes
 from maxplus.training.result import Block
 
 if TYPE_CHECKING:
@@ -46,20 +42,18 @@ FULL = {"iterations": 300, "n_hidden": 500, "samples": None}
 QUICK = {"iterations": 20, "n_hidden": 60, "samples": 2_000}
 FULL_WARM_UP = {"samples": 30_000, "n_hidden": 200, "epochs": 4}
 QUICK_WARM_UP = {"samples": 2_000, "n_hidden": 60, "epochs": 2}
-FULL_TABLE, QUICK_TABLE = (2_000_000, 100), (4_000, 10)
 RANKS, PHASES = (1, 2, 3, 4), ("polyak", "constant")
 # Repetitions of iterations and of warm-ups, and the time limit of a run in seconds.
 TURNS, WARM_UPS, LIMIT = 3, 5, 1_800.0
-ROWS_PER_WRITE = 100_000
 
 Values = dict[str, Any]
 
 
 def run(settings: Settings) -> Result:
-    """Run all parts in turns; the medians of the seconds count."""
+    """Measure each number of ranks in turn; report medians over repetitions."""
     sizes = QUICK if settings.quick else FULL
     for n_threads in (1, 2):
-        # Compiles kernels, so that they are not compiled while something is measured.
+        # Compile kernels before anything is measured.
         over_ranks("iterations", 1, {**sizes, "iterations": 200, "threads": n_threads})
     *runs, threads = _in_turns(
         settings,
@@ -75,7 +69,6 @@ def run(settings: Settings) -> Result:
         "warm_up": _in_turns(
             settings, "warm_up", [(1, warm_up), (2, warm_up)], WARM_UPS, ("epoch",)
         ),
-        "table": settings.cache.get_json("table", partial(_table, settings.quick)),
     }
     return describe(values, "a small part of MNIST" if settings.quick else "")
 
@@ -83,15 +76,15 @@ def run(settings: Settings) -> Result:
 def _in_turns(
     settings: Settings,
     what: str,
-    contenders: list[tuple[int, Mapping[str, Any]]],
+    configurations: list[tuple[int, Mapping[str, Any]]],
     n_turns: int,
     seconds: tuple[str, ...],
 ) -> list[Values]:
-    """Return what each contender measured, and the medians of its seconds."""
+    """Return the results of each configuration, with the medians of its seconds."""
     turns = []
     for turn in range(1 if settings.quick else n_turns):
         found = []
-        for ranks, options in contenders:
+        for ranks, options in configurations:
             name = "-".join([f"{what} {turn}", str(ranks), *map(str, options.values())])
             make = partial(over_ranks, what, ranks, options)
             found.append(settings.cache.get_json(name, make))
@@ -119,9 +112,9 @@ def over_ranks(what: str, ranks: int, options: Mapping[str, Any]) -> Values:
 
 
 def _launcher(ranks: int) -> list[str]:
-    """Return the command of ``mpiexec``, that of this environment if it has one."""
-    beside = Path(sys.executable).with_name("mpiexec")
-    found = str(beside) if beside.exists() else shutil.which("mpiexec")
+    """Return the command ``mpiexec``, preferably that of this environment."""
+    own = Path(sys.executable).with_name("mpiexec")
+    found = str(own) if own.exists() else shutil.which("mpiexec")
     if found is None:
         raise ImportError('mpiexec is not installed; pip install "maxplus[mpi]"')
     return [found, "-n", str(ranks)]
@@ -133,55 +126,9 @@ def _environment(threads: int) -> dict[str, str]:
     )
 
 
-def _table(quick: bool) -> Values:
-    """Train on a large Parquet file over four ranks, end to end."""
-    import pyarrow
-    from pyarrow import parquet
-
-    rows, features = QUICK_TABLE if quick else FULL_TABLE
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "large.parquet"
-        rng, writer = np.random.default_rng(0), None
-        centres = rng.normal(size=(10, features))
-        for lo in range(0, rows, ROWS_PER_WRITE):
-            y = rng.integers(0, 10, min(ROWS_PER_WRITE, rows - lo))
-            X = centres[y] + rng.normal(size=(len(y), features))
-            columns = {f"f{p}": X[:, p].astype(np.float32) for p in range(features)}
-            part = pyarrow.table({**columns, "class": y})
-            writer = writer or parquet.ParquetWriter(path, part.schema)
-            writer.write_table(part)
-        assert writer is not None
-        writer.close()
-        options = {"data": str(path), "ranks": 4}
-        found = measure.in_a_process(train_table, options, _environment(1))
-    return {**found, "rows": rows, "features": features}
-
-
-def train_table(data: str, ranks: int) -> Values:
-    """Train by the command line; return seconds, and the memory of the largest rank."""
-    command = str(Path(sys.executable).with_name("maxplus"))
-    options = ["--algorithm", "subgradient", "-H", "50", "--set", "max_iter=200"]
-    arguments = [
-        *_launcher(ranks),
-        command,
-        "train",
-        data,
-        *options,
-        "--validate",
-        "none",
-        "-o",
-        f"{data}.maxplus",
-    ]
-    began = time.perf_counter()
-    subprocess.run(arguments, check=True, timeout=LIMIT, stdout=sys.stderr)
-    seconds = time.perf_counter() - began
-    largest = 1024 * resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
-    return {"ranks": ranks, "seconds": seconds, "largest": largest}
-
-
 def describe(values: Values, scale: str = "") -> Result:
     """Return the table of speeds and the figure."""
-    runs, threads, warm, table = (values[name] for name in ("runs", "threads", "warm_up", "table"))
+    runs, threads, warm = (values[name] for name in ("runs", "threads", "warm_up"))
     is_equal = len({found["digest"] for found in (*runs, threads)}) == 1
     rows = [
         (
@@ -194,14 +141,11 @@ def describe(values: Values, scale: str = "") -> Result:
     ]
     columns = ("processes", "Polyak step, ms", "constant step, ms", "speed, Polyak", "constant")
     text = (
-        "One process and 2, 3 and 4 ranks take the same iterations on MNIST, half of them Polyak "
-        f"steps, the others constant ones; their histories and weights are "
-        f"{'equal to the last bit' if is_equal else 'not equal'}. An epoch of a warm-up is "
-        f"{warm[0]['epoch'] / warm[1]['epoch']:.2f} times as fast on 2 ranks as on 1. A Parquet "
-        f"file of {table['rows']:,} rows and {table['features']} features is trained on over "
-        f"{table['ranks']} ranks in {table['seconds']:.0f} s and "
-        f"{human_bytes(table['ranks'] * table['largest'])} in all. Ranks beyond the number of "
-        "cores take turns."
+        "The same iterations on MNIST with 1, 2, 3 and 4 ranks, half of them Polyak steps, half "
+        "constant steps; histories and weights are "
+        f"{'bit-identical' if is_equal else 'not equal'}. An epoch of a warm-up is "
+        f"{warm[0]['epoch'] / warm[1]['epoch']:.2f} times as fast on 2 ranks as on 1. Ranks beyond "
+        "the number of cores share cores."
     )
     return Result(
         "More machines",
@@ -229,13 +173,16 @@ def _draw(runs: list[Values]) -> Figure:
 
 
 def iterations(iterations: int, n_hidden: int, samples: int | None, threads: int) -> Values:
-    """Take Polyak steps and as many constant ones on MNIST, on every rank its part of the rows."""
+    """Run Polyak steps and the same number of constant steps on MNIST, rows split over ranks."""
     numba.set_num_threads(threads)
     comm, data = current(), datasets.load_mnist()
     X, y = data.X_train[:samples], data.y_train[:samples]
-    model, steps = paper.start(X, y, n_hidden), paper.two_phases(y, iterations)
+    model = measure.initial_model(X, y, n_hidden)
+    steps = measure.two_phases(y, iterations)
     part = _part(len(y), comm)
-    problem = TrainingProblem(X[part].copy(), y[part].copy(), MaxLoss(), steps, paper.LINEAR_EVERY)
+    problem = TrainingProblem(
+        X[part].copy(), y[part].copy(), MaxLoss(), steps, measure.W0_UPDATE_INTERVAL
+    )
     engine, history = SparseEngine(model, problem), History()
     measure.warm_up(engine)
     # The first iteration, which compiles, is not timed.
@@ -254,7 +201,7 @@ def iterations(iterations: int, n_hidden: int, samples: int | None, threads: int
 
 
 def _advance(engine: SparseEngine, n: int, history: History) -> float:
-    """Return the seconds per iteration over n of them."""
+    """Return the mean seconds of n iterations."""
     seconds, left = 0.0, n
     while left:
         block = Block(min(left, 50))
@@ -265,7 +212,7 @@ def _advance(engine: SparseEngine, n: int, history: History) -> float:
 
 
 def warm_up(samples: int, n_hidden: int, epochs: int) -> Values:
-    """Run a warm-up on MNIST, one thread on each rank, with the same batches in all."""
+    """Run a warm-up on MNIST with one thread per rank."""
     data, comm = datasets.load_mnist(), current()
     part = _part(samples, comm)
     course: list[float] = []
@@ -289,7 +236,7 @@ def _part(n: int, comm: Communicator) -> slice:
 
 
 def main() -> None:
-    """Call the function that the first argument names, with the second's arguments."""
+    """Call the function named by the first argument with the options in the second."""
     name, options = sys.argv[1], json.loads(sys.argv[2])
     work: Any = {"iterations": iterations, "warm_up": warm_up}[name]
     with use_mpi() if is_launched() else nullcontext():

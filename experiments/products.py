@@ -1,9 +1,8 @@
-"""Min-plus and max-plus products against tropical-gemm and NumPy, in one run.
+"""Speed of min-plus and max-plus products compared with tropical-gemm and NumPy.
 
-The shape is a min-plus layer of an MNIST network: 4096 images, 2 × 784 rows,
-500 units. Every contender runs once unmeasured, then all take turns, so that a
-busy moment of the machine hits each of them; medians count. All results must be
-equal to the last bit: a minimum of rounded sums does not depend on their order.
+The shape is that of a min-plus layer of an MNIST network: 4096 images, 2 × 784 rows, 500 units.
+Each implementation runs once without measurement, then all run alternately, and medians are
+reported. Results must be bit-identical: a minimum of rounded sums does not depend on their order.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ from maxplus.algebra import maxplus, minplus
 FULL_SHAPE, FULL_ROUNDS = (4096, 1568, 500), 5
 QUICK_SHAPE, QUICK_ROUNDS = (256, 98, 50), 2
 OURS, OURS_ALONE, TROPICAL_GEMM = "maxplus", "maxplus, 1 thread", "tropical-gemm"
-# NumPy broadcasts a block of rows at a time. 64 rows is what one writes; 2 rows, whose sums
-# stay in the cache, were the fastest of all sizes tried.
+# NumPy broadcasts a block of rows at a time. 64 rows is a common choice; 2 rows, whose sums fit
+# into the cache, were the fastest.
 NUMPY, NUMPY_FASTEST = "NumPy, 64 rows", "NumPy, 2 rows"
 COMPARED = (TROPICAL_GEMM, NUMPY, NUMPY_FASTEST)
 
@@ -33,7 +32,7 @@ Product = Callable[[NDArray, NDArray], object]
 
 
 def run(settings: Settings) -> Result:
-    """Time all contenders in a process whose kernel cache is empty: the first call compiles."""
+    """Time all implementations in a process with an empty kernel cache."""
     shape = QUICK_SHAPE if settings.quick else FULL_SHAPE
     rounds = QUICK_ROUNDS if settings.quick else FULL_ROUNDS
     with TemporaryDirectory() as folder:
@@ -44,18 +43,18 @@ def run(settings: Settings) -> Result:
 
 
 def measure(shape: list[int], rounds: int) -> list[dict[str, Any]]:
-    """Check and time all contenders in all cases; ``first`` is the first call's seconds."""
+    """Compare and time all implementations; ``first`` is the time of the first call."""
     rng = np.random.default_rng(0)
     n, m, k = shape
     timings = []
     A: NDArray = rng.standard_normal((n, m)).astype(np.float32)
     B: NDArray = rng.standard_normal((m, k)).astype(np.float32)
-    for case, contenders in _cases().items():
-        firsts = {name: timed(product, A, B) for name, product in contenders.items()}
+    for case, implementations in _cases().items():
+        firsts = {name: timed(product, A, B) for name, product in implementations.items()}
         check({name: result for name, (_, result) in firsts.items()})
-        seconds: dict[str, list[float]] = {name: [] for name in contenders}
+        seconds: dict[str, list[float]] = {name: [] for name in implementations}
         for _ in range(rounds):
-            for name, product in contenders.items():
+            for name, product in implementations.items():
                 seconds[name].append(timed(product, A, B)[0])
         ours = median(seconds[OURS])
         timings += [
@@ -67,7 +66,7 @@ def measure(shape: list[int], rounds: int) -> list[dict[str, Any]]:
                 "median": median(seconds[name]),
                 "ratio": median(seconds[name]) / ours,
             }
-            for name in contenders
+            for name in implementations
         ]
     return timings
 
@@ -92,7 +91,7 @@ def describe(timings: list[dict[str, Any]], shape: tuple[int, int, int], scale: 
     verdicts = ", ".join(f"{ratio:.1f} times as fast as {name}" for name, ratio in ratios.items())
     text = (
         f"A product of {n} × {m} by {m} × {k} numbers, as one min-plus layer of an MNIST network "
-        "takes it. All contenders give the same bits; they take turns, and medians count. Ours "
+        "takes it. Results are bit-identical; times are medians of alternating runs. maxplus "
         f"does {n * m * k / plain[OURS]['median'] / 1e9:.0f} G sums/s in float32: {verdicts}."
     )
     return Result(
@@ -105,7 +104,7 @@ def describe(timings: list[dict[str, Any]], shape: tuple[int, int, int], scale: 
 
 
 def _cases() -> dict[str, dict[str, Product]]:
-    """Return the contenders of each product."""
+    """Return the implementations of each product."""
     import tropical_gemm
 
     return {
@@ -125,7 +124,7 @@ def _cases() -> dict[str, dict[str, Product]]:
 
 
 def one_thread(product: Product) -> Product:
-    """Return the same product on one core."""
+    """Return a product that uses one thread."""
 
     def run(A: NDArray, B: NDArray) -> object:
         before = numba.get_num_threads()
@@ -150,7 +149,7 @@ def row_blocks(reduce: Callable, size: int) -> Product:
 
 
 def check(results: dict[str, Any]) -> None:
-    """Raise unless all values are equal to the last bit."""
+    """Raise AssertionError unless all values are bit-identical."""
     ours = results[OURS]
     for name, result in results.items():
         np.testing.assert_array_equal(ours, np.reshape(result, ours.shape), err_msg=name)

@@ -1,4 +1,4 @@
-"""Accuracy and certificates of the library's own recipes on images."""
+"""Accuracy and certificates of `LMMClassifier` on images, for several sets of options."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FULL_SEEDS, QUICK_SEEDS = 3, 1
-# An ensemble is several trainings by itself.
+# Seeds of ensembles, which consist of several fits.
 ENSEMBLE_SEEDS = 1
 QUICK_IMAGES, QUICK_UNITS = 1_000, 30
 # Changes of every pixel, as shares of the whole range from black to white.
@@ -34,7 +34,7 @@ Part = dict[str, Any]
 
 @dataclass(frozen=True)
 class Recipe:
-    """Options of a training on one data set of images: a network, or an ensemble."""
+    """Data set and options of a network or an ensemble."""
 
     name: str
     data: str
@@ -44,7 +44,7 @@ class Recipe:
     members: int = 1
 
     def classifier(self, seed: int, quick: bool) -> LMMClassifier | LMMEnsembleClassifier:
-        """Return a classifier that is not fitted; a quick one has few units."""
+        """Return an unfitted classifier; with few units if ``quick``."""
         options = self.options | {"random_state": seed}
         if quick:
             options["n_hidden"] = QUICK_UNITS
@@ -56,8 +56,7 @@ class Recipe:
         return LMMClassifier(**options)
 
 
-# Everything here was chosen by training on 50,000 of the training images and judging on the other
-# 10,000, not on test images.
+# Options were chosen by training on 50,000 training images and validating on the other 10,000.
 DEFAULT, PROVED = "default, 500 units", "blur, 2,000"
 SHIFTED, ROBUST, VERY_ROBUST, FASHION = (
     "blur and shifts, 4 × 1,000",
@@ -84,7 +83,7 @@ RECIPES = (
 
 
 def run(settings: Settings) -> Result:
-    """Train every recipe with every seed; each model's figures are a part."""
+    """Train every recipe with every seed; the figures of each model are a part of the cache."""
     n_seeds = settings.n_seeds(FULL_SEEDS, QUICK_SEEDS)
     runs = [
         (recipe, seed)
@@ -124,7 +123,7 @@ def _train(recipe: Recipe, seed: int, data: Any, quick: bool) -> Part:
     blur = GaussianBlur(recipe.blur)
     X, X_test = blur.fit_transform(data.X_train), blur.transform(data.X_test)
     seconds, clf = timed(recipe.classifier(seed, quick).fit, X, data.y_train)
-    # The certificate does not rest on training's own book-keeping: everything is computed again.
+    # Losses are computed again, independently of those stored during training.
     losses = clf.model_.losses(X, np.searchsorted(clf.classes_, data.y_train))
     right_train, right = clf.predict(X) == data.y_train, clf.predict(X_test) == data.y_test
     if losses.max() < LOG2 and not right_train.all():
@@ -209,5 +208,5 @@ def _draw(parts: dict[str, list[Part]]) -> Figure:
     ax.set_xlabel("change of every pixel, ε")
     ax.set_ylabel("certified test accuracy, %")
     ax.legend(frameon=False, loc="lower left")
-    quiet_frame(ax, "What no change up to ε can flip")
+    quiet_frame(ax, "Certified accuracy")
     return figure

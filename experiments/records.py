@@ -1,4 +1,4 @@
-"""Results as files: CSV, JSON, PNG, SVG and Markdown each, and one report of all."""
+"""Files of results: CSV, JSON, figures and Markdown of each experiment, and a report."""
 
 from __future__ import annotations
 
@@ -8,12 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from experiments.harness import BENCHMARKS, EXPERIMENTS, Result, Settings
-from experiments.readings import READINGS
 from maxplus._files import write_whole
 
 TITLE = "The paper's tables and figures, measured again"
 BENCHMARKS_TITLE = "Benchmarks"
-READINGS_TITLE = "Where the paper can be read in two ways"
 
 # Content of an experiment's JSON file: the fields of its `Result`, figures by name only, and the
 # name, the scale and the number of seeds that it was run with.
@@ -21,7 +19,7 @@ Record = dict[str, Any]
 
 
 def write_result(folder: Path, name: str, result: Result, settings: Settings) -> None:
-    """Write all files of one experiment; the JSON file last, as it marks a finished one."""
+    """Write all files of one experiment; the JSON file, which marks it as finished, is last."""
     folder.mkdir(parents=True, exist_ok=True)
     for number, table in enumerate(result.tables, 1):
         suffix = f"-{number}" if len(result.tables) > 1 else ""
@@ -49,7 +47,7 @@ def write_result(folder: Path, name: str, result: Result, settings: Settings) ->
 
 
 def read_record(folder: Path, name: str) -> Record | None:
-    """Return the record of an experiment; None when there is none or it is damaged."""
+    """Return the record of an experiment; None if it is missing or damaged."""
     try:
         record = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -58,7 +56,7 @@ def read_record(folder: Path, name: str) -> Record | None:
 
 
 def is_finished(folder: Path, name: str, settings: Settings) -> bool:
-    """Return whether the folder holds this experiment's result for the same settings."""
+    """Return whether the folder has a result of the experiment with the same settings."""
     record = read_record(folder, name)
     wanted = (settings.quick, settings.seeds)
     return record is not None and (record["quick"], record["seeds"]) == wanted
@@ -77,7 +75,6 @@ def write_report(out: Path) -> list[str]:
     if benchmarks:
         parts += [f"# {BENCHMARKS_TITLE}\n"]
         parts += [_section(record, f"{record['name']}/") for record in benchmarks]
-    parts += [f"# {READINGS_TITLE}\n", _markdown_table(vars(READINGS), "") + "\n"]
     (out / "REPORT.md").write_text("\n".join(parts), encoding="utf-8")
     return [record["name"] for record in records]
 
@@ -93,7 +90,7 @@ def _common_facts(records: list[Record]) -> str:
 
 
 def _section(record: Record, folder: str = "") -> str:
-    """Return the Markdown of one experiment, whose pictures lie in ``folder``."""
+    """Return the Markdown of one experiment with figures in ``folder``."""
     name, title = record["name"], record["title"]
     parts = [f"## {title} (`{name}`)", record["text"]]
     if record["scale"]:

@@ -1,4 +1,4 @@
-"""Regression from noisy data: R² of `LMMRegressor()` beside scikit-learn's, and its intervals."""
+"""Regression of noisy data: R² of `LMMRegressor()` and scikit-learn's models, and coverage."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 FOLDS = 5
 N_MADE, QUICK_MADE, QUICK_EPOCHS = 1_000, 200, 20
 COVERAGE = 0.9
-# Which structures are tried was settled on folds and functions drawn with 0.
+# Candidate structures were chosen on folds and functions with seed 0.
 DRAWN_WITH = 1
 OURS = "LMMRegressor()"
 COLOURS = {
@@ -41,7 +41,7 @@ COLOURS = {
 
 
 def run(settings: Settings) -> Result:
-    """Five folds of diabetes and of four made functions with noise."""
+    """Cross-validate all models on diabetes and four synthetic data sets."""
     data = _data(QUICK_MADE if settings.quick else N_MADE)
     folds = 1 if settings.quick else FOLDS
     models = _models(QUICK_EPOCHS if settings.quick else "auto")
@@ -74,11 +74,11 @@ def run(settings: Settings) -> Result:
             f"{100 * np.mean([np.mean(c) for c in covered.values()]):.1f}",
         )
     )
-    columns = ("data", *models, f"in its {COVERAGE:.0%} interval, %")
+    columns = ("data", *models, f"inside the {COVERAGE:.0%} interval, %")
     return Result(
         "Regression",
         _text(scores, means, len(data["waves"][1])),
-        [Table("R² on rows held out, five-fold", columns, rows)],
+        [Table("R² on held-out rows, five folds", columns, rows)],
         {"scores": scores, "covered": covered, "seconds": seconds},
         {"scores": _draw(scores)},
         f"one fold of five, {QUICK_MADE} rows, {QUICK_EPOCHS} epochs" if settings.quick else "",
@@ -99,7 +99,7 @@ def _models(epochs: int | str) -> dict[str, Any]:
 
 
 def _data(n: int) -> dict[str, tuple[NDArray, NDArray]]:
-    """Friedman's functions with his noise; a product of waves with noise."""
+    """Return diabetes, Friedman's functions with noise, and a product of waves with noise."""
     made: dict[str, tuple[Callable, float]] = {
         "friedman1": (make_friedman1, 1.0),
         "friedman2": (make_friedman2, 125.0),
@@ -147,7 +147,7 @@ def _draw(scores: dict[str, dict[str, list[float]]]) -> Figure:
             label=model,
         )
     ax.set_xticks(range(len(scores)), list(scores))
-    ax.set_ylabel("R² on rows held out")
+    ax.set_ylabel("R² on held-out rows")
     ax.legend(frameon=False, fontsize=9, ncols=3, loc="lower right")
     quiet_frame(ax, "Regression, five-fold")
     return figure

@@ -188,9 +188,9 @@ TASKS = (
         "fashion_mnist",
         None,
         (None, 23.17),
-        12,
+        20,
         GREY_LEVELS,
-        1.2,
+        1.1,
         shifted=False,
     ),
 )

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments import paper
 from experiments.harness import Result, Settings, Table
+from experiments.measure import N_HIDDEN, initial_model
 from maxplus import datasets
 from maxplus.models import LinearMaxPlus, Model, ZeroHidden
 from maxplus.models.initialization import glorot_uniform
@@ -24,14 +24,14 @@ PAPER_MEAN, PAPER_SINGLE = 0.82, 0.048
 
 
 class Sparsity(NamedTuple):
-    """γ, the share of entries that are not zero, of the two kinds of subgradient."""
+    """γ, the share of non-zero entries, of both kinds of subgradients."""
 
     of_mean: float
     of_single: float
 
 
 def run(settings: Settings) -> Result:
-    """γ for the Linear Max-Plus model over its width, and for the other two models."""
+    """Measure γ of Linear Max-Plus models of several widths and of the other two models."""
     data = datasets.load_mnist()
     rng = np.random.default_rng(0)
     n = QUICK_IMAGES if settings.quick else len(data.y_train)
@@ -44,7 +44,7 @@ def run(settings: Settings) -> Result:
     models["zero hidden layers"] = ZeroHidden(
         glorot_uniform(X.shape[1], N_CLASSES, rng).T.astype(np.float32)
     )
-    models[f"LMM, H = {paper.N_HIDDEN}"] = paper.start(X, y, rng=rng)
+    models[f"LMM, H = {N_HIDDEN}"] = initial_model(X, y, rng=rng)
     found = {
         name: measure(model, X, y) for name, model in settings.track(list(models.items()), "γ")
     }
@@ -73,7 +73,7 @@ def run(settings: Settings) -> Result:
 
 
 def measure(model: Model, X: NDArray, y: NDArray) -> Sparsity:
-    """Both γ over all samples; costs N subgradients of single samples."""
+    """Return both γ over all samples; costs N subgradients of single samples."""
     total = {name: np.zeros(getattr(model, name).shape) for name in model.layers}
     touched = 0
     for x, label in zip(X, y, strict=True):
@@ -127,5 +127,5 @@ def _draw(widths: tuple[int, ...], curve: list[Sparsity]) -> Figure:
     ax.grid(axis="y", color=GREY, alpha=0.2)
     ax.set_xlabel("hidden units H")
     ax.set_ylabel("γ, share of non-zero entries")
-    quiet_frame(ax, "Linear Max-Plus, MNIST: one image moves little")
+    quiet_frame(ax, "Linear Max-Plus, MNIST: sparsity of subgradients")
     return figure

@@ -1,39 +1,101 @@
-"""The default classifier on every table of a folder, with other packages' models beside it.
+"""Classifiers on every table of a folder: cross-validated accuracy, log loss and time.
 
-Parts can be made for some models only, to go on with ``python -m experiments tables
---resume``, which keeps those of a full run in ``OUT/tables/parts-full-None``::
-
-    MAXPLUS_TABLES=… python -m experiments.tables PARTS [MODEL…]
+The tables are CSV files whose last column is the class. Their folder is MAXPLUS_TABLES, or the
+folder ``tables`` of MAXPLUS_DATA.
 """
 
 from __future__ import annotations
 
 import os
-import sys
+import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+import pandas as pd
 from joblib import Parallel, delayed
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import StratifiedKFold
 
-from experiments.boosting_baselines import BOOSTING_BASELINES, installed_baselines
-from experiments.folder_of_tables import LabelledTable, find_folder, read_folder
-from experiments.harness import Cache, Result, Settings
-from experiments.held_out import Figures, held_out
-from experiments.table_goals import goals_table, table_goals
-from experiments.table_results import OURS, Results, draw, tables_of
+from experiments.harness import Part, Result, Settings, Table
+from experiments.measure import timed, timed_cpu
+from maxplus.datasets import DataNotFoundError
 from maxplus.estimators import LMMClassifier
 from maxplus.evaluation.comparison import SKLEARN_CLASSIFIERS
+from maxplus.metrics import expected_calibration_error, log_losses
+from maxplus.plots._canvas import (
+    BLUE,
+    GREEN,
+    GREY,
+    INK,
+    ORANGE,
+    PALE,
+    SMALL,
+    VERMILION,
+    new_figure,
+    quiet_frame,
+)
+from maxplus.tables import TableEncoder, TableError, read_table, split_target
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+FOLDER, DATA = "MAXPLUS_TABLES", "MAXPLUS_DATA"
+ENDINGS = (".csv", ".csv.gz")
 FULL_SEEDS, QUICK_SEEDS = 2, 1
 FULL_FOLDS, QUICK_FOLDS = 5, 3
 QUICK_TABLES = 3
+OURS = "LMM"
+# Figures of a table and model: heading and decimals. Seconds are those of one fold.
+FIGURES = {
+    "accuracy": ("accuracy %", 2),
+    "log_loss": ("log loss", 4),
+    "calibration_error": ("calibration error", 4),
+    "calibration_error_within": ("within folds", 4),
+    "fit_seconds": ("fit: seconds", 2),
+    "fit_cpu_seconds": ("fit: CPU seconds", 2),
+    "predict_seconds": ("predict: seconds", 3),
+}
 
 # Constructors by name, given a seed.
 Models = dict[str, Callable[[int], Any]]
+# Boosted models of other packages, which are optional: module, class, and options besides the
+# defaults.
+BOOSTING_BASELINES: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "XGBoost": ("xgboost", "XGBClassifier", {"n_jobs": 1, "verbosity": 0}),
+    "LightGBM": ("lightgbm", "LGBMClassifier", {"n_jobs": 1, "verbosity": -1}),
+    "CatBoost": (
+        "catboost",
+        "CatBoostClassifier",
+        {"thread_count": 1, "verbose": False, "allow_writing_files": False},
+    ),
+    "EBM": ("interpret.glassbox", "ExplainableBoostingClassifier", {"n_jobs": 1}),
+}
+
+
+def _boosted(name: str, seed: int) -> Any:
+    module, class_name, options = BOOSTING_BASELINES[name]
+    return getattr(import_module(module), class_name)(random_state=seed, **options)
+
+
+def installed_baselines() -> Models:
+    """Return the constructors of boosted models whose packages are installed."""
+    return {
+        name: partial(_boosted, name)
+        for name, (module, _, _) in BOOSTING_BASELINES.items()
+        if find_spec(module.partition(".")[0]) is not None
+    }
+
+
 MODELS: Models = {
     OURS: lambda seed: LMMClassifier(random_state=seed),
     **SKLEARN_CLASSIFIERS,
@@ -42,7 +104,7 @@ MODELS: Models = {
 
 
 def run(settings: Settings) -> Result:
-    """Every model on every table with every seed."""
+    """Cross-validate every model on every table with every seed."""
     tables = read_folder(find_folder())
     if settings.quick:
         tables = sorted(tables, key=lambda table: table.X.size)[:QUICK_TABLES]
@@ -51,7 +113,7 @@ def run(settings: Settings) -> Result:
     return Result(
         "Tables",
         _text(results, settings, n_seeds),
-        [goals_table(table_goals(results)), *tables_of(results)],
+        tables_of(results),
         results.plain(),
         {"models": draw(results)},
         f"{len(tables)} small tables, {QUICK_FOLDS} folds, {n_seeds} seed"
@@ -61,99 +123,366 @@ def run(settings: Settings) -> Result:
 
 
 def measure(tables: list[LabelledTable], models: Models, settings: Settings) -> Results:
-    """Cross-validate each model on each table."""
-    n_folds = QUICK_FOLDS if settings.quick else FULL_FOLDS
-    return measure_splits(
-        tables,
-        models,
-        settings,
-        settings.n_seeds(FULL_SEEDS, QUICK_SEEDS),
-        lambda seed: StratifiedKFold(n_folds, shuffle=True, random_state=seed),
-    )
+    """Return the cross-validated figures of each model on each table, averaged over seeds.
 
-
-def measure_splits(
-    tables: list[LabelledTable],
-    models: Models,
-    settings: Settings,
-    n_seeds: int,
-    splitter: Callable[[int], Any],
-) -> Results:
-    """The figures of each table and model, the mean over seeds; each model's splits are a part.
-
-    A full run trains in as many processes as there are processors, one thread each.
+    The folds of a model and seed are a part of the cache. A full run uses one process per
+    processor, with one thread each.
     """
+    n_folds = QUICK_FOLDS if settings.quick else FULL_FOLDS
+    n_seeds = settings.n_seeds(FULL_SEEDS, QUICK_SEEDS)
     runs = [(table, model, seed) for table in tables for seed in range(n_seeds) for model in models]
     parallel = Parallel(n_jobs=1 if settings.quick else os.cpu_count(), return_as="generator")
     parts = parallel(
         delayed(settings.cache.get)(
             f"{table.name} {model} {seed}",
-            partial(held_out, models[model](seed), table.X, table.y, splitter(seed)),
+            partial(
+                held_out,
+                models[model](seed),
+                table.X,
+                table.y,
+                StratifiedKFold(n_folds, shuffle=True, random_state=seed),
+            ),
         )
         for table, model, seed in runs
     )
-    figures: dict[tuple[str, str], list[Figures]] = {}
+    figures = []
     structures: dict[str, Counter[str]] = {}
     for (table, model, _), part in zip(settings.track(runs, "tables"), parts, strict=True):
-        figures.setdefault((table.name, model), []).append(Figures.of(part))
+        figures.append({"table": table.name, "model": model, **figures_of(part)})
         if model == OURS:
-            own = structures.setdefault(table.name, Counter())
-            own.update(part["structures"].tolist() if "structures" in part else [])
+            counts = structures.setdefault(table.name, Counter())
+            counts.update(part["structures"].tolist() if "structures" in part else [])
     return Results(
         {table.name: len(table.y) for table in tables},
-        {key: Figures.mean(some) for key, some in figures.items()},
+        pd.DataFrame(figures).groupby(["table", "model"], sort=False).mean(),
         structures,
     )
 
 
 def _text(results: Results, settings: Settings, n_seeds: int) -> str:
-    means = {model: results.mean(model) for model in results.models}
-    ours = means[OURS]
-    others = [model for model in results.models if model != OURS]
-    accurate = max(others, key=lambda model: means[model].accuracy)
-    calibrated = min(others, key=lambda model: means[model].log_loss)
+    ours, others = results.means.loc[OURS], results.means.drop(OURS)
+    accurate, calibrated = others["accuracy"].idxmax(), others["log_loss"].idxmin()
     n_folds = QUICK_FOLDS if settings.quick else FULL_FOLDS
-    missing = [model for model in BOOSTING_BASELINES if model not in means]
+    missing = ", ".join(model for model in BOOSTING_BASELINES if model not in others.index)
+    left_out = (
+        f"Left out (`pip install 'maxplus[baselines]'` installs them): {missing}. "
+        if missing
+        else ""
+    )
     return (
-        f"`LMMClassifier()` on {len(results.rows)} tables as they are, words as 0 and 1, beside "
-        "scikit-learn's models, which get standardised features, and boosted models of other "
-        "packages; all with their defaults, but for longer trainings of logistic regression and "
-        f"the MLP. {_left_out(missing)}{n_folds} stratified folds, "
-        f"{n_seeds} seed{'s' * (n_seeds > 1)}; every row is judged by models that have not seen "
-        f"it. Mean accuracy {ours.accuracy:.2f} % and log loss {ours.log_loss:.3f}; the most "
-        f"accurate other is {accurate} with {means[accurate].accuracy:.2f} %, the one with the "
-        f"lowest log loss {calibrated} with {means[calibrated].log_loss:.3f}. Probabilities below "
-        "1e−15 count as that in the log loss. The calibration error (15 bins of the top "
-        "probability) is that of a table's rows together; fold by fold it comes out larger, "
-        "because few rows in a bin miss their mean by chance. Seconds are those of one fold, with "
-        "other trainings beside it on the same machine; CPU seconds are those of all threads."
+        f"`LMMClassifier()` on {len(results.rows)} tables with unscaled numbers and one-hot "
+        "encoded categories, scikit-learn's models on standardised features, and boosted models "
+        "of other packages; all with their defaults, except more iterations for logistic "
+        f"regression and the MLP. {left_out}{n_folds} stratified folds, {n_seeds} "
+        f"seed{'s' * (n_seeds > 1)}. Mean accuracy {ours.accuracy:.2f} % and log loss "
+        f"{ours.log_loss:.3f}; the most accurate other model is {accurate} with "
+        f"{others['accuracy'].max():.2f} %, the one with the lowest log loss {calibrated} with "
+        f"{others['log_loss'].min():.3f}. Probabilities are clipped at 1e−15 in the log loss. "
+        "The calibration error (15 bins of the top probability) is that of all rows of a table; "
+        "within folds it is larger, because bins have fewer rows. Seconds are those of one fold, "
+        "with other fits running on the same machine; CPU seconds are summed over threads."
     )
 
 
-def _left_out(missing: list[str]) -> str:
-    if not missing:
-        return ""
-    names = ", ".join(missing)
-    return f"Left out (`pip install 'maxplus[baselines]'` installs all of them): {names}. "
+# -- data ------------------------------------------------------------------------------------------
 
 
-def main() -> None:
-    """Make the parts of the models that are named, or of all."""
-    folder, *models = sys.argv[1:]
-    unknown = [model for model in models if model not in MODELS]
-    if unknown:
-        raise SystemExit(f"there is no model {unknown[0]!r}; choose from {', '.join(MODELS)}")
+class LabelledTable(NamedTuple):
+    """Features (N, P), and classes 0..C−1."""
 
-    def report(runs: Iterable[Any], text: str) -> Iterable[Any]:
-        runs = list(runs)
-        for k, (table, model, seed) in enumerate(runs, 1):
-            yield table, model, seed
-            print(f"{k} of {len(runs)}: {table.name}, {model}, seed {seed}", flush=True)
-
-    settings = Settings(track=report, cache=Cache(Path(folder)))
-    chosen = {model: MODELS[model] for model in models or MODELS}
-    measure(read_folder(find_folder()), chosen, settings)
+    name: str
+    X: NDArray
+    y: NDArray
 
 
-if __name__ == "__main__":
-    main()
+def find_folder() -> Path:
+    """Return the folder of tables: MAXPLUS_TABLES, or the folder ``tables`` of MAXPLUS_DATA."""
+    named, data = os.environ.get(FOLDER), os.environ.get(DATA)
+    if not named and not data:
+        raise DataNotFoundError(
+            "this experiment needs a folder of tables, CSV files whose last column is the class: "
+            f"name it in the environment variable {FOLDER}, or put it into the folder of {DATA} "
+            "under the name 'tables'"
+        )
+    folder = Path(named) if named else Path(str(data), "tables")
+    if not folder.is_dir():
+        variable = f"{FOLDER}={named}" if named else f"{DATA}={data}"
+        raise DataNotFoundError(f"{variable}: {folder} is no folder; name one with CSV files")
+    return folder
+
+
+def read_folder(folder: Path) -> list[LabelledTable]:
+    """Read all .csv and .csv.gz files, the table with the fewest rows first."""
+    paths = [path for path in sorted(folder.iterdir()) if path.name.endswith(ENDINGS)]
+    if not paths:
+        raise DataNotFoundError(f"{folder} holds no file that ends in {' or '.join(ENDINGS)}")
+    return sorted(map(_read, paths), key=lambda table: (len(table.y), table.name))
+
+
+def _read(path: Path) -> LabelledTable:
+    table = read_table(path)
+    *features, target = table.columns
+    text = [name for name in features if table.columns[name].dtype == object]
+    try:
+        # Imputed values would be computed from all rows, including the held-out ones.
+        encoder = TableEncoder(categorical=text, missing="error")
+        data = split_target(table, target, "classification").encoded(encoder)
+        X, labels = data.X, data.y
+        assert labels is not None
+    except TableError as error:
+        raise DataNotFoundError(f"{error}; or take the table out of {path.parent}") from error
+    return LabelledTable(path.name.split(".")[0], X, np.unique(labels, return_inverse=True)[1])
+
+
+# -- measurement ----------------------------------------------------------------------------------
+
+
+def held_out(model: Any, X: NDArray, y: NDArray, splitter: Any) -> Part:
+    """Return the probabilities of held-out rows, and the seconds of each fit.
+
+    Parameters
+    ----------
+    model : a classifier that is not fitted; each split trains a clone
+    X, y : features, and classes 0..C−1
+    splitter : scikit-learn's splitter; no row may be held out twice
+
+    Returns
+    -------
+    Part
+        For the N held-out rows: ``labels``, ``fold`` (N,) and ``probabilities`` (N, C). For the S
+        splits: ``fit`` and ``predict``, seconds, and ``fit_cpu``, seconds of all threads; if the
+        model has chosen a structure, ``chosen``, its index, and ``structures``, its name.
+    """
+    P, fold = np.zeros((len(y), int(y.max()) + 1)), np.full(len(y), -1)
+    seconds = np.empty((3, splitter.get_n_splits(X, y)))
+    chosen, structures = [], []
+    for k, (train, test) in enumerate(splitter.split(X, y)):
+        with warnings.catch_warnings():
+            # Some models reach their maximum number of epochs; EBM warns about its plots.
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            warnings.filterwarnings("ignore", "For multiclass we cannot currently visualize pairs")
+            seconds[0, k], (seconds[1, k], fitted) = timed(
+                timed_cpu, clone(model).fit, X[train], y[train]
+            )
+        seconds[2, k], probabilities = timed(fitted.predict_proba, X[test])
+        # A class whose only row is in this fold has no column.
+        P[np.ix_(test, fitted.classes_)] = probabilities
+        fold[test] = k
+        if hasattr(fitted, "search_"):
+            chosen.append(fitted.search_["chosen"])
+            structures.append(str(fitted.search_["candidates"][chosen[-1]]))
+    known = fold >= 0
+    part = {
+        "labels": y[known],
+        "fold": fold[known],
+        "probabilities": P[known],
+        "fit": seconds[0],
+        "fit_cpu": seconds[1],
+        "predict": seconds[2],
+    }
+    choices = {"chosen": np.array(chosen), "structures": np.array(structures)}
+    return part | (choices if chosen else {})
+
+
+def figures_of(part: Part) -> dict[str, float]:
+    """Return the figures of a result of `held_out`, by the names in `FIGURES`."""
+    y, P, fold = part["labels"], part["probabilities"], part["fold"]
+    within = [expected_calibration_error(y[fold == k], P[fold == k]) for k in np.unique(fold)]
+    values = (
+        100 * (P.argmax(axis=1) == y).mean(),
+        log_losses(y, P).mean(),
+        expected_calibration_error(y, P),
+        np.mean(within),
+        *(part[name].mean() for name in ("fit", "fit_cpu", "predict")),
+    )
+    return dict(zip(FIGURES, map(float, values), strict=True))
+
+
+@dataclass(frozen=True)
+class Results:
+    """Rows of each table, figures by table and model, and counts of chosen structures."""
+
+    rows: dict[str, int]
+    figures: pd.DataFrame
+    structures: dict[str, Counter[str]] = field(default_factory=dict)
+
+    @property
+    def models(self) -> list[str]:
+        """Names of the models, in the order of training."""
+        return list(dict.fromkeys(self.figures.index.get_level_values("model")))
+
+    @property
+    def means(self) -> pd.DataFrame:
+        """Mean figures of each model over all tables."""
+        return self.figures.groupby("model", sort=False).mean()
+
+    def by_table(self, figure: str) -> pd.DataFrame:
+        """Return one figure with a row for each table and a column for each model."""
+        return self.figures[figure].unstack("model").loc[list(self.rows), self.models]
+
+    def plain(self) -> dict[str, Any]:
+        """Return all figures as JSON types."""
+        return {
+            "rows": self.rows,
+            "figures": {
+                model: self.figures.xs(model, level="model").to_dict("index")
+                for model in self.models
+            },
+            "structures": {table: dict(counts) for table, counts in self.structures.items()},
+        }
+
+
+def tables_of(results: Results) -> list[Table]:
+    """Return means, differences, structures, and the figures of each table."""
+    means = [
+        (model, *(f"{mean[name]:.{digits}f}" for name, (_, digits) in FIGURES.items()))
+        for model, mean in results.means.iterrows()
+    ]
+    columns = ("model", *(heading for heading, _ in FIGURES.values()))
+    return [
+        Table(f"Means over {len(results.rows)} tables", columns, means),
+        differences_table(results),
+        structures_table(results),
+        _by_table(results, "Accuracy in percent", "accuracy", 2),
+        _by_table(results, "Log loss", "log_loss", 4),
+        _by_table(results, "Expected calibration error", "calibration_error", 4),
+        _by_table(results, "CPU seconds to train one fold", "fit_cpu_seconds", 3),
+    ]
+
+
+def differences_table(results: Results) -> Table:
+    """Return mean differences between LMM and each other model, with standard errors."""
+    rows = []
+    accuracies, losses = results.by_table("accuracy"), results.by_table("log_loss")
+    for model in results.models:
+        if model == OURS:
+            continue
+        accuracy, loss = accuracies[OURS] - accuracies[model], losses[OURS] - losses[model]
+        counts = [(accuracy > 0).sum(), (accuracy < 0).sum(), (loss < 0).sum(), (loss > 0).sum()]
+        higher, lower, better, worse = map(str, counts)
+        points, nats = _mean_and_error(accuracy, 2), _mean_and_error(loss, 4)
+        rows.append((model, points, higher, lower, nats, better, worse))
+    columns = (
+        "model",
+        "accuracy, points",
+        "higher on",
+        "lower on",
+        "log loss",
+        "better on",
+        "worse on",
+    )
+    return Table(f"{OURS} minus each other model, mean ± standard error over tables", columns, rows)
+
+
+def _mean_and_error(values: pd.Series, digits: int) -> str:
+    return f"{values.mean():+.{digits}f} ± {values.sem():.{digits}f}".replace("-", "−")
+
+
+def structures_table(results: Results) -> Table:
+    """Return how often each structure was chosen, in descending order."""
+    chosen = sum(results.structures.values(), Counter[str]())
+    rows = [
+        (
+            structure,
+            f"{n}",
+            f"{100 * n / chosen.total():.1f}",
+            ", ".join(t for t, counts in results.structures.items() if counts[structure]),
+        )
+        for structure, n in chosen.most_common()
+    ]
+    columns = ("structure", "fits", "%", "tables")
+    return Table(f"Structures chosen by {OURS}Classifier()", columns, rows)
+
+
+def _by_table(results: Results, caption: str, figure: str, digits: int) -> Table:
+    rows = [
+        (table, f"{results.rows[table]:,}", *(f"{value:.{digits}f}" for value in values))
+        for table, values in results.by_table(figure).iterrows()
+    ]
+    return Table(caption, ("table", "rows", *results.models), rows)
+
+
+# Markers differ in shape as well as in colour.
+MARKS = (
+    ("o", VERMILION),
+    ("s", BLUE),
+    ("v", GREY),
+    ("^", GREEN),
+    ("<", GREEN),
+    ("D", ORANGE),
+    ("P", INK),
+    ("X", BLUE),
+    ("h", ORANGE),
+    (">", BLUE),
+    ("*", INK),
+    ("p", GREEN),
+)
+
+# Larger differences are drawn here, with their value, so that outliers do not compress the axis.
+FURTHEST = -16.0
+
+
+def draw(results: Results) -> Figure:
+    """Draw the distance of each model from the best on each table, and log losses."""
+    figure = new_figure(11.0, 1.8 + 0.27 * max(len(results.rows), len(MARKS)))
+    left, right = figure.subplots(1, 2, gridspec_kw={"width_ratios": [3, 2]})
+    _draw_differences(left, results)
+    _draw_log_losses(right, results)
+    return figure
+
+
+def _draw_differences(ax: Axes, results: Results) -> None:
+    """Draw a row for each table and a marker for each model; 0 is the best."""
+    accuracy = results.by_table("accuracy")
+    best = accuracy.max(axis=1)
+    far: dict[int, list[str]] = {}
+    for place, model in enumerate(results.models):
+        shape, colour = MARKS[place % len(MARKS)]
+        behind = accuracy[model] - best
+        # The first model is filled and behind the outlines of the others.
+        ours = place == 0
+        ax.plot(
+            behind.clip(FURTHEST),
+            range(len(behind)),
+            shape,
+            ms=9 if ours else 5.5,
+            mfc=colour if ours else "none",
+            mec=colour,
+            alpha=0.9,
+            zorder=1 if ours else 2,
+            linestyle="none",
+        )
+        for row, points in enumerate(behind):
+            if points < FURTHEST:
+                far.setdefault(row, []).append(f"−{-points:.0f}")
+    for row, points_behind in far.items():
+        _annotate(ax, FURTHEST, row, ", ".join(points_behind))
+    for place in range(len(results.rows)):
+        ax.axhline(place, color=PALE, linewidth=0.5, zorder=0)
+    names = [f"{table}, {best[table]:.1f} %" for table in results.rows]
+    ax.set_yticks(range(len(names)), names)
+    ax.set_ylim(len(names) - 0.5, -0.5)
+    ax.set_xlabel("percentage points below the most accurate, whose accuracy is at the left")
+    quiet_frame(ax, "Accuracy on each table")
+
+
+def _draw_log_losses(ax: Axes, results: Results) -> None:
+    """Draw the mean log loss in ascending order, which is also the legend."""
+    losses = results.means["log_loss"].sort_values()
+    order = list(losses.index)
+    for place, model in enumerate(order):
+        shape, colour = MARKS[results.models.index(model) % len(MARKS)]
+        ax.plot([0, losses[model]], [place, place], color=PALE, linewidth=2, zorder=0)
+        ax.plot(losses[model], place, shape, color=colour, ms=9, clip_on=False)
+        _annotate(ax, losses[model], place, f"{losses[model]:.3f}")
+    ax.set_yticks(range(len(order)), order)
+    ax.set_ylim(len(order) - 0.5, -0.5)
+    ax.set_xlim(0, 1.15 * losses.max())
+    ax.set_xlabel("mean log loss")
+    quiet_frame(ax, "Log loss over all tables")
+
+
+def _annotate(ax: Axes, x: float, y: float, text: str) -> None:
+    ax.annotate(
+        text, (x, y), xytext=(9, 0), textcoords="offset points", va="center", size=SMALL, color=GREY
+    )

@@ -1,4 +1,4 @@
-"""The model without hidden layers: its maximum loss stops falling at a high value."""
+"""The plateau of the maximum loss of the model without hidden layers."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 N_ITERATIONS, QUICK_ITERATIONS, QUICK_IMAGES = 3_000, 500, 2_000
 STARTS = {"glorot": "Glorot", "gaussian": "Gaussian"}
 STEPS = {"two-phase": "Polyak, then constant", "constant": "constant"}
-GUESSING = float(np.log(10))
-# A loss that fell by less in the second half of the iterations has stopped falling.
+UNIFORM_LOSS = float(np.log(10))
+# Maximum decrease in the second half of the iterations that counts as a plateau.
 STILL = 0.02
 
 
 def run(settings: Settings) -> Result:
-    """Train on MNIST from two starts with two step rules."""
+    """Train on MNIST from two initialisations with two step rules."""
     data = datasets.load_mnist()
     iterations = QUICK_ITERATIONS if settings.quick else N_ITERATIONS
     n = QUICK_IMAGES if settings.quick else len(data.y_train)
@@ -83,7 +83,7 @@ def _text(curves: dict[str, NDArray], n: int, iterations: int) -> str:
         f"z_d = max_p (x_p + W[d, p]) on {n:,} images, {iterations:,} iterations. The paper says "
         "that the loss of this model plateaus at a relatively high value and gives no number. "
         f"Here the lowest maximum loss of all starts and steps is {lowest[-1]:.3f}, and {plateau}. "
-        f"log 10 = {GUESSING:.3f} is the loss of a model that gives every class the same "
+        f"log 10 = {UNIFORM_LOSS:.3f} is the loss of a model that gives every class the same "
         "probability. One bright pixel decides each score, and every digit has pixels of full "
         "brightness."
     )
@@ -95,10 +95,10 @@ def _draw(curves: dict[str, NDArray]) -> Figure:
     styles = product((BLUE, VERMILION), ("-", "--"))
     for (name, curve), (colour, line) in zip(curves.items(), styles, strict=True):
         ax.plot(np.arange(1, curve.size + 1), curve, line, color=colour, label=name)
-    ax.axhline(GUESSING, color=INK, linewidth=0.9, linestyle=DASHED)
-    ax.text(1, GUESSING - 0.01, "log 10: guessing", va="top", fontsize=SMALL, color=INK)
+    ax.axhline(UNIFORM_LOSS, color=INK, linewidth=0.9, linestyle=DASHED)
+    ax.text(1, UNIFORM_LOSS - 0.01, "log 10: uniform guess", va="top", fontsize=SMALL, color=INK)
     ax.set(xscale="log", xlabel="iteration", ylabel="best maximum loss so far")
-    ax.set_ylim(bottom=GUESSING - 0.1)
+    ax.set_ylim(bottom=UNIFORM_LOSS - 0.1)
     ax.legend(frameon=False, fontsize=SMALL)
-    quiet_frame(ax, "Without hidden layers the worst image stays near guessing")
+    quiet_frame(ax, "Maximum loss without hidden layers")
     return figure

@@ -19,7 +19,7 @@ def settings(*pairs):
 
 
 # A training that takes no time, and nothing besides.
-BRIEF = ("-H", 9, *settings("slope=5", "warmup_epochs=3"), "--validate", "none")
+BRIEF = (*settings("n_hidden=9", "slope=5", "warmup_epochs=3"), "--validate", "none")
 
 
 def run(*arguments, width=200, **options):

@@ -129,7 +129,7 @@ def emptied():
     report["rules"] = None
     report["model"] |= {"decisions": [], "parameters": {}, "training": {}}
     for key in ("judged", "named"):
-        report[key] |= {"least_sure": [], "most_surprising": []}
+        report[key] |= {"least_confident": [], "highest_loss": []}
     return report
 
 

@@ -159,10 +159,18 @@ def commands(folder):
     )
     assert done.stdout.split() == ["maxplus", maxplus.__version__]
     model = folder / "orchard.maxplus"
-    brief = ("-H", 9, "--set", "slope=5", "--set", "warmup_epochs=3")
+    brief = ("--set", "n_hidden=9", "--set", "slope=5", "--set", "warmup_epochs=3")
     good("train", ORCHARD, *brief, "--validate", 2, "-o", model)
     good(
-        "train", ORCHARD, *brief, "--validate", "none", "--estimators", 2, "-o", folder / "ensemble"
+        "train",
+        ORCHARD,
+        *brief,
+        "--validate",
+        "none",
+        "--set",
+        "n_estimators=2",
+        "-o",
+        folder / "ensemble",
     )
     good(
         "train",

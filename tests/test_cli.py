@@ -113,11 +113,15 @@ def test_missing_package_error_has_no_traceback(
 MISTAKES = {
     "an unknown option": (("train", IRIS, "--no-such"), "No such option: --no-such", "train"),
     "no word for a number": (
-        ("train", IRIS, "-H", "many"),
-        "Invalid value for '--hidden'",
+        ("train", IRIS, "--seed", "many"),
+        "Invalid value for '--seed'",
         "train",
     ),
-    "a number out of range": (("train", IRIS, "-H", 0), "Invalid value for '--hidden'", "train"),
+    "a number out of range": (
+        ("explain", "m", IRIS, "--max-columns", 0),
+        "Invalid value for '--max-columns'",
+        "explain",
+    ),
     "a missing argument": (("predict",), "Missing argument 'MODEL'", "predict"),
     "an unknown command": (("forecast",), "No such command 'forecast'", ""),
 }
@@ -203,7 +207,12 @@ def escaped(tmp_path_factory):
     table, model = folder / "t\x1bable.csv", folder / "model.maxplus"
     table.write_text("\n".join(lines) + "\n", encoding="utf-8")
     done = run(
-        "train", table, "--out", model, "-H", 6, *settings("slope=3", "warmup_epochs=3"), color=True
+        "train",
+        table,
+        "--out",
+        model,
+        *settings("n_hidden=6", "slope=3", "warmup_epochs=3"),
+        color=True,
     )
     assert done.exit_code == 0, done.output
     return table, model, done.output

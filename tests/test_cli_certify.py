@@ -73,16 +73,16 @@ def test_certify_holds_no_constant_column_fixed(constant, tmp_path):
 
 def test_certify_names_raw_units_and_missing_deviations(orchard_model, tmp_path):
     printed = good("certify", orchard_model, ORCHARD, "--raw-units", "--move-categories")
-    assert "ε and radii are in the features' own units." in printed
+    assert "ε and radii are in raw units." in printed
     samples = opened(IRIS)
     clf = maxplus.SubgradientLMMClassifier(8, max_iter=20, random_state=0).fit(samples.X, samples.y)
     clf.save(tmp_path / "m")
     printed = good("certify", tmp_path / "m", IRIS, "--eps", 0.1)
-    assert "own units (the model file has no deviations of its training data)" in printed
+    assert "raw units (the model file has no standard deviations of the training data)" in printed
     assert f"{clf.certified_accuracy(samples.X, samples.y, 0.1):.2%}" in printed
     out = tmp_path / "p.csv"
     message = good("predict", tmp_path / "m", IRIS, "--radius", "-o", out)
-    assert "no deviations of its training data" in message
+    assert "no standard deviations of the training data" in message
     radius = [float(row["certified radius"]) for row in read_csv(out)]
     assert np.allclose(radius, clf.certified_radius(samples.X), rtol=1e-5)
 
@@ -92,13 +92,13 @@ def test_report_names_unit_of_radii(orchard_model, tmp_path):
     page = tmp_path / "r.html"
     for options, unit in (
         ((), "standard deviations of the training data"),
-        (("--raw-units",), "the features' own units"),
+        (("--raw-units",), "raw units"),
     ):
         good("report", orchard_model, ORCHARD, "-o", page, *options)
         text = html.unescape(page.read_text(encoding="utf-8"))
         words = " ".join(text.split())
         assert f"by up to 0.1 at once, in {unit}." in words
-        assert "Held as they are, because a little of a category means nothing: variety." in words
+        assert "Held fixed, because categories cannot change by a small amount: variety." in words
         assert f'"radius_unit":"{unit}"' in text.replace("\\u0027", "'")
 
 
@@ -110,14 +110,14 @@ def test_report_command_writes_one_page(digits_model, orchard_model, tmp_path):
         assert "<!doctype html>" in page.lower()
         assert not re.search(r'(src|href)="https?:', page)
         for words in (
-            "How well it does on new rows",
-            "Whom it fails",
-            "One row at a time",
-            "What small changes cannot do",
-            "The mathematics",
+            "Held-out performance",
+            "Error analysis",
+            "Single predictions",
+            "Certified robustness",
+            "Model and training",
         ):
             assert f"<h2>{words}</h2>" in page
-        assert "How far probabilities can be trusted" in page
+        assert "Calibration" in page
         assert "expected calibration error" in page
 
 
@@ -182,11 +182,11 @@ def test_certify_claims_nothing_where_every_column_is_held(tmp_path):
     table.write_text("sex,child,survived\n" + "\n".join(rows) + "\n")
     good("train", table, "-o", tmp_path / "m", *BRIEF)
     printed = good("certify", tmp_path / "m", table)
-    assert "Every column is held fixed: nothing moves, and nothing is certified." in printed
+    assert "Every column is held fixed, so there are no certificates." in printed
     assert "provably" not in printed
     assert "inf" not in printed
     assert "provably" in good("certify", tmp_path / "m", table, "--move-categories")
     good("report", tmp_path / "m", table, "-o", tmp_path / "p.html")
     page = (tmp_path / "p.html").read_text(encoding="utf-8")
-    assert "nothing moves, and\nnothing is proven" in page
-    assert "provably stay right" not in page
+    assert "so there are no certificates" in page
+    assert "provably stay correct" not in page

@@ -45,10 +45,8 @@ def test_compare_reports_certificates_and_explanations_of_our_models():
         r"LMM +9\d\.\d % ± \d\.\d +0\.\d+ +0\.\d+ +\d+\.\d\d +\d\d\.\d % +exactly", printed
     )
     assert re.search(r"forest +9\d.* – +no", printed)
-    assert (
-        "Judged by 2-fold cross-validation, the same for all. Always guessing setosa: 33.3 %"
-        in printed
-    )
+    assert "Validated by 2-fold cross-validation, with the same splits for all" in printed
+    assert "Always predicting setosa: 33.3 %" in printed
 
 
 def test_compare_accepts_regression(tmp_path):
@@ -65,14 +63,14 @@ def test_compare_accepts_regression(tmp_path):
         )
         assert found["figures"]["r2"] == pytest.approx(r2_score(y, predicted))
     printed = good("compare", table, "--models", "ridge", width=80)
-    assert "Always guessing the mean: R² 0.000" in printed.replace("-0.000", "0.000")
+    assert "Always predicting the mean: R² 0.000" in printed.replace("-0.000", "0.000")
 
 
 def test_compare_rejects_invalid_options(tmp_path):
     assert "--models: there is no 'oracle'; choose from LMM, ensemble" in bad(
         "compare", IRIS, "--models", "oracle"
     )
-    assert "--validate none leaves nothing to compare by" in bad(
+    assert "--validate none: a comparison needs held-out rows" in bad(
         "compare", IRIS, "--validate", "none"
     )
     assert "does not exist; make it first" in bad("compare", IRIS, "--csv", tmp_path / "no" / "c")

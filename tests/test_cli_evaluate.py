@@ -144,7 +144,7 @@ def test_wide_confusion_matrix_is_printed_as_largest_confusions():
 def test_evaluate_separates_training_rows_from_new_rows(orchard_model, tmp_path):
     lines = Path(ORCHARD).read_text(encoding="utf-8").splitlines()
     n = len(lines) - 1
-    words = f"{n} rows, which the model was trained on: this says nothing about new rows"
+    words = f"{n} rows, the training rows of the model: these metrics do not apply to new rows"
     assert words in good("evaluate", orchard_model, ORCHARD)
     assert f"{n} rows have the same values as a training row." in good(
         "certify", orchard_model, ORCHARD
@@ -158,9 +158,7 @@ def test_evaluate_separates_training_rows_from_new_rows(orchard_model, tmp_path)
     cells[place] = "151.25"
     others = tmp_path / "others.csv"
     others.write_text("\n".join([lines[0], ",".join(cells), lines[2]]), encoding="utf-8")
-    assert "2 rows, 1 of them with the same values as a training row" in good(
-        "evaluate", orchard_model, others
-    )
+    assert "2 rows; 1 equals a training row" in good("evaluate", orchard_model, others)
     assert "1 row has the same values as a training row." in good("certify", orchard_model, others)
     found = document("evaluate", orchard_model, others)
     assert found["n_rows"] == 2
@@ -182,7 +180,7 @@ def test_evaluate_scores_rows_equal_to_training_rows(tmp_path):
     write("train.csv", 80)
     survived = write("test.csv", 60)
     model = tmp_path / "m"
-    options = ("-H", 4, *settings("slope=2", "warmup_epochs=3"), "--validate", "none")
+    options = (*settings("n_hidden=4", "slope=2", "warmup_epochs=3"), "--validate", "none")
     for extra, n_equal in ((("--remember-rows",), 60), ((), None)):
         good("train", tmp_path / "train.csv", "-o", model, *options, *extra)
         found = document("evaluate", model, tmp_path / "test.csv")

@@ -20,7 +20,7 @@ def test_evaluate_explain_and_certify_equal_python(orchard_model):
     model = maxplus.load(orchard_model)
     samples = opened(ORCHARD, "goes to")
     accuracy = model.score(samples.X, samples.y)
-    assert f"right          {accuracy:.2%}" in good("evaluate", orchard_model, ORCHARD)
+    assert f"accuracy       {accuracy:.2%}" in good("evaluate", orchard_model, ORCHARD)
     why = good("explain", orchard_model, ORCHARD, "--row", 5, "--row", 1)
     assert why.index("Row 5:") < why.index("Row 1:")
     assert "decided by" in why
@@ -55,7 +55,7 @@ def test_explain_writes_every_row_by_default(orchard_model, tmp_path, monkeypatc
     assert [int(row["prototype"]) - 1 for row in rows] == table["prototype"].tolist()
 
 
-TRAININGS = {"sum": (), "network": ("--hidden", 12), "ensemble": ("--estimators", 2)}
+TRAININGS = {"sum": (), "network": settings("n_hidden=12"), "ensemble": settings("n_estimators=2")}
 
 
 @pytest.fixture(scope="module", params=TRAININGS)
@@ -143,7 +143,9 @@ def test_explain_accepts_regressors(tmp_path):
     assert row["lines"][0]["baseline"] + sum(own) == pytest.approx(why.margin[0])
     assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
     for option in (("--fixed", "a"), ("--range", "free"), ("--max-columns", 2)):
-        assert "predicts numbers, which no change flips" in bad("explain", path, table, *option)
+        assert "predicts numbers, which have no counterfactuals" in bad(
+            "explain", path, table, *option
+        )
 
 
 def test_printed_counterfactuals_hold_and_fixed_columns_stay(orchard_model, tmp_path):

@@ -49,11 +49,11 @@ def test_train_without_scaling_equals_estimator(tmp_path):
     for recipe, options in (
         (
             maxplus.LMMClassifier(9, slope=5.0, warmup_epochs=3, standardize=False, random_state=0),
-            ("-H", 9, *settings("slope=5", "warmup_epochs=3")),
+            settings("n_hidden=9", "slope=5", "warmup_epochs=3"),
         ),
         (
             maxplus.SubgradientLMMClassifier(20, max_iter=300, random_state=0),
-            ("--algorithm", "subgradient", "-H", 20, *settings("max_iter=300")),
+            ("--algorithm", "subgradient", *settings("n_hidden=20", "max_iter=300")),
         ),
     ):
         printed = good(
@@ -78,13 +78,9 @@ def test_train_options_reach_the_estimator(tmp_path, monkeypatch):
     both = (
         "--validate",
         "none",
-        "--hidden",
-        7,
         "--seed",
         5,
-        *settings("slope=3.0", "init_margin=2.0"),
-        "--jobs",
-        1,
+        *settings("n_hidden=7", "slope=3.0", "init_margin=2.0", "n_jobs=1"),
     )
     own = settings(
         "max_suspects=0.1",
@@ -190,10 +186,13 @@ def test_train_options_reach_the_estimator(tmp_path, monkeypatch):
         (("--set", "polish=shoes"), "polish must be"),
         (("--set", "slope=-1"), "slope must be"),
         (("--set", "slope"), "--set slope: write NAME=VALUE"),
-        (("--set", "n_hidden=3"), "--set n_hidden=3: use --hidden for n_hidden"),
+        (("--set", "n_hidden=0"), "n_hidden must be"),
         (("--set", "random_state=3"), "use --seed for random_state"),
         (("--algorithm", "magic"), "--algorithm must be one of smooth, subgradient; got 'magic'"),
-        (("--algorithm", "subgradient", "--estimators", 2), "leave one of both out"),
+        (
+            ("--algorithm", "subgradient", *settings("n_estimators=2")),
+            "SubgradientLMMClassifier has no parameter 'n_estimators'",
+        ),
     ],
 )
 def test_train_rejects_unknown_parameters(options, message):
@@ -215,12 +214,7 @@ def test_train_and_predict_ensemble(tmp_path):
         IRIS,
         "-o",
         path,
-        "--estimators",
-        2,
-        *settings("bootstrap=true"),
-        "-H",
-        6,
-        *settings("warmup_epochs=2"),
+        *settings("n_estimators=2", "bootstrap=true", "n_hidden=6", "warmup_epochs=2"),
         "--validate",
         "none",
     )
@@ -276,9 +270,7 @@ def test_train_reports_cross_validated_accuracy(tmp_path):
         table,
         "-o",
         tmp_path / "m",
-        "-H",
-        8,
-        *settings("slope=4", "warmup_epochs=3"),
+        *settings("n_hidden=8", "slope=4", "warmup_epochs=3"),
         "--seed",
         3,
         "--validate",
@@ -302,7 +294,9 @@ def test_train_reports_cross_validated_accuracy(tmp_path):
     assert figures["auc"] == pytest.approx(roc_auc_score(y, P[:, 1]))
     recalls = recall_score(y, predicted, average=None, labels=["no", "yes"])
     assert [one["recall"] for one in figures["classes"]] == pytest.approx(recalls.tolist())
-    assert result["validation"]["guess"]["accuracy"] == max((y == "yes").mean(), (y == "no").mean())
+    assert result["validation"]["baseline"]["accuracy"] == max(
+        (y == "yes").mean(), (y == "no").mean()
+    )
     # The model itself has all rows, and its file remembers how good it is.
     model = maxplus.load(tmp_path / "m")
     assert len(model.training_labels_) == n
@@ -311,26 +305,26 @@ def test_train_reports_cross_validated_accuracy(tmp_path):
 
 def test_train_prints_validation_metrics_before_training_fit(tmp_path):
     printed = good("train", IRIS, *BRIEF[:-2], "-o", tmp_path / "m", "--validate", 3)
-    unseen, fit = printed.index("on rows it has not seen"), printed.index("fits ")
+    unseen, fit = printed.index("held-out rows"), printed.index("training rows: ")
     assert unseen < fit
     assert re.search(r"accuracy +\d\d\.\d % +33\.3 %", printed)
-    assert re.search(r"95 % interval for many new rows +\d\d\.\d % to \d\d\.\d %", printed)
-    assert re.search(r"Of other tables with 150 rows, 95 % score \d\d\.\d % to", printed)
+    assert re.search(r"95 % confidence interval +\d\d\.\d % to \d\d\.\d %", printed)
+    assert re.search(r"95 % of new tables with 150 rows have an accuracy of \d\d\.\d % to", printed)
     for words in (
         "balanced accuracy",
         "log loss",
         "AUC",
         "recall of setosa, 50 rows",
         "always setosa",
-        "Judged by 3-fold cross-validation",
+        "Validated by 3-fold cross-validation",
         "trained on all rows",
-        "this says nothing about new rows",
+        "not an estimate for new rows",
     ):
         assert words in printed
     assert "proof" not in printed
     assert "prov" not in printed
     assert "not seen" not in good("train", IRIS, *BRIEF, "-o", tmp_path / "m")
-    assert "Judged by 30% of the rows held out" in good(
+    assert "Validated by 30% of the rows held out" in good(
         "train", IRIS, *BRIEF[:-2], "-o", tmp_path / "m", "--validate", 0.3
     )
 
@@ -349,21 +343,19 @@ def test_train_validation_exposes_memorised_ids(tmp_path):
         "id",
         "-o",
         tmp_path / "m",
-        "-H",
-        80,
-        *settings("polish=log2", "slope=20"),
+        *settings("n_hidden=80", "polish=log2", "slope=20"),
     )
     assert result["training_fit"]["right"] > 70
     validation = result["validation"]
-    assert validation["figures"]["accuracy"] < validation["guess"]["accuracy"] + 0.1
-    assert validation["figures"]["log_loss"] > validation["guess"]["log_loss"]
+    assert validation["figures"]["accuracy"] < validation["baseline"]["accuracy"] + 0.1
+    assert validation["figures"]["log_loss"] > validation["baseline"]["log_loss"]
 
 
 def test_train_accepts_tables_too_small_for_validation(tmp_path):
     table = tmp_path / "t.csv"
     table.write_text("a,b,label\n1.5,2,x\n2,1,y\n3,5,z\n")
     printed = good(
-        "train", table, "-H", 3, *settings("slope=1", "warmup_epochs=1"), "-o", tmp_path / "m"
+        "train", table, *settings("n_hidden=3", "slope=1", "warmup_epochs=1"), "-o", tmp_path / "m"
     )
     assert "Not validated: every class has one row only" in printed
     assert maxplus.load(tmp_path / "m").classes_.tolist() == ["x", "y", "z"]
@@ -472,15 +464,13 @@ def test_train_fits_regressors(tmp_path):
     assert "--probabilities is for classes" in bad(
         "predict", tmp_path / "m", table, "--probabilities"
     )
-    assert "for numbers there are predict, evaluate, explain, report and export" in bad(
+    assert "regressors support predict, evaluate, explain, report and export" in bad(
         "certify", tmp_path / "m", table
     )
-    for setting in ("polish=log2", "standardize=false"):
+    for setting in ("polish=log2", "standardize=false", "n_hidden=3", "n_estimators=2"):
         assert "LMMRegressor has no parameter" in bad("train", table, "--set", setting)
     for options in (
         ("--algorithm", "subgradient", "--task", "regression"),
-        ("--hidden", 3),
-        ("--estimators", 2),
         ("--suspects-out", tmp_path / "s.csv"),
         ("--checkpoint", tmp_path / "c"),
     ):
@@ -510,7 +500,7 @@ def test_train_column_options_reach_the_encoder(tmp_path):
     ]
     assert features("--numeric", "word")[1] == "word"
     table.write_text("a,b,label\n1.5,2,x\n,1,y\n3,5,x\n4,4,y\n")
-    assert "missing values: 1 in 'a'" in bad("train", table, "--missing", "error")
+    assert "missing values: 1 in 'a'" in bad("train", table, *settings("missing=error"))
     assert "--task must be one of" in bad("train", IRIS, "--task", "guessing")
 
 
@@ -536,13 +526,11 @@ def wait_for(path, seconds=120):
 
 
 LONG = {
-    "warm-up and polish": ("-H", 20, *settings("warmup_epochs=400")),
+    "warm-up and polish": settings("n_hidden=20", "warmup_epochs=400"),
     "paper": (
-        "-H",
-        20,
         "--algorithm",
         "subgradient",
-        *settings("max_iter=30000", "w0_update_interval=7"),
+        *settings("n_hidden=20", "max_iter=30000", "w0_update_interval=7"),
     ),
 }
 

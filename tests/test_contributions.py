@@ -364,6 +364,39 @@ def test_figure_of_constant_columns_and_many_classes_is_drawn():
     assert len(figure.axes) == 3
 
 
+def test_curves_are_the_scores_of_terms_and_categories_are_levels():
+    pytest.importorskip("matplotlib")
+    rng = np.random.default_rng(15)
+    X = np.column_stack([rng.uniform(size=200), np.eye(2)[rng.integers(2, size=200)]])
+    names = ["age", "sex = f", "sex = m"]
+    sex = OneHotGroup("sex", (1, 2), ("f", "m"))
+    domain = dataclasses.replace(Domain.of_rows(X, names=names), categories=(sex,))
+    line = LMM.of_boxes([[0.0], [1.0]], 0.5, np.eye(2), slope=1.0)
+    pair = LMM.of_boxes([[1.0, 0.0], [0.0, 1.0]], 0.2, np.eye(2), slope=1.0)
+    model = AdditiveLMM([Term([0], line.scaled(3.0)), Term([1, 2], pair)], 3)
+    means = term_means(model, X)
+    figure = plot_shape_functions(model, X, baseline=means, domain=domain)
+    assert titles(figure) == ["age", "sex"]
+    age, levels = figure.axes
+    drawn = max(age.lines, key=lambda curve: len(curve.get_xdata())).get_xydata()
+    expected = 3.0 * 2.0 * (drawn[:, 0] - X[:, 0].mean())
+    assert_allclose(drawn[:, 1], expected, atol=1e-9)
+    assert [tick.get_text() for tick in levels.get_xticklabels()] == ["f", "m"]
+    rows = np.array([[0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
+    scores = pair.scores(rows[:, 1:]) - means[1]
+    (found,) = [curve.get_ydata() for curve in levels.lines if len(curve.get_ydata()) == 2][-1:]
+    assert_allclose(found, scores[:, 1] - scores[:, 0], atol=1e-9)
+
+
+def test_surfaces_are_the_scores_of_pairs():
+    pytest.importorskip("matplotlib")
+    X = np.random.default_rng(0).uniform(0.0, 1.0, (200, 2))
+    corners = LMM.of_boxes([[0.0, 0.0], [1.0, 1.0]], 0.2, np.eye(2), slope=2.0)
+    figure = plot_shape_functions(AdditiveLMM([Term([0, 1], corners)], 2), X)
+    cells = figure.axes[0].collections[0].get_array()
+    assert cells[0, 0] < 0 < cells[-1, -1]
+
+
 def test_figure_of_boxes_only_is_refused():
     model = random_model(np.random.default_rng(14), [[0, 1, 2, 3]])
     with pytest.raises(ValueError, match="terms over one or two features"):

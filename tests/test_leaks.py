@@ -9,7 +9,7 @@ from maxplus.evaluation.leaks import find_leaks
 from maxplus.tables import table_of
 from table_helpers import opened
 
-BRIEF = ("-H", 4, *settings("slope=1", "warmup_epochs=1"), "--validate", "none")
+BRIEF = (*settings("n_hidden=4", "slope=1", "warmup_epochs=1"), "--validate", "none")
 RNG = np.random.default_rng(0)
 N = 300
 CLASSES = RNG.choice(["ill", "well"], N, p=[0.3, 0.7])

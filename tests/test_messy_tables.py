@@ -83,7 +83,7 @@ def test_every_schema_decision_is_reported_with_its_option(path):
         assert about[name][0].endswith(f"(--keep {name} to use it)")
     assert "150 different values in 150 rows" in about["patient"][0]
     assert "'age is missing'" in about["age"][0]
-    assert "a category of their own" in about["colour"][0]
+    assert "encoded as 'colour is missing'" in about["colour"][0]
     assert "low < medium < high" in about["grade"][0]
     assert "<5 < 5-9 < 10-19 < 20+" in about["span"][0]
     assert "--categorical town" in about["town"][0]
@@ -117,7 +117,7 @@ def test_every_schema_decision_can_be_overridden(path):
         ({"numeric": ["size"]}, ["'size'", "--numeric", "'age'"]),
         ({"numeric": ["sex"]}, ["'sex'", "line 2", "numbers"]),
         ({"task": "guess"}, ["--task", "guess", "regression"]),
-        ({"missing": "drop"}, ["--missing", "drop", "impute"]),
+        ({"missing": "drop"}, ["missing must be", "drop", "impute"]),
         ({"task": "regression"}, ["'class'", "line 2", "numbers"]),
         ({"drop": [name for name in HEADER[:-1] if name not in LEFT_OUT]}, ["--keep", "'class'"]),
     ],
@@ -428,8 +428,8 @@ def test_numbers_with_a_unit_are_numbers_and_ids_are_not(write):
     assert found.X[:, 1].tolist() == [900 + 37 * k for k in range(40)]
     (line,) = (line for line in found.decisions if "'weight' is" in line)
     assert "'50.5 kg' is 50.5" in line
-    assert line.endswith("(--categorical weight for a feature each)")
-    assert any("1 of 40 values is missing and becomes" in line for line in found.decisions)
+    assert line.endswith("(--categorical weight to one-hot encode it)")
+    assert any("1 of 40 values is missing: imputed with" in line for line in found.decisions)
     as_words = encoder_of(read_table(path), categorical=["weight"])
     assert "weight = 50.5 kg" in as_words.feature_names
     rows[9][0] = "heavy"

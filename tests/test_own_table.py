@@ -13,7 +13,7 @@ from maxplus import LMMClassifier, LMMEnsembleClassifier, LMMRegressor
 from maxplus.io import Checkpoint
 from maxplus.tables import TableEncoder, stream_dataset
 
-QUICK = ("-H", 6, *settings("slope=3", "warmup_epochs=2"))
+QUICK = settings("n_hidden=6", "slope=3", "warmup_epochs=2")
 PAIN = ["low", "medium", "high"]
 # Decimal commas, umlauts in Latin-1, Windows' line ends.
 DIALECT = {"delimiter": ";", "lineterminator": "\r\n"}
@@ -85,7 +85,7 @@ def test_command_metrics_equal_independent_computation(trained):
     assert result["auc"] == pytest.approx(roc_auc_score(y == "krank", P[:, 1]))
     # Rows that were held out are worse than those of the training, and better than guessing.
     unseen = document["validation"]
-    assert unseen["guess"]["accuracy"] < unseen["figures"]["accuracy"] <= 1.0
+    assert unseen["baseline"]["accuracy"] < unseen["figures"]["accuracy"] <= 1.0
 
 
 def test_command_certificates_survive_corner_attacks(trained):
@@ -249,10 +249,10 @@ BAD_FILES = {
     "zeros": ("a,b,class\n1,\0,x\n", [], ["data.csv", "UTF-8"]),
     "checkpoint": (
         ROWS,
-        ["--estimators", 2, "--checkpoint", "c"],
-        ["--checkpoint", "--estimators"],
+        [*settings("n_estimators=2"), "--checkpoint", "c"],
+        ["--checkpoint", "n_estimators"],
     ),
-    "resume": (ROWS, ["--estimators", 2, "--resume", "c"], ["--resume", "--estimators"]),
+    "resume": (ROWS, [*settings("n_estimators=2"), "--resume", "c"], ["--resume", "n_estimators"]),
 }
 
 

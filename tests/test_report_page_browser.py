@@ -1,4 +1,4 @@
-"""The report page in a real browser: what is seen, clicked, typed and printed."""
+"""The report page in Chromium: explorer, what-if form, layout, dark mode and printing."""
 
 import base64
 import io
@@ -21,7 +21,7 @@ ASK = (
 
 
 @pytest.mark.parametrize("name", REPORTS)
-def test_opens_quietly(browser, name):
+def test_page_opens_without_console_messages(browser, name):
     browser.open(REPORTS[name]())
     images = browser.run("return [...document.images].map(image => image.naturalWidth)")
     assert all(width > 0 for width in images)
@@ -29,8 +29,8 @@ def test_opens_quietly(browser, name):
     assert shown is (None if name in ("empty", "regression") else False)
 
 
-def test_numbers_are_printed_as_python_prints_them(browser):
-    """Of numbers that lie exactly between two, Python takes the even one."""
+def test_number_formatting_equals_python(browser):
+    """Python rounds half to even."""
     rng = np.random.default_rng(0)
     values = [*rng.normal(size=300), *10.0 ** rng.uniform(-9, 9, 300), *rng.uniform(0, 1, 300)]
     values += [n / 16 for n in range(-40, 40)] + [n / 2**13 for n in range(1, 60)]
@@ -62,7 +62,7 @@ def assert_shown(browser, row):
     assert browser.column("classes", 1) == [fixed(entry["score"]) for entry in row["classes"]]
 
 
-def test_the_explorer_shows_the_picked_row(browser):
+def test_explorer_shows_selected_row(browser):
     rows = clinic_report()["rows"]
     browser.open(clinic_report())
     assert_shown(browser, rows[0])
@@ -80,7 +80,7 @@ def retype(field, keys, text):
     field.send_keys(text or keys.BACKSPACE)
 
 
-def test_an_edit_is_shown_and_taken_back(browser, keys):
+def test_edit_and_reset(browser, keys):
     report = clinic_report()
     report["rows"][0]["missing"] = []
     browser.open(report)
@@ -98,7 +98,7 @@ def test_an_edit_is_shown_and_taken_back(browser, keys):
     assert browser.run("return document.querySelectorAll('.edited').length") == 0
 
 
-def test_a_number_outside_of_training_is_refused(browser, keys):
+def test_numbers_outside_the_training_range_are_rejected(browser, keys):
     report = clinic_report()
     column = report["columns"][1]
     browser.open(report)
@@ -120,7 +120,7 @@ def test_a_number_outside_of_training_is_refused(browser, keys):
     assert browser.find("#tiles").text == before
 
 
-def test_many_columns_are_hidden_but_never_those_that_decide(browser):
+def test_unimportant_columns_are_hidden(browser):
     report = clinic_report()
     first, rest = report["columns"][0], report["columns"][1:]
     # Thirty columns that never decide come first by importance; the others are behind them.
@@ -149,7 +149,7 @@ def test_many_columns_are_hidden_but_never_those_that_decide(browser):
     assert hidden == 0
 
 
-def test_keys_alone_are_enough(browser, keys):
+def test_page_is_usable_by_keyboard(browser, keys):
     browser.open(clinic_report())
     browser.press(keys.TAB)
     assert browser.run("return document.activeElement.className") == "skip"
@@ -175,34 +175,34 @@ def test_keys_alone_are_enough(browser, keys):
     assert browser.focus == "column-3"  # an edit does not take the focus away
 
 
-def test_named_rows_lead_to_the_explorer(browser, keys):
+def test_row_links_open_the_explorer(browser, keys):
     report = clinic_report()
     browser.open(report)
-    number = report["named"]["least_sure"][3]["row"]
+    number = report["named"]["least_confident"][3]["row"]
     link = browser.find(f"#least-sure tr[data-row='{number}'] a")
     link.send_keys(keys.ENTER)
     assert f"(row {number})" in browser.verdict
     assert browser.focus == "pick"
     top = "return document.getElementById('explorer').getBoundingClientRect().top"
     assert 0 <= browser.run(top) < 800
-    other = report["named"]["least_sure"][0]["row"]
+    other = report["named"]["least_confident"][0]["row"]
     browser.find(f"#least-sure tr[data-row='{other}'] td:nth-child(3)").click()
     assert f"(row {other})" in browser.verdict
 
 
-def test_an_address_can_name_the_row(browser):
+def test_url_fragment_selects_row(browser):
     browser.open(clinic_report(), address="#row-5")
     assert "(row 5)" in browser.verdict
     browser.open(clinic_report(), address="#row-999")
     assert "(row 1)" in browser.verdict
 
 
-def test_tables_sort_by_click_and_by_key(browser, keys):
+def test_tables_sort_by_mouse_and_keyboard(browser, keys):
     report = clinic_report()
-    rows = report["named"]["least_sure"][:4]
+    rows = report["named"]["least_confident"][:4]
     for row, number, share in zip(rows, (1, 10, 2, 3), (0.5, None, 0.6, 0.7), strict=True):
         row |= {"row": number, "probability": share}
-    report["named"]["least_sure"] = rows
+    report["named"]["least_confident"] = rows
     browser.open(report)
     assert browser.column("least-sure", 0) == ["1", "10", "2", "3"]
     heading = browser.find("#least-sure th:nth-child(5)")
@@ -218,7 +218,7 @@ def test_tables_sort_by_click_and_by_key(browser, keys):
     assert marked == 1
 
 
-def test_the_order_of_classes_outlasts_the_row(browser):
+def test_class_order_persists_between_rows(browser):
     browser.open(clinic_report())
     browser.find("#classes th:nth-child(1) button").click()
     for _ in range(5):
@@ -228,7 +228,7 @@ def test_the_order_of_classes_outlasts_the_row(browser):
 
 
 @pytest.mark.parametrize("name", ["complete", "sum", "pictures", "regression", "attack"])
-def test_a_narrow_screen_needs_no_sideways_scrolling(browser, name):
+def test_narrow_screen_has_no_horizontal_scrolling(browser, name):
     report = renamed(REPORTS[name](), lambda text: text if name != "attack" else text * 12)
     browser.open(report, width=380)
     browser.run("for (const part of document.querySelectorAll('details')) part.open = true")
@@ -251,7 +251,7 @@ RIGHT_EDGES = (
 
 @pytest.mark.parametrize("name", ["complete", "sum", "unlabelled", "regression"])
 @pytest.mark.parametrize("width", [400, 1400])
-def test_no_column_is_off_screen(browser, name, width):
+def test_table_columns_are_visible(browser, name, width):
     labels = {"ill": "recurrence-events-of-a-kind", "well": "no-recurrence-events"}
     report = renamed(REPORTS[name](), lambda text: labels.get(text, text))
     browser.open(report, width=width)
@@ -264,7 +264,7 @@ def test_no_column_is_off_screen(browser, name, width):
 
 
 @pytest.mark.parametrize("name", ["complete", "regression"])
-def test_wide_screens_are_used(browser, name):
+def test_wide_screen_has_two_columns(browser, name):
     browser.open(REPORTS[name](), width=1400)
     edges = browser.run(RIGHT_EDGES)
     assert min(edges[part] for part in {"performance", "failures"} & edges.keys()) > 1200
@@ -272,7 +272,7 @@ def test_wide_screens_are_used(browser, name):
         assert min(edges[part] for part in ("decides", "explorer", "certified")) > 1200
 
 
-def test_figures_are_dark_in_dark_mode(browser):
+def test_figures_in_dark_mode(browser):
     image = pytest.importorskip("matplotlib.image")
     brightness = {}
     for scheme in ("light", "dark"):
@@ -285,7 +285,7 @@ def test_figures_are_dark_in_dark_mode(browser):
     assert brightness["dark"] < 0.25 < 0.9 < brightness["light"]
 
 
-def test_rows_without_labels_are_explored(browser):
+def test_explorer_of_unlabelled_rows(browser):
     report = REPORTS["unlabelled"]()
     browser.open(report)
     row = report["rows"][0]
@@ -301,7 +301,7 @@ def test_rows_without_labels_are_explored(browser):
     )
 
 
-def test_dark_mode_is_dark(browser):
+def test_dark_mode_background(browser):
     browser.open(clinic_report())
     light = browser.style("body", "background-color")
     browser.open(clinic_report(), scheme="dark")
@@ -311,7 +311,7 @@ def test_dark_mode_is_dark(browser):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_there_is_something_to_see(browser, scheme):
+def test_page_is_not_blank(browser, scheme):
     image = pytest.importorskip("matplotlib.image")
     browser.open(clinic_report(), scheme=scheme)
     shot = image.imread(io.BytesIO(browser.driver.get_screenshot_as_png()))[..., :3]
@@ -320,7 +320,7 @@ def test_there_is_something_to_see(browser, scheme):
     assert len(colours) > 10
 
 
-def test_paper_shows_tables_whole_and_no_controls(browser):
+def test_print_layout_has_full_tables_and_no_controls(browser):
     browser.open(clinic_report())
     browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
     try:
@@ -337,8 +337,8 @@ def test_paper_shows_tables_whole_and_no_controls(browser):
 
 
 @pytest.mark.parametrize("policy", [True, False])
-def test_an_attack_is_shown_and_not_run(browser, policy):
-    """Without the policy too: escaping alone is enough."""
+def test_hostile_text_is_displayed_and_not_executed(browser, policy):
+    """Escaping is sufficient without the security policy."""
     meta = re.compile("<meta http-equiv[^>]*>")
     report = renamed(clinic_report(), lambda text: ATTACK + text)
     browser.open(report, change=lambda page: page if policy else meta.sub("", page))
@@ -353,7 +353,7 @@ def test_an_attack_is_shown_and_not_run(browser, policy):
     assert any(ATTACK in name for name in browser.column("classes", 0))
 
 
-def test_should_markup_slip_in_the_policy_stops_it(session):
+def test_security_policy_blocks_injected_scripts(session):
     session.open(clinic_report())
     session.run(
         "document.body.insertAdjacentHTML('beforeend', arguments[0])",
@@ -365,7 +365,7 @@ def test_should_markup_slip_in_the_policy_stops_it(session):
     assert any("Content Security Policy" in entry["message"] for entry in session.complaints())
 
 
-def test_pictures_mark_the_deciding_pixel(browser):
+def test_images_mark_the_active_pixel(browser):
     report = digits_report()
     browser.open(report)
     assert "pixels" in browser.find("#explored .note").text
@@ -394,7 +394,7 @@ def test_pictures_mark_the_deciding_pixel(browser):
     np.testing.assert_allclose(middle, [28 * (y + 0.5), 28 * (x + 0.5)], atol=3)
 
 
-def test_values_are_listed_where_nothing_can_be_edited(browser):
+def test_values_are_listed_if_editing_is_disabled(browser):
     report = clinic_report() | {"network": None, "columns": [], "why_not": "It is too large."}
     n_features = len(report["features"])
     report["features"] += [f"further {k}" for k in range(50 - n_features)]
@@ -411,7 +411,7 @@ def test_values_are_listed_where_nothing_can_be_edited(browser):
     assert f"further {44 - n_features}\n11" in text
 
 
-def test_the_widest_table_fits_on_paper(browser):
+def test_widest_table_fits_on_a4(browser):
     """A4 with a centimetre at each side, at 96 dots per inch."""
     report = clinic_report()
     for row in report["rows"]:
@@ -424,7 +424,7 @@ def test_the_widest_table_fits_on_paper(browser):
     assert width <= 718
 
 
-def test_a_long_name_is_no_headline(browser):
+def test_long_values_have_a_smaller_font(browser):
     report = clinic_report()
     for entry in report["rows"][0]["classes"]:
         entry["feature"] = "number of vessels coloured by fluoroscopy"

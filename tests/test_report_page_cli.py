@@ -1,4 +1,4 @@
-"""``maxplus report`` on a table as people have it, from the training to the page."""
+"""``maxplus report`` on a table with ids, text and missing values."""
 
 import csv
 
@@ -17,7 +17,7 @@ pytest.importorskip("matplotlib")
 
 @pytest.fixture(scope="module")
 def clinic(tmp_path_factory):
-    """A table with ids, words and holes; most of it as a file of its own, and a model of that."""
+    """Write a table with ids, text and missing values, and train a model on most of its rows."""
     folder = tmp_path_factory.mktemp("clinic")
     table = patients(120)
     cells = [column.tolist() for column in table.columns.values()]
@@ -25,12 +25,12 @@ def clinic(tmp_path_factory):
     for name, part in (("all", lines), ("most", lines[:90])):
         with open(folder / f"{name}.csv", "w", newline="", encoding="utf-8") as file:
             csv.writer(file).writerows([list(table.columns), *part])
-    options = ("-H", 8, *settings("slope=2", "warmup_epochs=4"), "--validate", 0.3)
+    options = (*settings("n_hidden=8", "slope=2", "warmup_epochs=4"), "--validate", 0.3)
     good("train", folder / "most.csv", "-o", folder / "m.maxplus", *options)
     return folder
 
 
-def test_a_page_from_a_table_as_people_have_it(clinic, tmp_path):
+def test_report_command_on_messy_table(clinic, tmp_path):
     page = tmp_path / "page.html"
     found = document("report", clinic / "m.maxplus", clinic / "all.csv", "-o", page)
     assert [source["title"] for source in found["sources"]] == [
@@ -38,10 +38,10 @@ def test_a_page_from_a_table_as_people_have_it(clinic, tmp_path):
         "30% of the rows held out",
     ]
     assert [source["figures"]["n_rows"] for source in found["sources"]] == [120, 27]
-    assert found["headline"]["text"].startswith("Of 120 rows of all.csv, ")
+    assert found["headline"]["text"].startswith("The accuracy on 120 rows of all.csv is ")
     text = page.read_text(encoding="utf-8")
     assert "It predicts" in text
-    assert "whether some of the 120 rows of all.csv were among them is not known." in text
+    assert "whether some of the 120 rows of all.csv were used in training." in text
     data = Page(text).data
     rows = {row["row"]: row for row in data["rows"]}
     assert rows[1]["id"] == "P100"
@@ -55,16 +55,16 @@ def test_a_page_from_a_table_as_people_have_it(clinic, tmp_path):
     }
 
 
-def test_the_training_table_is_no_proof(clinic, tmp_path):
+def test_report_of_training_table_shows_validation(clinic, tmp_path):
     said = good("report", clinic / "m.maxplus", clinic / "most.csv", "-o", tmp_path / "p.html")
-    assert "Of 27 rows that it had not seen" in said  # the validation's
+    assert "The accuracy on 27 rows held out of training is" in said  # the validation's
     good("train", clinic / "most.csv", "-o", tmp_path / "bare.maxplus", *BRIEF)
     said = good("report", tmp_path / "bare.maxplus", clinic / "most.csv", "-o", tmp_path / "p.html")
     assert "Not measured on new rows" in said
     assert "✓" not in (tmp_path / "p.html").read_text(encoding="utf-8")
 
 
-def test_report_takes_a_table_without_labels(clinic, tmp_path):
+def test_report_accepts_unlabelled_table(clinic, tmp_path):
     with open(clinic / "all.csv", newline="", encoding="utf-8") as file:
         rows = [row[:-1] for row in csv.reader(file)]
     unlabelled = tmp_path / "new.csv"
@@ -76,7 +76,7 @@ def test_report_takes_a_table_without_labels(clinic, tmp_path):
     assert [source["title"] for source in found["sources"]] == ["30% of the rows held out"]
     text = page.read_text(encoding="utf-8")
     assert "new.csv has no true labels to compare with." in text
-    assert "How often each class is predicted" in text
+    assert "Predicted classes" in text
     data = Page(text).data
     out = tmp_path / "predicted.csv"
     good("predict", clinic / "m.maxplus", unlabelled, "-o", out)
@@ -85,7 +85,7 @@ def test_report_takes_a_table_without_labels(clinic, tmp_path):
     assert all(row["label"] is None for row in data["rows"])
 
 
-def test_a_page_that_cannot_be_written_is_told_at_once(clinic, tmp_path):
+def test_report_rejects_missing_output_folder(clinic, tmp_path):
     out = tmp_path / "nowhere" / "p.html"
     assert "does not exist; make it first" in bad(
         "report", clinic / "m.maxplus", clinic / "all.csv", "-o", out

@@ -1,8 +1,7 @@
-"""What a report says, as data: which rows are new, whom it fails, what is proven and edited."""
+"""Content of the report: new rows, errors, certificates, explanations, what-if data."""
 
 import base64
 import copy
-import io
 import re
 
 import numpy as np
@@ -13,7 +12,7 @@ from scipy.stats import binomtest
 
 from clinics import patients, prepared, trained
 from maxplus import LMMClassifier, LMMRegressor
-from maxplus.explain import Domain, decisive_paths, term_means
+from maxplus.explain import decisive_paths
 from maxplus.io import load, save
 from maxplus.metrics import classification_metrics, regression_metrics
 from maxplus.metrics._intervals import wilson_interval
@@ -21,9 +20,8 @@ from maxplus.models import LMM, AdditiveLMM, FeatureMap, Term
 from maxplus.report import regression_content, render_page, report_content
 from maxplus.report.content import training_certificate
 from maxplus.report.data import editable_columns
-from maxplus.report.explanations import shape_drawings
-from maxplus.report.model import MOST_WEIGHTS, model_data, n_weights
-from maxplus.report.unseen import headline
+from maxplus.report.model import MAX_WEIGHTS, model_data, n_weights
+from maxplus.report.performance import headline
 from maxplus.tables import RawTable, UnknownValues, row_hashes
 from maxplus.tables.dataset import _encoded
 from report_pages import sum_report
@@ -35,7 +33,7 @@ pytest.importorskip("matplotlib.image")
 
 @pytest.fixture(scope="module")
 def clinic():
-    """A model of ninety patients, and 120 of whom these are the first."""
+    """Return a model trained on the first 90 patients, and all patients."""
     clf = trained(patients())
     table = patients(120)
     # The same generator draws other patients for another number of them.
@@ -50,7 +48,7 @@ def about(clf, X, y, **options):
     )
 
 
-def test_given_table_is_scored_in_full(clinic):
+def test_all_rows_of_a_labelled_table_are_evaluated(clinic):
     clf, X, y = clinic
     content = about(clf, X, y)
     equal = np.array([(row == X[:90]).all(axis=1).any() for row in X])
@@ -68,34 +66,34 @@ def test_given_table_is_scored_in_full(clinic):
     assert source["figures"]["confusion"] == expected["confusion"]
     assert content["judged"]["figures"] == source["figures"]
     labels, counts = np.unique(clf.training_labels_, return_counts=True)
-    assert source["guess"]["label"] == labels[counts.argmax()]
-    assert source["guess"]["accuracy"] == pytest.approx(np.mean(y == labels[counts.argmax()]))
+    assert source["baseline"]["label"] == labels[counts.argmax()]
+    assert source["baseline"]["accuracy"] == pytest.approx(np.mean(y == labels[counts.argmax()]))
 
 
-def test_the_least_sure_and_the_most_surprising_rows_are_named(clinic):
+def test_least_confident_and_highest_loss_rows_are_listed(clinic):
     clf, X, y = clinic
     ids = [f"id {n}" for n in range(len(X))]
     named = about(clf, X, y, ids=ids, row_numbers=np.arange(len(X)) + 11)["named"]
     P, codes = clf.predict_proba(X), np.searchsorted(clf.classes_, y)
     for kind, by in (
-        ("least_sure", P.max(axis=1)),
-        ("most_surprising", P[np.arange(len(y)), codes]),
+        ("least_confident", P.max(axis=1)),
+        ("highest_loss", P[np.arange(len(y)), codes]),
     ):
         rows = [one["row"] - 11 for one in named[kind]]
         assert [one["id"] for one in named[kind]] == [ids[n] for n in rows]
         assert (np.diff(by[rows]) >= 0).all()
         others = np.setdiff1d(np.arange(90, len(X)), rows)
         assert by[others].min() >= by[rows].max() - 1e-12
-        key = "probability" if kind == "least_sure" else "own_probability"
+        key = "probability" if kind == "least_confident" else "own_probability"
         np.testing.assert_allclose([one[key] for one in named[kind]], by[rows])
 
 
-def test_the_explorer_holds_every_row_that_is_named(clinic, monkeypatch):
+def test_explorer_contains_all_listed_rows(clinic, monkeypatch):
     monkeypatch.setattr("maxplus.report.content.MAX_ROWS", 80)
     clf, X, y = clinic
     told = about(clf, X, y)
     named = {
-        row["row"] for kind in ("least_sure", "most_surprising") for row in told["named"][kind]
+        row["row"] for kind in ("least_confident", "highest_loss") for row in told["named"][kind]
     }
     shown = [row["row"] for row in told["rows"]]
     assert named <= set(shown)
@@ -104,41 +102,41 @@ def test_the_explorer_holds_every_row_that_is_named(clinic, monkeypatch):
 
 
 @pytest.mark.parametrize("knows_rows", [True, False])
-def test_training_table_is_not_taken_for_test_data(clinic, knows_rows):
+def test_training_table_is_not_test_data(clinic, knows_rows):
     clf, X, y = clinic
     if not knows_rows:
         clf = trained(patients(), knows_rows=False)
     content = about(clf, X[:90], y[:90])
     assert content["sources"] == []
     assert content["headline"]["holds"] is None
-    assert "Not measured" in content["headline"]["words"]
+    assert "Not measured" in content["headline"]["title"]
     assert "The model was trained on the 90 rows of all.csv." in content["headline"]["text"]
     assert not content["judged"]["is_new"]
     right = int((clf.predict(X[:90]) == y[:90]).sum())
     assert content["fit"] == {"right": right, "rows": 90, "exact": True}
     page = render_page(content)
     assert "✓" not in page
-    assert "Whom it fails among new rows was not measured." in page
+    assert "Errors on new rows were not measured." in page
 
 
-def test_as_many_other_rows_are_not_taken_for_the_training_table(clinic):
+def test_table_of_the_same_length_is_test_data(clinic):
     clf, X, y = clinic
     content = about(clf, X[-90:], y[-90:])
     assert content["sources"][0]["figures"]["n_rows"] == 90
     assert "was trained on" not in content["where"]
 
 
-def test_test_data_are_scored_by_a_model_that_keeps_no_rows():
+def test_test_data_are_evaluated_without_stored_rows():
     clf = trained(patients(), knows_rows=False)
     samples = prepared(patients(120))[1]
     content = about(clf, samples.X, samples.y)
     assert content["judged"]["is_new"]
     assert content["judged"]["figures"]["n_rows"] == 120
-    assert content["headline"]["text"].startswith("Of 120 rows of all.csv, ")
-    assert "keeps no training rows" in content["where"]
+    assert content["headline"]["text"].startswith("The accuracy on 120 rows of all.csv is ")
+    assert "has no hashes of training rows" in content["where"]
 
 
-def test_test_data_lead_and_the_validation_follows(clinic):
+def test_test_data_come_before_validation(clinic):
     clf, X, y = clinic
     wrong = classification_metrics([0, 1], [[0.9, 0.1], [0.8, 0.2]], clf.classes_).to_json()
     row = {
@@ -149,13 +147,13 @@ def test_test_data_lead_and_the_validation_follows(clinic):
         "own_probability": 0.3,
     }
     clf.validation_ = {
-        "how": "5-fold cross-validation",
+        "description": "5-fold cross-validation",
         "figures": wrong | {"n_rows": 900},
-        "guess": {"accuracy": 0.6, "balanced_accuracy": 0.5, "log_loss": 0.7, "label": "well"},
+        "baseline": {"accuracy": 0.6, "balanced_accuracy": 0.5, "log_loss": 0.7, "label": "well"},
         "rows_never_held_out": 0,
         "seconds": 1.0,
-        "least_sure": [row],
-        "most_surprising": [row],
+        "least_confident": [row],
+        "highest_loss": [row],
     }
     try:
         both = about(clf, X, y)
@@ -166,11 +164,11 @@ def test_test_data_lead_and_the_validation_follows(clinic):
     assert [source["figures"]["n_rows"] for source in both["sources"]] == [210, 900]
     assert both["judged"]["title"] == "all.csv"
     assert both["named"]["title"] == "all.csv"
-    assert both["headline"]["text"].startswith("Of 210 rows of all.csv, ")
+    assert both["headline"]["text"].startswith("The accuracy on 210 rows of all.csv is ")
     assert same["judged"]["title"] == "5-fold cross-validation"
     assert same["judged"]["is_new"]
     # The table of this page is the one that was validated: its rows have names here.
-    (named,) = same["named"]["least_sure"]
+    (named,) = same["named"]["least_confident"]
     assert (named["row"], named["id"], named["of_data"]) == (3, "id 2", True)
 
 
@@ -178,7 +176,7 @@ def test_test_data_lead_and_the_validation_follows(clinic):
     ("accuracy", "auc", "holds"),
     [(0.8, 0.9, True), (0.62, 0.7, False), (0.62, 0.504, False), (0.5, None, False)],
 )
-def test_the_headline_asks_for_more_than_chance(accuracy, auc, holds):
+def test_headline_requires_significant_improvement(accuracy, auc, holds):
     classes = [{"auc": auc, "n_rows": n} for n in (40, 60)]
     figures = {
         "accuracy": accuracy,
@@ -189,18 +187,18 @@ def test_the_headline_asks_for_more_than_chance(accuracy, auc, holds):
     }
     source = {
         "figures": figures,
-        "guess": {"accuracy": 0.6, "label": "well"},
+        "baseline": {"accuracy": 0.6, "label": "well"},
         "whose": "of t.csv",
         "on": "t.csv",
     }
     said = headline(source, "")
     assert said["holds"] is holds
     assert f"{100 * accuracy:.1f} %" in said["text"]
-    assert ("rank" in said["text"]) == (auc == 0.7)
+    assert ("ROC AUC" in said["text"]) == (auc == 0.7)
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
-def test_chance_does_not_rank_rows(n_classes):
+def test_auc_of_random_scores_is_not_significant(n_classes):
     rng = np.random.default_rng(0)
     ranked = 0
     for _ in range(200):
@@ -210,7 +208,7 @@ def test_chance_does_not_rank_rows(n_classes):
         figures["interval"] = (0.0, 1.0)
         source = {
             "figures": figures,
-            "guess": {"accuracy": 0.6, "label": "a"},
+            "baseline": {"accuracy": 0.6, "label": "a"},
             "whose": "of t.csv",
             "on": "t.csv",
         }
@@ -219,18 +217,18 @@ def test_chance_does_not_rank_rows(n_classes):
 
 
 @given(n=st.integers(1, 500), data=st.data())
-def test_intervals_are_wilsons(n, data):
+def test_intervals_equal_wilson_intervals(n, data):
     k = data.draw(st.integers(0, n))
     expected = binomtest(k, n).proportion_ci(0.95, "wilson")
     assert wilson_interval(k / n, n) == pytest.approx((expected.low, expected.high), abs=1e-4)
 
 
-def test_shares_of_nothing_have_no_interval():
+def test_empty_sample_has_no_interval():
     assert wilson_interval(None, 0) is None
     assert wilson_interval(0.5, 0) is None
 
 
-def test_the_certificate_says_for_whom_and_what_moves(clinic):
+def test_certificate_states_rows_and_columns(clinic):
     clf, X, y = clinic
     scale = clf.certificate_scale()
     certified = about(clf, X, y, scale=scale, unit="deviations")["certified"]
@@ -247,7 +245,7 @@ def test_the_certificate_says_for_whom_and_what_moves(clinic):
     assert free["held"] == []
 
 
-def test_choices_become_the_features_that_the_model_s_own_encoding_gives(clinic):
+def test_what_if_choices_equal_encoder(clinic):
     clf = clinic[0]
     encoder = clf.encoder_
     table = patients()
@@ -277,14 +275,14 @@ def flowers(iris):
     return LMMClassifier(8, slope=2.0, warmup_epochs=3, random_state=0).fit(iris.X, iris.y)
 
 
-def test_without_a_encoder_every_feature_is_a_number(iris, flowers):
+def test_what_if_features_without_encoder_are_numbers(iris, flowers):
     content = report_content(flowers, iris.X, iris.y, name="iris", feature_names=list("abcd"))
     assert [column["name"] for column in content["columns"]] == list("abcd")
     assert all(column["low"] is None and column["choices"] is None for column in content["columns"])
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_the_page_has_the_model_s_very_weights(flowers, iris, dtype):
+def test_page_contains_exact_weights(flowers, iris, dtype):
     lmm = flowers.model_.astype(dtype)
     terms = [Term([0, 1, 2, 3], lmm), Term([0, 1, 2, 3], lmm.scaled(2.0))]
     feature_map = FeatureMap.fit(iris.X)
@@ -303,13 +301,13 @@ def test_the_page_has_the_model_s_very_weights(flowers, iris, dtype):
     assert data["single"] == (dtype is np.float32)
 
 
-def test_a_large_model_is_told_of_but_not_put_into_the_page(iris):
+def test_large_model_is_not_embedded(iris):
     clf = LMMClassifier(6, slope=2.0, warmup_epochs=2, random_state=0).fit(iris.X, iris.y)
     n = 500
     model, rng = clf.model_, np.random.default_rng(0)
-    H = MOST_WEIGHTS // 8
+    H = MAX_WEIGHTS // 8
     clf.model_ = LMM(model.W0, rng.normal(size=(model.W0.size, H)), rng.normal(size=(H, 3)) - 5)
-    assert n_weights(clf.model_) > MOST_WEIGHTS
+    assert n_weights(clf.model_) > MAX_WEIGHTS
     X = rng.normal(size=(n, 4)) + 5
     content = report_content(clf, X[:3], clf.predict(X[:3]), name="large")
     assert content["network"] is None
@@ -319,7 +317,7 @@ def test_a_large_model_is_told_of_but_not_put_into_the_page(iris):
     assert len(page) < 1_000_000
 
 
-def test_content_names_the_deciding_walls(flowers, iris):
+def test_content_contains_active_walls(flowers, iris):
     content = report_content(flowers, iris.X, iris.y, name="iris", feature_names=list("abcd"))
     assert content["features"] == list("abcd")
     paths, model = decisive_paths(flowers.model_, iris.X), flowers.model_
@@ -349,42 +347,6 @@ def test_contributions_of_a_sum_add_up_to_the_margin():
         assert total == pytest.approx(reasons["margin"], abs=1e-9)
 
 
-def test_shape_functions_are_drawn_at_their_scores():
-    """Of y = 56 − 48·z / reach, in the middle of a drawing, z is read back."""
-    rng = np.random.default_rng(0)
-    X = rng.uniform(0.0, 1.0, (400, 2))
-    steps = LMM.of_boxes([[0.0], [1.0]], 0.5, np.eye(2), slope=1.0)
-    model = AdditiveLMM([Term([0], steps.scaled(3.0)), Term([1], steps)], 2)
-    means = term_means(model, X)
-    drawn = shape_drawings(model, X, means, Domain.of_rows(X, names=["a", "b"]), ["no", "yes"])
-    assert [curve["name"] for curve in drawn["curves"]] == ["a", "b"]
-    low, high = np.quantile(X, (0.01, 0.99), axis=0)
-    reach = np.abs(3.0 * (2.0 * np.array([low[0], high[0]]) - 1.0 - np.mean(2.0 * X[:, 0] - 1)))
-    for k, curve in enumerate(drawn["curves"]):
-        (line,) = curve["lines"]
-        x, y = np.array([point.split(",") for point in line.split()], float).T
-        at = low[k] + (high[k] - low[k]) * (x - 40.0) / 232.0
-        z = (3.0, 1.0)[k] * (2.0 * at - 2.0 * X[:, k].mean())
-        np.testing.assert_allclose(y, 56.0 - 48.0 * z / reach.max(), atol=0.3)
-
-
-def test_sums_of_pairs_are_drawn_as_surfaces():
-    rng = np.random.default_rng(0)
-    X = rng.uniform(0.0, 1.0, (200, 2))
-    corners = LMM.of_boxes([[0.0, 0.0], [1.0, 1.0]], 0.2, np.eye(2), slope=2.0)
-    model = AdditiveLMM([Term([0, 1], corners)], 2)
-    drawn = shape_drawings(model, X, term_means(model, X), Domain.of_rows(X), ["no", "yes"])
-    assert drawn["curves"] == []
-    (surface,) = drawn["surfaces"]
-    assert surface["image"].startswith("data:image/png;base64,")
-    image = base64.b64decode(surface["image"].split(",")[1])
-    pixels = matplotlib.image.imread(io.BytesIO(image), format="png")
-    assert pixels.shape == (32, 32, 4)
-    # The lower left is blue, for the first class, and the upper right vermilion.
-    assert pixels[-1, 0, 2] > pixels[-1, 0, 0]
-    assert pixels[0, -1, 0] > pixels[0, -1, 2]
-
-
 def test_importances_are_of_columns(clinic):
     clf, X, y = clinic
     found = about(clf, X, y)["importances"]
@@ -395,7 +357,7 @@ def test_importances_are_of_columns(clinic):
     assert list(shares.values()) == sorted(shares.values(), reverse=True)
 
 
-def test_a_regression_is_judged_on_new_rows():
+def test_regression_is_evaluated_on_new_rows():
     rng = np.random.default_rng(0)
     X = rng.uniform(-2, 2, (80, 1))
     y = np.abs(X[:, 0]) + rng.normal(0, 0.1, 80)
@@ -409,7 +371,7 @@ def test_a_regression_is_judged_on_new_rows():
     bounds = reg.predict_interval(X, 0.9)
     assert source["figures"] == regression_metrics(y, reg.predict(X), *bounds).to_json()
     guess = regression_metrics(y, np.full(80, y[:60].mean()))
-    assert source["guess"]["mae"] == pytest.approx(guess.mae)
+    assert source["baseline"]["mae"] == pytest.approx(guess.mae)
     assert content["headline"]["holds"] is True
     assert "60 of the 80 rows of curve have the same values" in content["headline"]["text"]
     off = [abs(one["off"]) for one in content["rows"]]
@@ -418,7 +380,7 @@ def test_a_regression_is_judged_on_new_rows():
     assert "mean absolute error" in render_page(content)
 
 
-def test_regression_worse_than_the_mean_says_so():
+def test_regression_worse_than_the_mean():
     rng = np.random.default_rng(0)
     X = rng.uniform(-2, 2, (60, 1))
     reg = LMMRegressor(epochs=5, random_state=0).fit(X, 9000 * X[:, 0])
@@ -427,12 +389,12 @@ def test_regression_worse_than_the_mean_says_so():
     r2 = content["sources"][0]["figures"]["r2"]
     assert r2 < -1
     assert "0.0 %" not in text
-    assert f"R² −{-r2:.2f}" in text
+    assert f"R² is −{-r2:.2f}" in text
     assert content["headline"]["holds"] is False
     # Dollars are no powers of ten.
     for page in (text, render_page(content)):
         assert "e+0" not in page.partition("<svg")[0]
-    assert re.search(r"off by \d\d,\d00 ± [\d,]+ on average", text)
+    assert re.search(r"mean absolute error is \d\d,\d00 ± [\d,]+ \(95 % interval\)", text)
 
 
 def test_report_without_labels_has_predictions_and_no_figures(clinic):
@@ -452,11 +414,11 @@ def test_report_without_labels_has_predictions_and_no_figures(clinic):
     assert all(row["label"] is None for row in rows.values())
     assert all(rows[n + 1]["predicted"] == predicted[n] for n in range(210) if n + 1 in rows)
     top = clf.predict_proba(X).max(axis=1)
-    assert content["named"]["least_sure"][0]["row"] == top.argmin() + 1
+    assert content["named"]["least_confident"][0]["row"] == top.argmin() + 1
     page = render_page(content)
     assert "provably keep their prediction" in page
-    assert "How often each class is predicted" in page
-    for words in ("Whom it fails", "that of the true label", "recall", "calibration"):
+    assert "Predicted classes" in page
+    for words in ("Error analysis", "probability of the true label", "recall", "calibration"):
         assert words not in page.partition("</style>")[2].partition("<script")[0]
 
 
@@ -471,12 +433,12 @@ def test_regression_report_without_numbers_has_predictions():
     )
     page = render_page(content)
     assert "Predictions of the first rows" in page
-    assert "off by" not in page
+    assert "mean absolute error" not in page
 
 
-def test_training_that_proves_nothing_has_no_such_heading(clinic):
+def test_training_certificate_heading(clinic):
     clf, X, y = clinic
-    heading = "What the training proves"
+    heading = "Training certificate"
     content = about(clf, X, y)
     content["certificate"] = training_certificate(clf)
     assert (heading in render_page(content)) == clf.perfect_fit_
@@ -495,7 +457,7 @@ def test_training_that_proves_nothing_has_no_such_heading(clinic):
     st.lists(st.lists(st.integers(-3, 3), min_size=3, max_size=3), min_size=2, max_size=30),
     st.sampled_from([np.float32, np.float64]),
 )
-def test_fingerprints_are_equal_where_rows_are(rows, dtype):
+def test_row_hashes_are_equal_for_equal_rows(rows, dtype):
     X = np.array(rows) / 4
     marks = row_hashes(X.astype(dtype))
     assert marks.dtype == np.int64
@@ -504,7 +466,7 @@ def test_fingerprints_are_equal_where_rows_are(rows, dtype):
     np.testing.assert_array_equal(marks[:, None] == marks[None], same)
 
 
-def test_validations_and_rows_are_kept_in_files(clinic, tmp_path):
+def test_validation_and_row_hashes_are_saved(clinic, tmp_path):
     clf = clinic[0]
     clf.validation_ = _validation(clf)
     try:
@@ -526,22 +488,22 @@ def _validation(clf):
         "own_probability": 0.3,
     }
     return {
-        "how": "20% of the rows held out",
+        "description": "20% of the rows held out",
         "figures": figures,
-        "guess": {"accuracy": 0.6, "balanced_accuracy": 0.5, "log_loss": 0.7, "label": "well"},
+        "baseline": {"accuracy": 0.6, "balanced_accuracy": 0.5, "log_loss": 0.7, "label": "well"},
         "rows_never_held_out": 0,
         "seconds": 1.0,
         "certified": {"eps": 0.1, "accuracy": 0.5},
         "reliability": {"count": [0, 2], "confidence": [None, 0.9], "accuracy": [None, 0.5]},
-        "least_sure": [row],
-        "most_surprising": [row],
+        "least_confident": [row],
+        "highest_loss": [row],
     }
 
 
 @pytest.mark.parametrize(
     ("path", "value"),
     [
-        (("how",), 3),
+        (("description",), 3),
         (("seconds",), -1.0),
         (("figures",), []),
         (("figures", "accuracy"), 1.5),
@@ -550,14 +512,14 @@ def _validation(clf):
         (("figures", "classes", 0, "label"), "another"),
         (("figures", "confusion"), [[1, 2]]),
         (("figures", "confusion", 0, 0), -1),
-        (("guess", "label"), None),
+        (("baseline", "label"), None),
         (("certified", "eps"), "much"),
         (("reliability", "count"), [0.5]),
-        (("least_sure", 0, "row"), 0),
-        (("most_surprising", 0, "probability"), None),
+        (("least_confident", 0, "row"), 0),
+        (("highest_loss", 0, "probability"), None),
     ],
 )
-def test_a_damaged_validation_is_refused(clinic, tmp_path, path, value):
+def test_damaged_validation_is_rejected(clinic, tmp_path, path, value):
     clf = clinic[0]
     record = _validation(clf)
     *steps, last = path
@@ -574,7 +536,7 @@ def test_a_damaged_validation_is_refused(clinic, tmp_path, path, value):
         load(tmp_path / "model.maxplus")
 
 
-def test_rules_of_many_rows_are_counted_on_some(clinic, monkeypatch):
-    monkeypatch.setattr("maxplus.report.content.MOST_COUNTED", 50)
+def test_rules_of_large_tables_use_a_sample(clinic, monkeypatch):
+    monkeypatch.setattr("maxplus.report.content.MAX_COUNTED", 50)
     clf, X, y = clinic
     assert about(clf, X, y)["rules"]["n_rows"] == 50

@@ -1,4 +1,4 @@
-"""What the page computes after an edit is what Python computes, to the last printed digit."""
+"""Results of the what-if form equal those of Python."""
 
 import math
 from decimal import Decimal
@@ -52,7 +52,7 @@ MODELS = {
 
 
 def random_edits(table, columns, rng):
-    """New cells of some columns, and what fingers do in the form for them."""
+    """Return new cells of some columns, and edit the form accordingly."""
     cells, doings = {}, []
     for k in rng.permutation(len(columns))[: rng.integers(1, 4)]:
         column, field = columns[k], f"column-{k}"
@@ -77,7 +77,7 @@ def random_edits(table, columns, rng):
 
 
 def edited_table(table, row, cells):
-    """The one row as a table of its own, with other cells."""
+    """Return a table of one row with edited cells."""
     new = {}
     for name, column in table.columns.items():
         cell = cells.get(name, column[row])
@@ -89,7 +89,7 @@ def edited_table(table, row, cells):
 
 
 def said_by_python(clf, X, scale):
-    """Texts for each row: of its radius, and of all classes, the highest score first."""
+    """Return the texts of the radius and of all classes for each row."""
     Z = clf.decision_function(X)
     if Z.ndim == 1:
         Z = clf.model_.scores(X)
@@ -120,7 +120,7 @@ def said_by_python(clf, X, scale):
 
 
 def check_radius(page, python):
-    """Both searches end within 1e-6 of the radius, which may be between two printed numbers."""
+    """Compare radii up to the tolerance of both searches, 1e-6."""
     if page != python:
         a, b = (Decimal(text.replace("−", "-")) for text in (page, python))
         last_place = Decimal((0, (1,), max(a.as_tuple().exponent, b.as_tuple().exponent)))
@@ -128,7 +128,7 @@ def check_radius(page, python):
 
 
 def check_reasons(clf, X, found):
-    """Contributions in the page are those of Python, and add up to the margin."""
+    """Assert that the contributions equal those of Python and sum to the margin."""
     expected = contributions(clf.model_, X, clf.term_means_, domain=clf._domain(None, None))
     for n, page in enumerate(found):
         names = [name for name, _ in page["reasons"]]
@@ -146,7 +146,7 @@ def check_reasons(clf, X, found):
 
 
 @pytest.mark.parametrize("kind", MODELS)
-def test_edits_are_computed_as_python_does(browser, kind):
+def test_edited_rows_equal_python(browser, kind):
     pytest.importorskip("matplotlib")
     table = patients()
     clf = trained(table, **MODELS[kind])

@@ -14,8 +14,8 @@ from maxplus.estimators import NoEffectWarning
 from maxplus.models import LMM, AdditiveLMM
 
 QUICK = {"robust_training": 1.5, "structure": "shapes", "warmup_epochs": 15, "random_state": 0}
-# With a choice of structures, and of a constant.
-CHOSEN = QUICK | {"structure": "auto"}
+# With a choice of the factor, and of a constant.
+CHOSEN = QUICK | {"robust_training": "auto", "structure": "auto"}
 
 
 def blobs(n=160, seed=0):
@@ -56,7 +56,7 @@ def test_fitted_attributes_state_what_is_certified(fitted):
     assert (right & (radius >= 1.0)).mean() == pytest.approx(share, abs=0.01)
     search = fitted.search_
     assert search["candidates"][-1] == "a constant"
-    assert search["losses"].shape == search["scores"].shape == (6, 5)
+    assert search["losses"].shape == search["scores"].shape == (5, 5)
     assert search["chosen"] == search["scores"].mean(axis=1).argmax()
 
 

@@ -122,7 +122,7 @@ def test_schema_adds_missing_indicator(n_missing, n, number, word):
     words = np.where(np.isnan(cells), "", np.where(cells > 1, "x", "z")).tolist()
     column, message = column_of(words)
     assert (column.indicator, column.had_missing) == (word, True)
-    assert ("a category of their own" in message) == word
+    assert ("missing: encoded as" in message) == word
 
 
 def test_category_named_other_joins_rare_categories():

@@ -193,7 +193,7 @@ def test_plot_explanation_draws_a_bar_for_each_contribution():
     own = why.contributions
     widths = [bar.get_width() for bar in ax.patches]
     labels = [label.get_text() for label in ax.get_yticklabels()]
-    assert labels[0] == "on average"
+    assert labels[0] == "baseline"
     assert labels[1] == own.phrase(1, own.order[1, 0])
     assert len(widths) == min(12, len(own.groups)) + 1 + (len(own.groups) > 12)
     assert sum(widths) == pytest.approx(own.margin[1])

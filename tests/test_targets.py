@@ -57,7 +57,7 @@ def test_none_in_numeric_column_is_missing(write):
 
 def test_none_is_predicted_and_evaluated_as_a_class(tmp_path):
     (tmp_path / "trial.csv").write_text(trial(90))
-    options = ("--hidden", 6, *settings("slope=2", "warmup_epochs=2"), "--validate", "none")
+    options = (*settings("n_hidden=6", "slope=2", "warmup_epochs=2"), "--validate", "none")
     good("train", tmp_path / "trial.csv", "-o", tmp_path / "m", *options)
     found = document("evaluate", tmp_path / "m", tmp_path / "trial.csv")
     assert [one["label"] for one in found["classes"]] == sorted(ARMS)
@@ -120,9 +120,7 @@ def flowers(tmp_path_factory):
         folder / "train.csv",
         "-o",
         folder / "m",
-        "-H",
-        6,
-        *settings("slope=2", "warmup_epochs=3"),
+        *settings("n_hidden=6", "slope=2", "warmup_epochs=3"),
         "--validate",
         "none",
     )

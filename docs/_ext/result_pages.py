@@ -19,8 +19,8 @@ GROUPS = {
         "certificate",
         "timing",
     ),
-    "Predictive performance": ("tables", "raw-tables", "quality", "robust", "noise", "regression"),
-    "Speed and scale": ("long-run", "million", "mpi", "products", "first-use"),
+    "Predictive performance": ("tables", "quality", "robust", "noise", "regression"),
+    "Speed and scale": ("long-run", "million", "mpi", "products"),
 }
 OTHERS = "Other"
 PLACE = "results/generated"

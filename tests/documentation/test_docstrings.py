@@ -1,4 +1,4 @@
-"""Docstrings of public names: parameters, results and defaults are stated, and examples run."""
+"""Docstrings of public names: numpydoc, defaults and examples."""
 
 import doctest
 import importlib
@@ -34,7 +34,7 @@ DOCUMENTED = [
     "maxplus.estimators.subgradient_classifiers",
 ]
 
-ROOMS = (
+PACKAGES = (
     "maxplus",
     "maxplus.algebra",
     "maxplus.trees",
@@ -56,10 +56,9 @@ ROOMS = (
     "maxplus.estimators",
     "maxplus.distributed",
 )
-# What numpydoc would like to see and this project does not: a fixed beginning of the first line, an
-# extended summary and a "See Also" everywhere, and sentences for what a type says already. Examples
-# are asked for below, of functions.
-NOT_ASKED = {
+# Checks of numpydoc that are not applied, such as extended summaries, "See Also" sections and
+# descriptions of parameters with a descriptive type. Examples of functions are checked below.
+IGNORED = {
     "ES01",
     "EX01",
     "GL01",
@@ -75,8 +74,8 @@ NOT_ASKED = {
     "SS02",
     "SS05",
 }
-# By the beginning of an address: what is not asked of it. A refusal takes whatever it is given.
-# What trainings and tables are built from has a line for each method; its signature has the types.
+# Further ignored checks by the beginning of a name: methods of components have a one-line docstring
+# and type annotations.
 ONE_LINE = {"PR01", "RT01", "YD01"}
 EXCEPTIONS = {
     "maxplus.distributed.": ONE_LINE,
@@ -91,25 +90,25 @@ EXCEPTIONS = {
 }
 
 
-# Examples that are run where a package is installed, and those of files that are downloaded.
+# Examples that require a package, and examples that download files.
 EXAMPLES_NEED = {"maxplus.to_torch": "torch", "maxplus.distributed.use_mpi": "mpi4py"}
 DOWNLOADS = {"maxplus.datasets.load_mnist", "maxplus.datasets.load_fashion_mnist"}
 
 
 def functions():
-    """Every public function by its first address."""
+    """Return all public functions by name."""
     seen = {}
-    for room in ROOMS:
-        module = importlib.import_module(room)
+    for package in PACKAGES:
+        module = importlib.import_module(package)
         for name in module.__all__:
             thing = getattr(module, name)
             if inspect.isfunction(thing):
-                seen.setdefault(thing, f"{room}.{name}")
+                seen.setdefault(thing, f"{package}.{name}")
     return {address: thing for thing, address in seen.items()}
 
 
 def estimators():
-    """The classes of ``maxplus`` itself, and their public methods that the project wrote."""
+    """Yield the classes of ``maxplus`` and their methods."""
     for name in maxplus.__all__:
         cls = getattr(maxplus, name)
         if not inspect.isclass(cls):
@@ -121,7 +120,7 @@ def estimators():
 
 
 def is_record(cls):
-    """Whether a class is its fields, which are described beside them and not as parameters."""
+    """Return whether a class documents its fields instead of parameters."""
     return (
         is_dataclass(cls)
         or hasattr(cls, "_fields")
@@ -131,29 +130,29 @@ def is_record(cls):
 
 
 def other_classes():
-    """Every other public class, and its methods that no class above it describes already."""
+    """Yield all other public classes and the methods that they do not inherit."""
     seen = {getattr(maxplus, name) for name in maxplus.__all__}
-    for room in sorted(ROOMS):
-        module = importlib.import_module(room)
+    for package in sorted(PACKAGES):
+        module = importlib.import_module(package)
         for name in module.__all__:
             cls = getattr(module, name)
             if not inspect.isclass(cls) or cls in seen:
                 continue
             seen.add(cls)
-            yield f"{room}.{name}", is_record(cls)
+            yield f"{package}.{name}", is_record(cls)
             above = [parent for parent in cls.__mro__[1:] if "maxplus" in parent.__module__]
             for method, thing in vars(cls).items():
                 own = inspect.isfunction(thing) and "maxplus" in thing.__module__
                 if own and method[0] != "_" and not any(method in vars(one) for one in above):
-                    yield f"{room}.{name}.{method}", False
+                    yield f"{package}.{name}.{method}", False
 
 
 FUNCTIONS = functions()
 
 
 def complaints(address, also=frozenset()):
-    """What numpydoc finds and is not excepted."""
-    left = NOT_ASKED.union(also, *(EXCEPTIONS[s] for s in EXCEPTIONS if address.startswith(s)))
+    """Return the errors that numpydoc reports and that are not ignored."""
+    left = IGNORED.union(also, *(EXCEPTIONS[s] for s in EXCEPTIONS if address.startswith(s)))
     return [(code, text) for code, text in validate(address)["errors"] if code not in left]
 
 
@@ -165,7 +164,7 @@ def test_public_docstrings_follow_numpydoc():
 
 
 def test_exceptions_are_still_needed():
-    """A name that has gone, or is described by now, is no exception."""
+    """Exceptions that are not needed any more are errors."""
     addresses = [*estimators(), *(address for address, _ in other_classes())]
     for start, codes in EXCEPTIONS.items():
         found = [one for one in addresses if one.startswith(start)]
@@ -173,8 +172,8 @@ def test_exceptions_are_still_needed():
 
 
 @pytest.mark.parametrize("name", [name for name in estimators() if name.count(".") == 1])
-def test_an_estimator_states_its_defaults(name):
-    """Each as it is; "optional" stands for None."""
+def test_documented_defaults_equal_signatures(name):
+    """The stated default equals that of the signature; "optional" stands for None."""
     cls = getattr(importlib.import_module("maxplus"), name.partition(".")[2])
     stated = {
         one.strip(): parameter.type
@@ -191,23 +190,23 @@ def test_an_estimator_states_its_defaults(name):
 
 
 @pytest.mark.parametrize("address", FUNCTIONS)
-def test_every_function_has_an_example_that_runs(address):
+def test_examples_of_functions(address):
     function = FUNCTIONS[address]
     assert ">>>" in function.__doc__, address
     if function.__module__ in DOCUMENTED:
-        return  # all of the module's examples run there
+        return  # run by test_examples_of_modules
     if address not in EXAMPLES_NEED:
         run_example(function, address)
     elif find_spec(EXAMPLES_NEED[address]) is None:
         pytest.skip(f"needs {EXAMPLES_NEED[address]}")
-    else:  # in a process of its own: such packages change the one that imports them
+    else:  # in a new process, because such packages have global effects
         line = f"import test_docstrings as t; t.run_example(t.FUNCTIONS[{address!r}], {address!r})"
         done = subprocess.run([sys.executable, "-c", line], cwd=Path(__file__).parent, check=False)
         assert done.returncode == 0
 
 
 def run_example(function, address):
-    """A function's examples, of which more than imports are run."""
+    """Run the examples of a function, which must be more than imports."""
     module = importlib.import_module(function.__module__)
     runner = doctest.DocTestRunner(verbose=False)
     (case,) = doctest.DocTestFinder(recurse=False).find(function, address, module)
@@ -218,7 +217,7 @@ def run_example(function, address):
 
 
 @pytest.mark.parametrize("name", DOCUMENTED)
-def test_examples_in_docstrings(name):
+def test_examples_of_modules(name):
     result = doctest.testmod(importlib.import_module(name))
     assert result.attempted > 0
     assert result.failed == 0

@@ -1,11 +1,10 @@
-"""README.md quotes five numbers; each is the one in the committed record of its command."""
+"""Numbers and links in README.md: numbers equal the committed results of their commands."""
 
 import json
 import re
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 ROOT = Path(__file__).parents[2]
 # A table's line with one number in bold and the command that measured it.
@@ -17,7 +16,7 @@ QUOTE = re.compile(
 
 
 def values(name):
-    """What the committed record of an experiment holds."""
+    """Return the values of the committed record of an experiment."""
     record = json.loads((ROOT / "results" / name / f"{name}.json").read_text(encoding="utf-8"))
     assert record["quick"] is False
     return record["values"]
@@ -28,12 +27,12 @@ def mean_of(recipe, figure):
 
 
 def on_tables(model, figure):
-    """A model's mean over all tables."""
+    """Return the mean of a figure of a model over all tables."""
     return np.mean([table[figure] for table in values("tables")["figures"][model].values()])
 
 
 def iteration_of(engine, samples, hidden, w0_update_interval):
-    """Seconds of one, with Polyak steps."""
+    """Return the seconds of an iteration with Polyak steps."""
     wanted = {
         "engine": engine,
         "samples": samples,
@@ -44,7 +43,7 @@ def iteration_of(engine, samples, hidden, w0_update_interval):
     return run["polyak"]
 
 
-# By words of the line: where the number comes from.
+# Sources of the numbers, by text of the line.
 SOURCES = {
     "mean accuracy": lambda: on_tables("LMM", "accuracy"),
     "mean log loss": lambda: on_tables("LMM", "log_loss"),
@@ -59,19 +58,16 @@ def quotes():
     return {m["what"]: m for m in QUOTE.finditer(section.partition("\n## ")[0])}
 
 
-def test_five_numbers_are_quoted():
+def test_quoted_numbers_equal_results():
     assert len(quotes()) == len(SOURCES) == 5
+    for text, source in SOURCES.items():
+        (quote,) = (m for what, m in quotes().items() if text in what)
+        digits = len(quote["number"].partition(".")[2])
+        assert quote["number"] == f"{source():.{digits}f}"
 
 
-@pytest.mark.parametrize("words", SOURCES)
-def test_a_quoted_number_is_the_measured_one(words):
-    (quote,) = (m for what, m in quotes().items() if words in what)
-    digits = len(quote["number"].partition(".")[2])
-    assert quote["number"] == f"{SOURCES[words]():.{digits}f}"
-
-
-def test_what_is_said_besides_is_so():
-    """The others' figures on the tables; how long the paper's training is."""
+def test_compared_numbers_equal_results():
+    """Figures of the other models on the tables, and the number of iterations on MNIST."""
     said = " ".join(quotes())
     others = [model for model in values("tables")["figures"] if model != "LMM"]
     assert f"(a forest: {on_tables('forest', 'accuracy'):.2f} %)" in said
@@ -81,7 +77,7 @@ def test_what_is_said_besides_is_so():
     assert values("mnist")["iterations"] == 200_000
 
 
-def test_every_picture_and_page_is_there():
+def test_linked_files_exist():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     paths = re.findall(r"\]\(([^):]+)\)", text)
     assert "results/REPORT.md" in paths

@@ -1,4 +1,4 @@
-"""What a release is made of: versions that agree, types, examples, the package page."""
+"""Consistency of a release: versions, typed program, examples, package page."""
 
 import ast
 import importlib
@@ -20,12 +20,12 @@ def text_of(name):
 @pytest.mark.parametrize(
     ("name", "pattern"), [("CITATION.cff", r"^version: (.+)$"), ("CHANGELOG.md", r"^## (\S+) ")]
 )
-def test_the_version_is_the_same_everywhere(name, pattern):
+def test_versions_are_equal(name, pattern):
     assert re.search(pattern, text_of(name), re.MULTILINE)[1] == maxplus.__version__
 
 
-def test_every_public_name_is_in_the_typed_program():
-    """`make lint` has a type checker look at it; here it is complete."""
+def test_typed_program_has_all_public_names():
+    """`make lint` checks the types of the program; this test checks that it is complete."""
     program = ast.parse(text_of("tests/typed_program.py"))
     (listed,) = (node.value for node in program.body if isinstance(node, ast.AnnAssign))
     listed = [ast.unparse(name) for name in listed.elts]
@@ -33,7 +33,7 @@ def test_every_public_name_is_in_the_typed_program():
     packages = [path.parent for path in (source / "maxplus").rglob("__init__.py")]
     modules = [path.with_suffix("") for path in (source / "maxplus").glob("[a-z]*.py")]
     names = {".".join(path.relative_to(source).parts) for path in packages + modules}
-    # Commands, compilation, and what stages are built from are no library for users.
+    # Packages without public names.
     private = (
         "maxplus._compile",
         "maxplus.cli",
@@ -50,39 +50,31 @@ def test_every_public_name_is_in_the_typed_program():
     assert sorted(listed) == sorted(public)
 
 
-# -- the gallery: `make docs` runs the scripts; these are the habits that need no run --------------
+# -- gallery ---------------------------------------------------------------------------------------
 
 
-def test_there_are_enough_examples():
+def test_examples_follow_the_gallery_format():
+    """Examples have a title, cells and figures, read no files and import public names only."""
     assert len(SCRIPTS) >= 12
+    for path in SCRIPTS:
+        source = path.read_text(encoding="utf-8")
+        tree = ast.parse(source)
+        title, line, *rest = ast.get_docstring(tree).splitlines()
+        assert line == "=" * len(title), path
+        assert len(" ".join(rest)) > 100, path
+        assert "\n# %%\n" in source, path
+        assert "plt.subplots(" in source, path
+        assert source.endswith("plt.show()\n"), path
+        assert not re.search(r"[\"'](/|\.\./|~)", source), path
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and node.module.startswith("maxplus"):
+                names = {alias.name for alias in node.names}
+                # The PyTorch layers are the only public names that no package lists.
+                layers = {"MaxPlus", "MinPlus"} if node.module == "maxplus.export.torch" else set()
+                assert names <= {*(layers or importlib.import_module(node.module).__all__)}, path
 
 
-@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
-def test_an_example_is_a_page(path):
-    source = path.read_text(encoding="utf-8")
-    title, line, *rest = ast.get_docstring(ast.parse(source)).splitlines()
-    assert set(line) == {"="}
-    assert len(line) == len(title)
-    assert len(" ".join(rest)) > 100
-    assert "\n# %%\n" in source
-    assert "plt.subplots(" in source
-    assert source.endswith("plt.show()\n")
-
-
-@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
-def test_an_example_stands_alone(path):
-    """It reads no file that it has not written, and asks for public names only."""
-    source = path.read_text(encoding="utf-8")
-    assert not re.search(r"[\"'](/|\.\./|~)", source)
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.ImportFrom) and node.module.startswith("maxplus"):
-            names = {alias.name for alias in node.names}
-            # Layers for PyTorch are the one public module that no room can list.
-            layers = {"MaxPlus", "MinPlus"} if node.module == "maxplus.export.torch" else set()
-            assert names <= {*(layers or importlib.import_module(node.module).__all__)}
-
-
-# -- the package page ------------------------------------------------------------------------------
+# -- package page ----------------------------------------------------------------------------------
 
 
 def test_package_page_has_no_relative_links():

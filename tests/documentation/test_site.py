@@ -1,4 +1,4 @@
-"""The site's own parts: links are checked, measurements become pages, every page is listed."""
+"""Sphinx extensions of the site, and completeness of its lists."""
 
 import importlib
 import importlib.util
@@ -13,11 +13,11 @@ DOCS = Path(__file__).parents[2] / "docs"
 EXAMPLES = Path(__file__).parents[2] / "examples"
 # As docs/policy.md lists them.
 POLICY = (DOCS / "policy.md").read_text(encoding="utf-8").partition("and the layers")[0]
-PUBLIC_ROOMS = ["maxplus", *re.findall(r"`(maxplus\.[a-z.]+)`", POLICY)]
+PUBLIC_PACKAGES = ["maxplus", *re.findall(r"`(maxplus\.[a-z.]+)`", POLICY)]
 
 
 def part(name):
-    """One of Sphinx's extensions that the site brings."""
+    """Import an extension of the site."""
     spec = importlib.util.spec_from_file_location(name, DOCS / "_ext" / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -39,17 +39,19 @@ def part(name):
 def test_links_inside_the_site_are_checked(tmp_path, monkeypatch, link, complaint):
     (tmp_path / "a.html").write_text(f'<p id="here"><a href="{link}">x</a></p>')
     (tmp_path / "b.html").write_text('<p id="there">y</p>')
-    anchors, told = part("anchors"), []
+    anchors, messages = part("anchors"), []
     monkeypatch.setattr(
-        anchors, "logger", SimpleNamespace(warning=lambda text, *words: told.append(text % words))
+        anchors,
+        "logger",
+        SimpleNamespace(warning=lambda text, *values: messages.append(text % values)),
     )
     app = SimpleNamespace(builder=SimpleNamespace(format="html"), outdir=tmp_path)
     anchors.check(app, None)
-    assert len(told) == (complaint is not None)
-    assert complaint is None or complaint in told[0]
+    assert len(messages) == (complaint is not None)
+    assert complaint is None or complaint in messages[0]
 
 
-def test_every_measurement_is_a_page(tmp_path):
+def test_result_pages(tmp_path):
     (tmp_path / "docs").mkdir()
     found = tmp_path / "results" / "speed"
     found.mkdir(parents=True)
@@ -64,7 +66,7 @@ def test_every_measurement_is_a_page(tmp_path):
     }
     (found / "speed.json").write_text(json.dumps(record))
     (found / "speed-growth.png").write_bytes(b"picture")
-    (found / "parts.json").write_text("{}")  # beside a record, and none itself
+    (found / "parts.json").write_text("{}")  # not a record
     known = tmp_path / "results" / "mpi"
     known.mkdir()
     (known / "mpi.json").write_text(json.dumps(record | {"figures": []}))
@@ -86,7 +88,7 @@ def test_every_measurement_is_a_page(tmp_path):
     assert entries == ("- [](generated/mpi.md): It is.", "- [](generated/speed.md): It is.")
 
 
-def test_every_experiment_has_a_place_in_the_list_of_results():
+def test_result_list_has_all_experiments():
     from experiments.harness import BENCHMARKS, EXPERIMENTS
 
     listed = [name for names in part("result_pages").GROUPS.values() for name in names]
@@ -100,7 +102,7 @@ def test_every_experiment_has_a_place_in_the_list_of_results():
         ([{"trial": "killed_savings", "seed": 9, "error": "KeyError: 'x'"}], "1 failure.", True),
     ],
 )
-def test_counts_of_the_last_soak_are_a_page(tmp_path, failures, found, has_table):
+def test_soak_page(tmp_path, failures, found, has_table):
     (tmp_path / "docs").mkdir()
     (tmp_path / "results").mkdir()
     record = {
@@ -125,13 +127,13 @@ def test_counts_of_the_last_soak_are_a_page(tmp_path, failures, found, has_table
     assert "\ngenerated/soak\n" in listed
 
 
-def test_docstrings_are_taken_as_text():
+def test_docstrings_are_escaped():
     lines = ["|x'_p − x_p| ≤ eps·scale_, see ``scale_`` and `maxplus.load`"]
     part("plain_docstrings").escape(None, "", "", None, None, lines)
     assert lines == [r"\|x'_p − x_p\| ≤ eps·scale\_, see ``scale_`` and `maxplus.load`"]
 
 
-def test_fields_of_named_tuples_are_described_by_their_comments():
+def test_fields_of_named_tuples_are_documented():
     from maxplus.explain import Paths
 
     lines = ["Alias for field number 3"]
@@ -142,7 +144,7 @@ def test_fields_of_named_tuples_are_described_by_their_comments():
     assert part("record_fields").comments(Paths)["score"] == ""
 
 
-def test_commands_are_shown_as_typed():
+def test_command_cells_are_shown_as_bash():
     nodes = pytest.importorskip("docutils.nodes")
     cells = [nodes.literal_block("", text) for text in ("%%bash\nls\npwd", "print(1)")]
     page = nodes.container("", *cells)
@@ -151,13 +153,13 @@ def test_commands_are_shown_as_typed():
     assert cells[0]["language"] == "bash"
 
 
-def test_every_example_has_its_place_in_the_gallery():
+def test_gallery_lists_all_examples():
     scripts = {path.stem.removeprefix("plot_") for path in EXAMPLES.glob("plot_*.py")}
     assert scripts == set(part("gallery_order").ORDER)
 
 
-def test_every_public_name_is_in_the_reference_once():
-    """By what it is: some have two addresses."""
+def test_reference_lists_public_names_once():
+    """Names are compared by identity, because some have two import paths."""
     listed, mentioned, several = set(), "", set()
     for page in (DOCS / "api").glob("*.rst"):
         text = page.read_text(encoding="utf-8")
@@ -170,18 +172,18 @@ def test_every_public_name_is_in_the_reference_once():
                 several |= {name} if thing in listed else set()
                 listed.add(thing)
     assert not several, "listed more than once"
-    assert len(PUBLIC_ROOMS) > 15
-    for room in PUBLIC_ROOMS:
-        module = importlib.import_module(room)
+    assert len(PUBLIC_PACKAGES) > 15
+    for package in PUBLIC_PACKAGES:
+        module = importlib.import_module(package)
         for name in module.__all__:
             thing = getattr(module, name)
-            known = id(thing) in listed if callable(thing) else f"``{room}.{name}``" in mentioned
-            assert known, f"{room}.{name}"
+            known = id(thing) in listed if callable(thing) else f"``{package}.{name}``" in mentioned
+            assert known, f"{package}.{name}"
 
 
-@pytest.mark.parametrize("room", ["guide", "theory"])
-def test_every_page_is_listed(room):
-    index = (DOCS / room / "index.md").read_text(encoding="utf-8")
+@pytest.mark.parametrize("package", ["guide", "theory"])
+def test_index_lists_all_pages(package):
+    index = (DOCS / package / "index.md").read_text(encoding="utf-8")
     listed = set(re.findall(r"^([a-z_]+)$", index, re.MULTILINE))
-    there = {page.stem for page in (DOCS / room).glob("*.md")} - {"index"}
+    there = {page.stem for page in (DOCS / package).glob("*.md")} - {"index"}
     assert there <= listed

@@ -8,14 +8,13 @@ import pytest
 from typer.testing import CliRunner
 
 from experiments import demo as demo_module
-from experiments.comparison import Evaluation
+from experiments.comparison import MLP, Evaluation, train_by_adam
 from experiments.demo import app
 from experiments.iris import PAPER, compare_on_iris
-from experiments.mlp import MLP, train_by_adam
 
 
 def run(*arguments):
-    """The command's outcome; wide enough that nothing is broken into lines."""
+    """Run the demo in a wide terminal."""
     return CliRunner(env={"COLUMNS": "200"}).invoke(app, [str(a) for a in arguments])
 
 
@@ -37,7 +36,7 @@ def test_demo_prints_the_table_and_saves_the_figure(tmp_path):
     assert "50/50" in result.stderr
 
 
-def test_demo_without_matplotlib_says_what_the_figure_needs(tmp_path, monkeypatch):
+def test_demo_without_matplotlib_names_extra(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     result = run("--iterations", 5, "--out", tmp_path)
     assert result.exit_code == 0, result.output
@@ -49,14 +48,14 @@ def test_demo_without_matplotlib_says_what_the_figure_needs(tmp_path, monkeypatc
     "arguments",
     [["--iterations", "-3"], ["--iterations", "0"], ["--seed", "-1"], ["--seed", "one"]],
 )
-def test_a_bad_number_is_explained(arguments, tmp_path):
+def test_demo_rejects_invalid_numbers(arguments, tmp_path):
     result = run("--out", tmp_path, *arguments)
     assert result.exit_code == 2
     assert arguments[0] in result.stderr
 
 
 @pytest.mark.parametrize("below", ["", "deeper"])
-def test_a_file_where_the_folder_should_be_is_explained(below, tmp_path):
+def test_demo_rejects_file_as_folder(below, tmp_path):
     file = tmp_path / "file"
     file.touch()
     result = run("--out", file / below)
@@ -64,7 +63,7 @@ def test_a_file_where_the_folder_should_be_is_explained(below, tmp_path):
     assert "--out" in result.stderr
 
 
-def test_ctrl_c_ends_with_130(tmp_path, monkeypatch):
+def test_demo_exit_code_after_ctrl_c(tmp_path, monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
@@ -74,7 +73,7 @@ def test_ctrl_c_ends_with_130(tmp_path, monkeypatch):
     assert result.stderr == "Interrupted; nothing was saved.\n"
 
 
-def test_comparison_has_all_flowers_and_models(comparison):
+def test_iris_comparison_has_all_samples_and_models(comparison):
     assert [model.name for model in comparison.models] == list(PAPER)
     for model in comparison.models:
         assert model.train.losses.shape == (105,)
@@ -85,7 +84,7 @@ def test_comparison_has_all_flowers_and_models(comparison):
     assert comparison.lmm_max.train.max_loss == comparison.lmm_max.loss_curve.min()
 
 
-def test_comparison_depends_on_nothing_but_the_seed(comparison):
+def test_iris_comparison_is_reproducible(comparison):
     again = compare_on_iris(seed=1, iterations=300)
     for ours, theirs in zip(comparison.models, again.models, strict=True):
         np.testing.assert_array_equal(ours.test.losses, theirs.test.losses)
@@ -103,7 +102,7 @@ def test_evaluation_and_its_certificate():
 @pytest.mark.parametrize(
     ("certified", "words"), [(True, "certificate holds"), (False, "does not hold")]
 )
-def test_the_certificate_in_words(comparison, certified, words):
+def test_demo_certificate_text(comparison, certified, words):
     loss = 0.4 if certified else 0.9
     train = Evaluation(np.array([loss, 0.1]), np.array([1, 1]), np.array([int(certified), 1]))
     model = type(comparison.lmm_max)("LMM (max)", train, train, 1.0, np.array([loss]))
@@ -118,7 +117,7 @@ def mlp_problem():
     return MLP.random((4, 8, 5, 3), rng), X, y
 
 
-def test_mlp_gradient_is_the_derivative_of_the_mean_loss(mlp_problem):
+def test_mlp_gradient_equals_finite_differences(mlp_problem):
     model, X, y = mlp_problem
     losses, gradient = model.losses_and_gradient(X, y)
     np.testing.assert_allclose(losses, model.losses(X, y), rtol=1e-12)
@@ -131,13 +130,13 @@ def test_mlp_gradient_is_the_derivative_of_the_mean_loss(mlp_problem):
         assert (mean[1e-6] - mean[-1e-6]) / 2e-6 == pytest.approx(gradient[i], abs=1e-7)
 
 
-def test_adam_lowers_the_mean_loss(mlp_problem):
+def test_adam_decreases_mean_loss(mlp_problem):
     model, X, y = mlp_problem
     _, loss = train_by_adam(model, X, y, 0.01, 200)
     assert loss[-1] < 0.7 * loss[0]
 
 
-def test_adams_first_step_has_the_length_of_its_rate(mlp_problem):
+def test_first_adam_step_equals_learning_rate(mlp_problem):
     model, X, y = mlp_problem
     before = model.theta.copy()
     _, gradient = model.losses_and_gradient(X, y)
@@ -148,7 +147,7 @@ def test_adams_first_step_has_the_length_of_its_rate(mlp_problem):
     )
 
 
-def test_adam_on_batches_draws_from_all_samples(mlp_problem):
+def test_adam_batches_are_drawn_from_all_samples(mlp_problem):
     model, X, y = mlp_problem
     before = model.losses(X, y).mean()
     rng = np.random.default_rng(1)

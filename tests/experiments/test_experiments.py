@@ -1,4 +1,4 @@
-"""The experiments of ``python -m experiments``: their files, and that they are honest."""
+"""Files and results of all experiments at a small scale."""
 
 import csv
 import json
@@ -7,6 +7,7 @@ import re
 from functools import cache, partial
 
 import pytest
+from sklearn.datasets import load_digits
 from typer.testing import CliRunner
 
 from experiments import EXPERIMENTS, Settings, mnist, noise, quality, sparsity, timing, zero_hidden
@@ -30,10 +31,10 @@ NAMES = [name for name in EXPERIMENTS if HAS_MNIST or name not in ON_IMAGES]
 FEW_DIGITS = 450
 
 
-def few_digits(load=datasets.load_digits):
-    """The first of them."""
-    data = load()
-    return data._replace(X=data.X[:FEW_DIGITS], y=data.y[:FEW_DIGITS])
+def few_digits(return_X_y):
+    """Return the first rows of the data set."""
+    X, y = load_digits(return_X_y=return_X_y)
+    return X[:FEW_DIGITS], y[:FEW_DIGITS]
 
 
 @pytest.fixture(scope="module")
@@ -48,11 +49,11 @@ def everything(tmp_path_factory):
 
 
 def reproduce_all(out):
-    """All experiments, as small as can be."""
+    """Run all experiments at a small scale."""
     with pytest.MonkeyPatch.context() as patch:
         for module in (noise, quality):
             patch.setattr(module, "LMMClassifier", partial(LMMClassifier, warmup_epochs=10))
-        patch.setattr(datasets, "load_digits", few_digits)
+        patch.setattr(noise, "load_digits", few_digits)
         patch.setattr(datasets, "load_mnist", cache(datasets.load_mnist))
         patch.setattr(timing, "in_a_process", answered_here)
         patch.setattr(sparsity, "QUICK_IMAGES", 60)
@@ -72,7 +73,7 @@ def values(out, name):
     return json.loads((out / name / f"{name}.json").read_text(encoding="utf-8"))["values"]
 
 
-def test_each_experiment_leaves_all_files(everything):
+def test_experiments_write_all_files(everything):
     out, _ = everything
     for name in NAMES:
         record = json.loads((out / name / f"{name}.json").read_text(encoding="utf-8"))
@@ -90,7 +91,7 @@ def test_each_experiment_leaves_all_files(everything):
         assert len(rows) == 1 + len(record["tables"][0]["rows"])
 
 
-def test_the_report_gathers_all(everything):
+def test_report_contains_all_experiments(everything):
     out, printed = everything
     report = (out / "REPORT.md").read_text(encoding="utf-8")
     for name in NAMES:
@@ -102,7 +103,7 @@ def test_the_report_gathers_all(everything):
     assert report.count("reduced scale") > 1
 
 
-def test_the_theorem_and_the_certificate_hold(everything):
+def test_theorem_and_certificate_hold(everything):
     out, _ = everything
     cases = values(out, "approximation")["cases"]
     assert all(case["error"] <= case["bound"] * (1 + 1e-9) for case in cases)
@@ -112,13 +113,13 @@ def test_the_theorem_and_the_certificate_hold(everything):
     assert all(run["accuracy"] == 1.0 and run["loss"] < 0.6932 for run in reached)
 
 
-def test_one_unit_for_each_flower_interpolates(everything):
+def test_one_unit_per_sample_interpolates(everything):
     results = values(everything[0], "iris")["one_unit_each"]
     assert min(result["best"] for result in results) < 1e-3
 
 
 @NEEDS_MNIST
-def test_the_mnist_tables_agree_with_each_other(everything):
+def test_mnist_tables_are_consistent(everything):
     out, _ = everything
     found = values(out, "mnist")
     with open(out / "mnist" / "mnist-3.csv", newline="", encoding="utf-8") as file:
@@ -131,7 +132,7 @@ def test_the_mnist_tables_agree_with_each_other(everything):
 
 
 @NEEDS_MNIST
-def test_single_subgradients_are_the_sparser_ones(everything):
+def test_single_subgradients_are_sparser_than_mean(everything):
     found = values(everything[0], "sparsity")
     models = [g for g in found.values() if isinstance(g, dict)]
     assert len(models) == 5
@@ -139,7 +140,7 @@ def test_single_subgradients_are_the_sparser_ones(everything):
         assert 0 < gamma["of_single"] <= gamma["of_mean"] <= 1
 
 
-def test_resuming_leaves_finished_parts_alone(everything):
+def test_resumed_run_keeps_finished_experiments(everything):
     out, _ = everything
     path = out / "init" / "init.json"
     before = path.stat().st_mtime_ns
@@ -149,7 +150,7 @@ def test_resuming_leaves_finished_parts_alone(everything):
     assert path.stat().st_mtime_ns == before
 
 
-def test_other_settings_are_not_finished(everything):
+def test_other_settings_are_run_again(everything):
     out, _ = everything
     assert is_finished(out / "init", "init", Settings(quick=True, seeds=1))
     assert not is_finished(out / "init", "init", Settings(quick=True, seeds=2))
@@ -169,7 +170,7 @@ def test_noise_compares_the_objectives(everything):
     assert found["warm-up, polish: gentle, 5 % suspects"][0]["suspects"] <= allowed
 
 
-def test_regression_is_beside_others_and_says_what_it_covers(everything):
+def test_regression_experiment_has_all_models_and_coverage(everything):
     out, _ = everything
     found = values(out, "regression")
     assert set(found["scores"]) == {"diabetes", "friedman1", "friedman2", "friedman3", "waves"}

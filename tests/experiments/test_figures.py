@@ -5,32 +5,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from experiments.figures import plot_comparison, plot_probabilities
+from experiments.iris import IrisComparison, plot_comparison
+from experiments.mnist import _draw_probabilities
+from figure_helpers import pixels, texts
 
 pytest.importorskip("matplotlib")
 
 CURVE = 2.0 / np.sqrt(np.arange(1, 3000))
-
-
-def pixels(figure):
-    """The figure as an array of colours."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-
-    canvas = FigureCanvasAgg(figure)
-    canvas.draw()
-    return np.asarray(canvas.buffer_rgba())[..., :3]
-
-
-def labels(artist):
-    """All texts in a figure or in a part of it."""
-    from matplotlib.text import Text
-
-    return [text.get_text() for text in artist.findobj(Text) if text.get_text()]
-
-
-def texts(figure):
-    """The same as one text."""
-    return " ".join(labels(figure))
 
 
 def outcome(losses, accuracy):
@@ -40,31 +21,31 @@ def outcome(losses, accuracy):
 MODELS = [
     SimpleNamespace(name="MLP", train=outcome([1e-9, 1e-3], 1.0), test=outcome([80.0, 0.0], 0.5)),
     SimpleNamespace(name="LMM", train=outcome([0.4, 0.1], 1.0), test=outcome([1.0, 0.2], 0.75)),
+    SimpleNamespace(name="max", train=outcome([0.4, 0.1], 1.0), test=outcome([1.0, 0.2], 0.75)),
 ]
+MODELS[2].loss_curve = CURVE
+COMPARISON = IrisComparison(0, CURVE.size, *MODELS, switch=1500, n_classes=3)
 
 
-def test_histograms_count_every_sample():
+def test_probability_histograms_count_all_samples():
     losses = {"sure": np.array([0.01, 0.02]), "unsure": np.array([3.0, 0.1, 50.0, 2.0])}
-    figure = plot_probabilities(losses, "flower")
+    figure = _draw_probabilities(losses)
     assert "sure: 0.0% below ½" in texts(figure)
     assert "unsure: 75.0% below ½" in texts(figure)
-    assert "flower" in texts(figure)
     for ax in figure.axes:
         (bars,) = ax.patches
         assert bars.get_data().values.sum() == pytest.approx(1.0)
-    with pytest.raises(ValueError, match="losses is empty"):
-        plot_probabilities({})
 
 
-def test_comparison_names_models_and_their_figures():
-    figure = plot_comparison(CURVE, MODELS, 3, switch=1500, sample="flower")
+def test_iris_figure_has_models_and_metrics():
+    figure = plot_comparison(COMPARISON)
     written = texts(figure)
     for words in ("MLP", "LMM", "$10^{-35}$", "0.67", "50.0%", "75.0%", "worst training flower"):
         assert words in written
     assert np.ptp(pixels(figure)) > 200
 
 
-def test_every_sample_is_a_dot():
-    dots = plot_comparison(CURVE, MODELS, 3).axes[1].collections
-    assert [len(row.get_offsets()) for row in dots] == [2, 2, 2, 2]
+def test_iris_figure_has_a_dot_per_sample():
+    dots = plot_comparison(COMPARISON).axes[1].collections
+    assert [len(row.get_offsets()) for row in dots] == [2] * 6
     np.testing.assert_allclose(dots[2].get_offsets()[:, 0], np.exp([-0.4, -0.1]))

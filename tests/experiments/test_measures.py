@@ -1,4 +1,4 @@
-"""What experiments measure and count, in small."""
+"""Measurements of experiments at a small scale."""
 
 import sys
 from types import SimpleNamespace
@@ -9,7 +9,6 @@ import pytest
 
 from experiments import (
     Settings,
-    first_use,
     long_run,
     measure,
     million,
@@ -39,8 +38,8 @@ pytestmark = pytest.mark.slow
         ((17,), None),
     ],
 )
-def test_the_main_line_has_every_seed(right, said):
-    """Twenty images, so many of them right with each seed."""
+def test_mnist_main_model_has_all_seeds(right, said):
+    """Twenty images, with a given number of correct predictions for each seed."""
     labels = np.arange(20) % 10
 
     def trained(name, n):
@@ -62,7 +61,7 @@ def test_the_main_line_has_every_seed(right, said):
         assert [row[-1] for row in result.tables[-1].rows] == [f"{n / 20:.2%}" for n in right]
 
 
-def test_sparsity_counts_what_the_mean_subgradient_has():
+def test_sparsity_equals_mean_subgradient():
     rng = np.random.default_rng(0)
     X, y = rng.random((9, 6)) * (rng.random((9, 6)) < 0.5), rng.integers(3, size=9)
     model = LinearMaxPlus(rng.normal(size=(6, 4)), np.zeros(4), rng.normal(size=(4, 3)))
@@ -72,7 +71,7 @@ def test_sparsity_counts_what_the_mean_subgradient_has():
     assert gamma.of_single == pytest.approx(np.mean(single) / model.n_weights())
 
 
-def test_a_timed_run_measures_its_own_process():
+def test_timed_run_measures_time_and_memory():
     X, y = np.random.default_rng(0).random((30, 5)), np.arange(30) % 10
     result = TimedRun("dense", 30, 12, 1, 3).measure(X, y)
     assert result["polyak"] > 0
@@ -80,13 +79,13 @@ def test_a_timed_run_measures_its_own_process():
     assert 1e7 < result["peak"] < 1e11
 
 
-def test_the_largest_tree_just_fits():
+def test_largest_tree_fits_into_limit():
     sizes = timing.FULL
     assert timing.tree_bytes(sizes.common, sizes.n_hidden) <= timing.TREE_LIMIT
     assert timing.tree_bytes(sizes.common + 1, sizes.n_hidden) > timing.TREE_LIMIT
 
 
-def test_flipped_labels_are_as_many_as_asked_and_all_wrong():
+def test_flip_labels_changes_the_given_share():
     y = np.random.default_rng(0).integers(4, size=400)
     noisy, flipped = noise.flip_labels(y, 0.05, np.random.default_rng(1))
     assert np.array_equal(np.flatnonzero(noisy != y), np.sort(flipped))
@@ -94,17 +93,8 @@ def test_flipped_labels_are_as_many_as_asked_and_all_wrong():
     assert set(np.unique(noisy)) == {0, 1, 2, 3}
 
 
-def test_first_uses_are_measured_in_processes_of_their_own(monkeypatch):
-    long = "sum(range(10**7))"
-    uses = (first_use.Use("whole", long), first_use.Use("rest", "pass", before=long))
-    monkeypatch.setattr(first_use, "USES", uses)
-    found = first_use.run(Settings())
-    assert found.values["whole"]["first"] > 10 * found.values["rest"]["first"] >= 0
-    assert set(found.values["rest"]) == {"first", "later"}
-
-
 @NEEDS_MNIST
-def test_the_long_run_and_the_million_in_small(monkeypatch):
+def test_long_run_and_million_at_small_scale(monkeypatch):
     monkeypatch.setattr(long_run, "in_a_process", answered_here)
     monkeypatch.setattr(long_run, "QUICK", {"images": 60, "iterations": 40, "every": 20})
     found = long_run.run(Settings(quick=True))
@@ -116,7 +106,7 @@ def test_the_long_run_and_the_million_in_small(monkeypatch):
     assert found.values["polyak"] > 0
 
 
-def test_enlarged_images_are_bytes_with_their_labels():
+def test_enlarged_images_are_multiples_of_grey_levels():
     rng = np.random.default_rng(0)
     X, y = np.zeros((2, 784), np.float32), np.array([3, 5])
     X[0, 28 * 14 + 14], X[1, 28 * 7 + 7] = 1.0, 0.5
@@ -128,7 +118,7 @@ def test_enlarged_images_are_bytes_with_their_labels():
     assert np.array_equal(images.max(axis=1) > 0.75, labels == 3)
 
 
-def test_products_are_described_and_wrong_ones_found():
+def test_products_table_and_check():
     A, B = np.arange(6.0).reshape(2, 3), np.ones((3, 2))
     right = products.row_blocks(np.min, 1)(A, B)
     products.check({products.OURS: right, "other": right.ravel()})
@@ -145,14 +135,14 @@ def test_products_are_described_and_wrong_ones_found():
 
 
 def stand_in(wrong_by=0.0):
-    """What tropical-gemm offers, computed by NumPy; max-plus sums may be wrong by a little."""
+    """Return a NumPy implementation of tropical-gemm, optionally with an error."""
     return SimpleNamespace(
         minplus_matmul_2d=products.row_blocks(np.min, 3),
         maxplus_matmul_2d=lambda A, B: products.row_blocks(np.max, 3)(A, B) + wrong_by,
     )
 
 
-def test_products_are_timed_in_turns_after_all_gave_the_same_bits(monkeypatch):
+def test_products_are_compared_and_timed(monkeypatch):
     monkeypatch.setitem(sys.modules, "tropical_gemm", stand_in())
     threads = numba.get_num_threads()
     timings = products.measure([9, 5, 4], 3)
@@ -171,7 +161,7 @@ def test_products_are_timed_in_turns_after_all_gave_the_same_bits(monkeypatch):
         products.measure([9, 5, 4], 1)
 
 
-def test_a_process_of_its_own_answers_in_json(capfd):
+def test_in_a_process_returns_json(capfd):
     assert in_a_process(measure.cpu_model, {}) == measure.cpu_model()
     with pytest.raises(RuntimeError, match="cpu_model"):
         in_a_process(measure.cpu_model, {"nonsense": 1})
@@ -179,7 +169,7 @@ def test_a_process_of_its_own_answers_in_json(capfd):
 
 
 class Clockwork:
-    """An engine whose iterations are counted, and which may end by itself."""
+    """Engine that counts iterations and can end early."""
 
     def __init__(self, last=None):
         self.done, self.last = 0, last
@@ -193,7 +183,7 @@ class Clockwork:
             block.record(1.0, 0, 0.1)
 
 
-def test_iterations_are_timed_by_number_by_seconds_and_to_their_end():
+def test_seconds_per_iteration_limits():
     engine = Clockwork()
     measure.warm_up(engine)
     assert measure.seconds_per_iteration(engine, 2_345) > 0
@@ -206,7 +196,7 @@ def test_iterations_are_timed_by_number_by_seconds_and_to_their_end():
     assert 0.05 <= each * engine.done < 5
 
 
-def test_machine_facts_name_what_is_installed():
+def test_machine_facts_have_versions():
     facts = measure.machine_facts("no-such-package")
     assert facts["numpy"] == np.__version__
     assert facts["cpu"]

@@ -1,4 +1,4 @@
-"""Runs of experiments: what is finished, damaged, interrupted, listed or refused."""
+"""Runs of experiments: cache, interruption, resuming, list and errors."""
 
 import importlib
 import subprocess
@@ -23,7 +23,7 @@ runner = CliRunner()
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_finished_parts_are_not_made_again(tmp_path):
+def test_cache_reuses_finished_parts(tmp_path):
     made = []
 
     def make():
@@ -42,7 +42,7 @@ def test_finished_parts_are_not_made_again(tmp_path):
     assert len(made) == 3
 
 
-def test_missing_images_are_a_message(tmp_path, monkeypatch):
+def test_missing_images_error_is_one_line(tmp_path, monkeypatch):
     def run(self, settings):
         raise DataNotFoundError("mnist was not found. Tried: nothing")
 
@@ -53,7 +53,7 @@ def test_missing_images_are_a_message(tmp_path, monkeypatch):
     assert "Traceback" not in result.output
 
 
-def test_an_interrupted_run_keeps_what_is_finished(tmp_path, monkeypatch):
+def test_interrupted_run_keeps_finished_experiments(tmp_path, monkeypatch):
     result = Result("First", "Done.", [Table("t", ("a",), [(1,)])], {"a": 1})
 
     def run(self, settings):
@@ -69,7 +69,7 @@ def test_an_interrupted_run_keeps_what_is_finished(tmp_path, monkeypatch):
     assert is_finished(tmp_path / "iris", "iris", Settings())
 
 
-def test_a_damaged_result_is_not_finished(tmp_path):
+def test_damaged_result_is_not_finished(tmp_path):
     result = Result("First", "Done.", [Table("t", ("a",), [(1,)])], {"a": 1})
     write_result(tmp_path / "iris", "iris", result, Settings())
     path = tmp_path / "iris" / "iris.json"
@@ -77,7 +77,7 @@ def test_a_damaged_result_is_not_finished(tmp_path):
     assert not is_finished(tmp_path / "iris", "iris", Settings())
 
 
-def test_names_without_an_experiment_are_refused(tmp_path):
+def test_unknown_experiments_are_rejected(tmp_path):
     result = runner.invoke(app, ["irys", "--out", str(tmp_path)])
     assert result.exit_code == 2
     assert "'irys'" in result.output
@@ -90,7 +90,7 @@ def test_module_runs_from_the_root_of_the_repository():
     assert "iris" in done.stdout
 
 
-def test_without_names_the_experiments_are_listed():
+def test_experiments_are_listed_without_names():
     result = runner.invoke(app, [])
     assert result.exit_code == 0
     for experiment in EXPERIMENTS.values():
@@ -107,7 +107,7 @@ def test_without_names_the_experiments_are_listed():
         lambda content: content[:80] + bytes(b ^ 255 for b in content[80:160]) + content[160:],
     ],
 )
-def test_a_damaged_part_is_made_anew(tmp_path, damage):
+def test_damaged_part_is_computed_again(tmp_path, damage):
     made = []
 
     def make():
@@ -126,7 +126,7 @@ def test_a_damaged_part_is_made_anew(tmp_path, damage):
 @pytest.mark.parametrize(
     "error", [zlib.error, NotImplementedError, MemoryError, tokenize.TokenError, SyntaxError]
 )
-def test_whatever_reading_a_part_raises_it_is_made_anew(tmp_path, monkeypatch, error):
+def test_unreadable_part_is_computed_again(tmp_path, monkeypatch, error):
     Cache(tmp_path).get("a", lambda: {"x": np.zeros(1)})
 
     def load(*args, **options):
@@ -136,7 +136,7 @@ def test_whatever_reading_a_part_raises_it_is_made_anew(tmp_path, monkeypatch, e
     assert Cache(tmp_path).get("a", lambda: {"x": np.ones(1)})["x"] == 1
 
 
-def test_interrupted_reading_of_a_part_is_no_damage(tmp_path, monkeypatch):
+def test_interrupted_reading_of_a_part_is_raised(tmp_path, monkeypatch):
     Cache(tmp_path).get("a", lambda: {"x": np.zeros(1)})
 
     def load(*args, **options):
@@ -147,7 +147,7 @@ def test_interrupted_reading_of_a_part_is_no_damage(tmp_path, monkeypatch):
         Cache(tmp_path).get("a", lambda: {"x": np.ones(1)})
 
 
-def test_the_report_names_only_what_all_machines_share(tmp_path):
+def test_report_has_common_machine_facts(tmp_path):
     for name, load in (("iris", 0.5), ("init", 7.25)):
         result = Result(name, "", [], {}, machine={"cpu": "a <fast> one", "load": load})
         write_result(tmp_path / name, name, result, Settings())
@@ -157,7 +157,7 @@ def test_the_report_names_only_what_all_machines_share(tmp_path):
     assert "load" not in report
 
 
-def test_benchmarks_are_listed_and_chosen_apart(tmp_path, monkeypatch):
+def test_benchmarks_are_a_group(tmp_path, monkeypatch):
     ran = []
 
     def run(self, settings):
@@ -177,7 +177,7 @@ def test_benchmarks_are_listed_and_chosen_apart(tmp_path, monkeypatch):
     assert "# Benchmarks" in (tmp_path / "REPORT.md").read_text(encoding="utf-8")
 
 
-def test_a_missing_package_is_a_message_before_anything_runs(tmp_path, monkeypatch):
+def test_missing_package_error_precedes_all_runs(tmp_path, monkeypatch):
     monkeypatch.setattr(harness, "find_spec", lambda name: None)
     result = runner.invoke(app, ["million", "products", "--out", str(tmp_path)])
     assert result.exit_code == 2
@@ -185,7 +185,7 @@ def test_a_missing_package_is_a_message_before_anything_runs(tmp_path, monkeypat
     assert not (tmp_path / "million").exists()
 
 
-def test_every_name_has_its_module():
+def test_every_experiment_has_a_module():
     for name in EXPERIMENTS | BENCHMARKS:
         module = importlib.import_module(f"experiments.{name.replace('-', '_')}")
         assert callable(module.run)

@@ -87,8 +87,8 @@ def test_mpi_train_command_equals_one_process(table, tmp_path):
     options = [
         "--algorithm",
         "subgradient",
-        "-H",
-        "20",
+        "--set",
+        "n_hidden=20",
         "--set",
         "max_iter=300",
         "--validate",
@@ -116,8 +116,8 @@ def test_mpi_predict_command_equals_one_process(table, tmp_path):
     own = [
         "--algorithm",
         "subgradient",
-        "-H",
-        "9",
+        "--set",
+        "n_hidden=9",
         "--set",
         "max_iter=20",
         "--validate",

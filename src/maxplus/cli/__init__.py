@@ -1,4 +1,4 @@
-"""The command ``maxplus``. Heavy imports are deferred until a command runs: help stays fast."""
+"""The command ``maxplus``. Heavy imports are deferred until a command runs."""
 
 from maxplus.cli.app import main
 

@@ -36,23 +36,22 @@ RawUnitsOption = Annotated[
     bool,
     typer.Option(
         "--raw-units",
-        help="Measure changes in the features' own units; by default in each feature's standard "
-        "deviation in the training data.",
+        help="Measure changes in the raw units of the features; by default in standard deviations "
+        "of the training data.",
     ),
 ]
 MoveCategoriesOption = Annotated[
     bool,
     typer.Option(
         "--move-categories",
-        help="Let the 0/1 features of categories change, too; by default they are held fixed.",
+        help="Let the 0/1 features of categories change as well; by default they are held fixed.",
     ),
 ]
 StrictOption = Annotated[
     bool,
     typer.Option(
         "--strict",
-        help="Refuse unknown categories; by default they are encoded as none of the known ones, "
-        "and one warning counts them.",
+        help="Refuse unknown categories; by default they are encoded as zeros, with a warning.",
     ),
 ]
 
@@ -61,10 +60,9 @@ StrictOption = Annotated[
 def plain_errors(quiet: bool = False, *, prints: bool = True) -> Iterator[None]:
     """Print errors due to user input as one line and exit with code 2; with 130 after Ctrl-C.
 
-    Each distinct warning is printed once, as one line, and so is the note that kernels are being
-    compiled; with ``quiet`` neither is printed. If all ranks fail with the same error, the one with
-    ``prints`` prints it; if a single rank fails, all ranks are terminated
-    (`maxplus.distributed.use_mpi`).
+    Each distinct warning, and a note if kernels are compiled, is printed once as one line, unless
+    ``quiet``. If all ranks fail with the same error, the rank with ``prints`` prints it. If a
+    single rank fails, all ranks are terminated (`maxplus.distributed.use_mpi`).
     """
     from maxplus.training.monitor import announce_compilation
 
@@ -85,14 +83,13 @@ def plain_errors(quiet: bool = False, *, prints: bool = True) -> Iterator[None]:
         typer.echo("Interrupted.", err=True)
         raise typer.Exit(INTERRUPTED) from None
     except BrokenPipeError:
-        # The reader of the output, such as head, has closed the pipe, which is not an error.
+        # The reader of the output, such as head, has closed the pipe.
         raise
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         remedy = _similar_file(error.filename) if isinstance(error, FileNotFoundError) else ""
         fail_on_all_ranks(error, prints, f"{where}{error.strerror or error}{remedy}")
-    # The library raises these types with messages for users; an ImportError includes the package to
-    # install.
+    # Errors of these types have messages for users.
     except (ValueError, TypeError, MemoryError, ImportError) as error:
         fail_on_all_ranks(error, prints)
 
@@ -108,11 +105,11 @@ def _similar_file(name: object) -> str:
     if not folder.is_dir():
         return f"; there is no folder {folder}"
     try:
-        beside = [file.name for file in folder.iterdir()]
+        names = [file.name for file in folder.iterdir()]
     except OSError:
-        beside = []
-    alike = get_close_matches(path.name, beside, n=1)
-    return f"; is it {path.with_name(alike[0])}?" if alike else f"; look for it in {folder}"
+        names = []
+    similar = get_close_matches(path.name, names, n=1)
+    return f"; is it {path.with_name(similar[0])}?" if similar else f"; look for it in {folder}"
 
 
 def _discard(text: str) -> None:
@@ -120,7 +117,7 @@ def _discard(text: str) -> None:
 
 
 def fail_on_all_ranks(error: Exception, prints: bool, message: str | None = None) -> NoReturn:
-    """Print an error common to all ranks once; raise one of this rank, which ends the others."""
+    """Print an error of all ranks once and exit; raise an error of this rank alone."""
     from maxplus.distributed import current
 
     if not current().raised_on_all_ranks(error):
@@ -137,21 +134,11 @@ def fail(message: str) -> NoReturn:
 
 
 def require_folder(path: Path, option: str) -> None:
-    """Fail if the folder of an output file does not exist, before a long training."""
+    """Fail if the folder of an output file does not exist, before training starts."""
     if not path.resolve().parent.is_dir():
         fail(f"{option} {path}: the folder {path.resolve().parent} does not exist; make it first")
     if path.is_dir():
         fail(f"{option} {path} is a folder; name a file")
-
-
-def make_folder(out: Path) -> None:
-    """Create the folder for results."""
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise typer.BadParameter(
-            f"the folder {out} cannot be made: {error.strerror}", param_hint="--out"
-        ) from error
 
 
 class OneLineErrors(TyperGroup):
@@ -196,31 +183,24 @@ def all_ranks() -> Iterator[Communicator]:
     if not is_launched():
         yield SERIAL
         return
-    left: typer.Exit | None = None
+    exit_code: typer.Exit | None = None
     with use_mpi() as comm:
         try:
             yield comm
-        except typer.Exit as leaving:
+        except typer.Exit as error:
             # All ranks exit here, which is not a failure of one rank.
-            left = leaving
-    if left is not None:
-        raise left
-
-
-def leave_to_first() -> None:
-    """Exit on all ranks but rank 0, which runs the command alone."""
-    from maxplus.distributed.communicator import is_launched, launched_rank
-
-    if is_launched() and launched_rank() > 0:
-        raise typer.Exit
+            exit_code = error
+    if exit_code is not None:
+        raise exit_code
 
 
 def require_one_process(command: str) -> None:
     """Fail on rank 0, and exit on the others, if a launcher has started several ranks."""
-    from maxplus.distributed.communicator import is_launched
+    from maxplus.distributed.communicator import is_launched, launched_rank
 
     if is_launched():
-        leave_to_first()
+        if launched_rank() > 0:
+            raise typer.Exit
         fail(
             f"maxplus {command} runs in one process; start it without mpiexec (train and predict "
             "run on several ranks)"

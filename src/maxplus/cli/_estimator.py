@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
 ALGORITHMS = SMOOTH, SUBGRADIENT = ("smooth", "subgradient")
 # Parameters with a dedicated option.
-OPTIONS = {
-    "n_hidden": "--hidden",
-    "n_estimators": "--estimators",
-    "n_jobs": "--jobs",
-    "random_state": "--seed",
-    "monotonic_cst": "--increasing or --decreasing",
-}
+OPTIONS = {"random_state": "--seed", "monotonic_cst": "--increasing or --decreasing"}
+# The parameter that selects an ensemble.
+N_ESTIMATORS = "n_estimators"
 # Spellings of literals in shells and in JSON.
 LITERALS = {"none": None, "null": None, "true": True, "false": False}
 
@@ -23,33 +19,27 @@ LITERALS = {"none": None, "null": None, "true": True, "false": False}
 def build_estimator(
     algorithm: str = SMOOTH,
     *,
-    hidden: int | None = None,
-    estimators: int | None = None,
     increasing: Sequence[str] = (),
     decreasing: Sequence[str] = (),
-    settings: Sequence[str] | None = None,
+    settings: Mapping[str, Any] | None = None,
     seed: int = 0,
-    jobs: int | None = None,
     regression: bool = False,
 ) -> Any:
     """Return the unfitted estimator; raise ValueError for options that exclude each other.
 
     Parameters
     ----------
-    algorithm, hidden, estimators, increasing, decreasing, seed, jobs : options of the command
-    settings : values of --set
+    algorithm, increasing, decreasing, seed : options of the command
+    settings : values of --set by name
     regression : whether the target is a number
     """
-    name = _class_name(algorithm, hidden, estimators, regression)
+    settings = dict(settings or {})
+    name = _class_name(algorithm, N_ESTIMATORS in settings, regression)
     from maxplus import estimators as available
 
-    estimator = getattr(available, name)(random_state=seed, n_jobs=jobs)
-    if estimators is not None:
+    estimator = getattr(available, name)(random_state=seed)
+    if name == "LMMEnsembleClassifier":
         estimator.set_params(estimator=available.LMMClassifier())
-    if hidden is not None:
-        set_parameter(estimator, "n_hidden", hidden)
-    if estimators is not None:
-        set_parameter(estimator, "n_estimators", estimators)
     if increasing or decreasing:
         if algorithm == SUBGRADIENT:
             raise ValueError(
@@ -62,66 +52,58 @@ def build_estimator(
             )
         signs = dict.fromkeys(increasing, 1) | dict.fromkeys(decreasing, -1)
         set_parameter(estimator, "monotonic_cst", signs)
-    for text in settings or ():
-        key, value = parse_setting(text)
+    for key, value in settings.items():
         if key in OPTIONS:
-            raise ValueError(f"--set {text}: use {OPTIONS[key]} for {key}")
+            raise ValueError(f"--set {key}={value}: use {OPTIONS[key]} for {key}")
         set_parameter(estimator, key, value)
     # Fail before a large table is read.
     estimator._check_parameters()
     return estimator
 
 
-def parse_setting(text: str) -> tuple[str, Any]:
-    """Parse NAME=VALUE, where the value is a number, a boolean, none, or else text."""
-    name, equals, value = text.partition("=")
-    if not (equals and name.strip()):
-        raise ValueError(f"--set {text}: write NAME=VALUE, such as --set slope=2")
-    value = value.strip()
-    if value.lower() in LITERALS:
-        return name.strip(), LITERALS[value.lower()]
-    try:
-        return name.strip(), ast.literal_eval(value)
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
-        return name.strip(), value
+def parse_settings(texts: Sequence[str] | None) -> dict[str, Any]:
+    """Parse NAME=VALUE pairs, whose values are Python literals, none, true, false, or text."""
+    settings: dict[str, Any] = {}
+    for text in texts or ():
+        name, equals, value = map(str.strip, text.partition("="))
+        if not (equals and name):
+            raise ValueError(f"--set {text}: write NAME=VALUE, such as --set slope=2")
+        if value.lower() in LITERALS:
+            settings[name] = LITERALS[value.lower()]
+            continue
+        try:
+            settings[name] = ast.literal_eval(value)
+        except (ValueError, SyntaxError, MemoryError, RecursionError):
+            settings[name] = value
+    return settings
 
 
 def set_parameter(estimator: Any, name: str, value: Any) -> None:
     """Set a parameter of an estimator, or of its base estimator."""
-    own = estimator.get_params(deep=True)
-    known = name if name in own else f"estimator__{name}"
-    if known not in own:
-        names = sorted(name for name in own if name not in ("callbacks", *OPTIONS))
+    params = estimator.get_params(deep=True)
+    known = name if name in params else f"estimator__{name}"
+    if known not in params:
+        names = sorted(name for name in params if name not in ("callbacks", *OPTIONS))
         similar = get_close_matches(name, names, n=1)
-        meant = f"; is it {similar[0]}?" if similar else f"; it has {', '.join(names)}"
+        hint = f"; is it {similar[0]}?" if similar else f"; it has {', '.join(names)}"
         raise ValueError(
-            f"--set {name}={value}: {type(estimator).__name__} has no parameter {name!r}{meant}"
+            f"--set {name}={value}: {type(estimator).__name__} has no parameter {name!r}{hint}"
         )
     estimator.set_params(**{known: value})
 
 
-def _class_name(
-    algorithm: str, hidden: int | None, estimators: int | None, regression: bool
-) -> str:
+def _class_name(algorithm: str, ensemble: bool, regression: bool) -> str:
     if algorithm not in ALGORITHMS:
         raise ValueError(
             f"--algorithm must be one of {', '.join(ALGORITHMS)}; got {algorithm!r:.60}"
         )
-    if regression:
-        remedy = "leave it out, or add --task classification"
-        for option, is_given in (
-            (f"--algorithm {SUBGRADIENT}", algorithm == SUBGRADIENT),
-            ("--hidden", hidden is not None),
-            ("--estimators", estimators is not None),
-        ):
-            if is_given:
-                raise ValueError(f"{option} is for classes, but the target is a number; {remedy}")
-        return "LMMRegressor"
     if algorithm == SUBGRADIENT:
-        if estimators is not None:
+        if regression:
             raise ValueError(
-                f"--estimators is not for --algorithm {SUBGRADIENT}, which trains one network; "
-                "leave one of both out"
+                f"--algorithm {SUBGRADIENT} is for classes, but the target is a number; leave it "
+                "out, or add --task classification"
             )
         return "SubgradientLMMClassifier"
-    return "LMMClassifier" if estimators is None else "LMMEnsembleClassifier"
+    if regression:
+        return "LMMRegressor"
+    return "LMMEnsembleClassifier" if ensemble else "LMMClassifier"

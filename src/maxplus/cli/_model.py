@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from maxplus.tables import Dataset, TableEncoder
 
 DEVIATIONS = "standard deviations of the training data"
-RAW_UNITS = "the features' own units"
+RAW_UNITS = "raw units"
 
 
 class Measure(NamedTuple):
@@ -30,7 +30,7 @@ class Measure(NamedTuple):
 
 
 def held_text(measure: Measure) -> str:
-    """Return text about the columns that are held fixed, to end a sentence with."""
+    """Return the end of a sentence about the columns that are held fixed."""
     if not measure.held:
         return ""
     shown = ", ".join(measure.held[:5]) + (", …" if len(measure.held) > 5 else "")
@@ -70,7 +70,7 @@ class LoadedModel:
         from maxplus.explain import Domain
 
         if self.encoder is None:
-            why = "the model file has no deviations of its training data"
+            why = "the model file has no standard deviations of the training data"
             return Measure(None, RAW_UNITS if raw_units else f"{RAW_UNITS} ({why})")
         if self.image_shape is not None:
             scale = self.encoder.ranges_.deviations
@@ -95,7 +95,7 @@ def open_model(path: Path, *, classifier: bool = True) -> LoadedModel:
     fits = hasattr(estimator, "certified_accuracy") or (not classifier and learned)
     if classifier and learned:
         raise ValueError(
-            f"{path} predicts numbers, and this command is about classes; for numbers there are "
+            f"{path} predicts numbers, and this command is for classifiers; regressors support "
             "predict, evaluate, explain, report and export"
         )
     if not fits:
@@ -128,7 +128,7 @@ def stream_parts(
     strict: bool = False,
     also: tuple[str, ...] = (),
 ) -> Iterator[Dataset]:
-    """Read and encode data for a model in parts, so that tables may be larger than memory.
+    """Read and encode data for a model in parts, for tables larger than memory.
 
     ``also`` are names of further columns to read.
     """
@@ -192,13 +192,13 @@ class UnknownLabels:
         place = {label: k for k, label in enumerate(classes.tolist())}
         # A column of digits is read as integers even if the labels were text in training.
         is_text = classes.dtype.kind == "U"
-        places = np.array([place.get(str(label) if is_text else label, -1) for label in labels])
-        is_known = places[codes] >= 0
+        known = np.array([place.get(str(label) if is_text else label, -1) for label in labels])
+        is_known = known[codes] >= 0
         if not is_known.all():
             for code, n in zip(*np.unique(codes[~is_known], return_counts=True), strict=True):
                 self.counts[str(labels[code])] += int(n)
             codes, data = codes[is_known], data.take(np.flatnonzero(is_known))
-        return data, places[codes]
+        return data, known[codes]
 
     def report(self, console: Console) -> None:
         """Report unknown labels in one line.
@@ -220,8 +220,8 @@ class UnknownLabels:
         if self._strict or self.n_unknown == self.n_rows:
             raise ValueError(f"{message}; correct them, or train with such rows")
         console.remark(
-            f"Warning: {message}. These rows are left out: no prediction can be right for them "
-            "before maxplus train has seen such labels."
+            f"Warning: {message}. These rows are left out; to predict their labels, use maxplus "
+            "train with such rows."
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -33,27 +33,26 @@ Task = Annotated[
 Drop = Annotated[
     list[str] | None,
     _columns(
-        "Columns to leave out: --drop a,b or repeated. auto, which is always on unless none is "
-        "given, leaves out ids, dates, free text and constants. auto by default."
+        "Columns to leave out: --drop a,b or repeated. Ids, dates, free text and constants are "
+        "left out by default as well; --drop none keeps them."
     ),
 ]
 Keep = Annotated[
-    list[str] | None, _columns("Columns that --drop auto does not leave out. None by default.")
+    list[str] | None, _columns("Columns that are not left out by default. None by default.")
 ]
 Categorical = Annotated[
     list[str] | None,
-    _columns("Columns whose values are categories, even if they are numbers. None by default."),
+    _columns("Columns to one-hot encode even if they contain numbers. None by default."),
 ]
 Numeric = Annotated[
     list[str] | None,
     _columns('Text columns to encode as the number in them, such as "12 mg". None by default.'),
 ]
-Missing = Annotated[str, _columns("Missing values: impute them, or error to refuse them.")]
 Groups = Annotated[
     str | None,
     _columns(
-        "A column such as a patient's number: rows of one value are never on both sides of a "
-        "validation split, and the column is not a feature. None by default."
+        "Column of groups, such as a patient number: rows of one group are never on both sides of "
+        "a validation split, and the column is not a feature. None by default."
     ),
 ]
 
@@ -63,8 +62,8 @@ ModelOut = Annotated[
 SuspectsOut = Annotated[
     Path | None,
     typer.Option(
-        help="Write the training rows that do not fit to this CSV file, those with the largest "
-        "loss first; rows count from 1, the first line of data. None by default.",
+        help="CSV file for training rows with a high loss, in descending order; rows are numbered "
+        "from 1, the first line of data. None by default.",
         rich_help_panel=FILES,
     ),
 ]
@@ -72,25 +71,23 @@ RememberRows = Annotated[
     bool,
     typer.Option(
         "--remember-rows",
-        help="Keep a hash, the label and the loss of every training row in the model file: "
-        "evaluate, certify and report then count rows that are equal to training rows, and "
-        "suspects_ is kept. Guesses of rows can be tested against such a file. Off by default: a "
-        "file holds nothing per row.",
+        help="Store a hash, the label and the loss of every training row in the model file, so "
+        "that evaluate, certify and report can count rows that equal training rows. Anyone with "
+        "such a file can test guesses of rows. Off by default.",
         rich_help_panel=FILES,
     ),
 ]
 CheckpointOut = Annotated[
     Path | None,
     typer.Option(
-        help="Write the state of the training here every minute; nowhere by default.",
+        help="Write the state of training to this file every minute. None by default.",
         rich_help_panel=FILES,
     ),
 ]
 Resume = Annotated[
     Path | None,
     typer.Option(
-        help="Continue from this checkpoint, with its options, on the same DATA. A new training by "
-        "default.",
+        help="Continue from this checkpoint, with its options, on the same DATA. None by default.",
         rich_help_panel=FILES,
     ),
 ]
@@ -98,42 +95,21 @@ Validate = Annotated[
     str,
     typer.Option(
         metavar="auto|cv|FOLDS|SHARE|none",
-        help="How the model is validated on rows it has not seen: cv for cross-validation, a "
-        "number of folds such as 10, or a share such as 0.2 to hold out. By default five folds up "
-        "to 2,000 rows, three up to 10,000, a fifth held out beyond. Columns, imputed values and "
-        "capacity are chosen anew in each of these trainings, from its own rows alone; the model "
-        "that is written is trained on all rows.",
+        help="Validation on held-out rows: cv for cross-validation, a number of folds such as 10, "
+        "or a share such as 0.2 to hold out. By default five folds up to 2,000 rows, three folds "
+        "up to 10,000 rows, and a fifth held out for larger tables. Column types, imputed values "
+        "and capacity are chosen in each split from its training rows. The model that is written "
+        "is trained on all rows.",
     ),
 ]
 Seed = Annotated[int, typer.Option(help="Seed of training and validation.")]
-Jobs = Annotated[int | None, typer.Option(help="Number of threads; all by default.")]
 
 Algorithm = Annotated[
     str,
     typer.Option(
         metavar="smooth|subgradient",
-        help="smooth trains on the mean loss; subgradient is the paper's algorithm, steps on the "
-        "worst sample.",
-        rich_help_panel=MODEL,
-    ),
-]
-Hidden = Annotated[
-    int | None,
-    typer.Option(
-        "--hidden",
-        "-H",
-        min=1,
-        help="Train a single network with this number of hidden units. By default a sum of terms "
-        "that is chosen from the data; 100 units with --algorithm subgradient.",
-        rich_help_panel=MODEL,
-    ),
-]
-Estimators = Annotated[
-    int | None,
-    typer.Option(
-        min=2,
-        help="Train an ensemble of this number of models, whose scores are averaged. One model by "
-        "default.",
+        help="smooth minimises the mean loss; subgradient, the paper's algorithm, minimises the "
+        "maximum loss.",
         rich_help_panel=MODEL,
     ),
 ]
@@ -141,8 +117,8 @@ Increasing = Annotated[
     list[str] | None,
     typer.Option(
         metavar="COLUMNS",
-        help="Columns that may only raise the prediction: the number, or the probability of the "
-        "second class in alphabetical order; names with commas between them, repeatable. None by "
+        help="Columns that may only increase the prediction: the number, or the probability of "
+        "the second class in alphabetical order; comma-separated names, repeatable. None by "
         "default.",
         rich_help_panel=MODEL,
     ),
@@ -151,7 +127,7 @@ Decreasing = Annotated[
     list[str] | None,
     typer.Option(
         metavar="COLUMNS",
-        help="Columns that may only lower the prediction; none by default.",
+        help="Columns that may only decrease the prediction. None by default.",
         rich_help_panel=MODEL,
     ),
 ]
@@ -160,9 +136,10 @@ Set = Annotated[
     typer.Option(
         "--set",
         metavar="NAME=VALUE",
-        help="Any other parameter of the estimator, such as --set slope=2 or --set "
-        "class_weight=balanced; repeatable. The estimator's documentation lists its parameters "
-        "and their defaults.",
+        help="Any other parameter of the estimator, such as class_weight=balanced or "
+        "robust_eps=0.1; n_hidden=50 trains a single network with 50 units, n_estimators=4 an "
+        "ensemble of 4 models, n_jobs=2 uses 2 threads, and missing=error refuses missing values. "
+        "Repeatable. The estimator's documentation lists its parameters and their defaults.",
         rich_help_panel=MODEL,
     ),
 ]
@@ -183,9 +160,9 @@ def table_encoder(
     keep: Sequence[str] | None,
     categorical: Sequence[str] | None,
     numeric: Sequence[str] | None,
-    missing: str,
+    settings: dict[str, Any],
 ) -> TableEncoder:
-    """Return the encoder that the options describe."""
+    """Return the encoder that the options describe; remove its parameters from ``settings``."""
     from maxplus.tables import TableEncoder
 
     dropped = [name for name in names(drop) if name not in (AUTO, NONE)]
@@ -196,7 +173,7 @@ def table_encoder(
         numeric=names(numeric),
         drop=dropped,
         keep=names(keep),
-        missing=missing,
+        missing=settings.pop("missing", "impute"),
     )
 
 

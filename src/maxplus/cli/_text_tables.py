@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from maxplus.metrics._readable import readable, with_error
@@ -11,14 +12,14 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from maxplus.evaluation import Validation
-    from maxplus.metrics import ClassificationMetrics, RegressionMetrics
+    from maxplus.metrics import ClassificationMetrics, RegressionMetrics, RobustErrors
 
 # Number of confusions listed for each class if the matrix is too wide.
-MOST_CONFUSED = 3
-LONGEST_LABEL = 24
+MAX_CONFUSIONS = 3
+MAX_LABEL_LENGTH = 24
 CORNER = "true \\ predicted"
 # Maximum number of classes whose recall is printed; those with the lowest recall are chosen.
-MOST_RECALLS = 12
+MAX_RECALLS = 12
 
 
 def percent(share: float | None) -> str:
@@ -55,22 +56,22 @@ def validation_table(validation: Validation) -> Table:
         return _regression_validation(validation)
     assert isinstance(baseline, ClassificationMetrics)
     table = plain_table(
-        "on rows it has not seen",
+        "held-out rows",
         "this model",
         f"always {escape(shorten(validation.baseline_label))}",
     )
     table.add_row("accuracy", percent(figures.accuracy), percent(baseline.accuracy))
-    table.add_row("  95 % interval for many new rows", _between(validation.interval), "")
+    table.add_row("  95 % confidence interval", _between(validation.interval), "")
     table.add_row(
         "balanced accuracy", percent(figures.balanced_accuracy), percent(baseline.balanced_accuracy)
     )
     table.add_row("log loss", number(figures.log_loss), number(baseline.log_loss))
     table.add_row("AUC", number(figures.auc), number(baseline.auc))
     for d in _worst_recalled(figures):
-        own, theirs = figures.classes[d], baseline.classes[d]
-        name = f"recall of {escape(shorten(own.label))}, {own.n_rows:,} rows"
-        table.add_row(name, percent(own.recall), percent(theirs.recall))
-    hidden = len(figures.classes) - MOST_RECALLS
+        found, constant = figures.classes[d], baseline.classes[d]
+        name = f"recall of {escape(shorten(found.label))}, {found.n_rows:,} rows"
+        table.add_row(name, percent(found.recall), percent(constant.recall))
+    hidden = len(figures.classes) - MAX_RECALLS
     if hidden > 0:
         others = "the other class has" if hidden == 1 else f"{hidden} other classes have"
         table.add_row(f"{others} no lower recall", "", "")
@@ -85,22 +86,22 @@ def _between(interval: tuple[float, float]) -> str:
 def _worst_recalled(figures: ClassificationMetrics) -> list[int]:
     """Return all classes in order; if there are many, those with the lowest recall."""
     order = range(len(figures.classes))
-    if len(order) <= MOST_RECALLS:
+    if len(order) <= MAX_RECALLS:
         return list(order)
     # The recall of a class without held-out rows is NaN, which does not sort.
     recall = [2.0 if math.isnan(one.recall) else one.recall for one in figures.classes]
-    return sorted(order, key=lambda d: recall[d])[:MOST_RECALLS]
+    return sorted(order, key=lambda d: recall[d])[:MAX_RECALLS]
 
 
 def _regression_validation(validation: Validation) -> Table:
     figures: Any = validation.figures
     baseline: Any = validation.baseline
-    table = plain_table("on rows it has not seen", "this model", "always the mean")
+    table = plain_table("held-out rows", "this model", "always the mean")
     table.add_row("R²", number(figures.r2), number(baseline.r2))
     table.add_row("mean absolute error, 95 % interval", _mae(figures), readable(baseline.mae))
     table.add_row("root mean square error", readable(figures.rmse), readable(baseline.rmse))
     if not math.isnan(figures.covered):
-        table.add_row("inside their 90 % interval", percent(figures.covered), "–")
+        table.add_row("inside the 90 % interval", percent(figures.covered), "–")
     return table
 
 
@@ -112,7 +113,7 @@ def regression_table(figures: RegressionMetrics) -> Table:
     table.add_row("mean absolute error, 95 % interval", _mae(figures))
     table.add_row("root mean square error", readable(figures.rmse))
     if not math.isnan(figures.covered):
-        table.add_row("inside their 90 % interval", percent(figures.covered))
+        table.add_row("inside the 90 % interval", percent(figures.covered))
         table.add_row("width of the interval", readable(figures.width))
     return table
 
@@ -138,6 +139,17 @@ def classes_table(figures: ClassificationMetrics) -> Table:
             number(one.f1),
             number(one.auc),
         )
+    return table
+
+
+def robust_errors_table(found: Mapping[str, RobustErrors]) -> Table:
+    """Return a table of clean, attacked and certified error rates, one row for each model."""
+    table = plain_table(
+        "error within robust_eps", "clean", "attack\n(at least)", "certified\n(at most)", "constant"
+    )
+    for name, one in found.items():
+        rates = (one.clean, one.attack, one.certified, one.constant)
+        table.add_row(name, *map(percent, rates))
     return table
 
 
@@ -173,13 +185,13 @@ def _matrix(labels: list[str], cells: list[list[str]]) -> Table:
 def _largest_confusions(figures: ClassificationMetrics) -> Table:
     from rich.markup import escape
 
-    table = plain_table("true", "rows", "right", title="confusion")
-    table.add_column("most often taken for", justify="left")
+    table = plain_table("true", "rows", "correct", title="confusion")
+    table.add_column("most often predicted as", justify="left")
     for d, one in enumerate(figures.classes):
         row = figures.confusion[d]
         others = [k for k in (-row).argsort(kind="stable") if k != d and row[k]]
         listed = [f"{shorten(figures.classes[k].label)} ({row[k]:,})" for k in others]
-        shown = ", ".join(listed[:MOST_CONFUSED]) + (", …" if len(listed) > MOST_CONFUSED else "")
+        shown = ", ".join(listed[:MAX_CONFUSIONS]) + (", …" if len(listed) > MAX_CONFUSIONS else "")
         right = escape(f"[{row[d]:,}]")
         table.add_row(escape(shorten(one.label)), f"{one.n_rows:,}", right, escape(shown) or "–")
     return table
@@ -191,4 +203,4 @@ def _cell(count: int, is_right: bool) -> str:
 
 def shorten(label: str) -> str:
     """Truncate a label to 24 characters."""
-    return label if len(label) <= LONGEST_LABEL else label[: LONGEST_LABEL - 1] + "…"
+    return label if len(label) <= MAX_LABEL_LENGTH else label[: MAX_LABEL_LENGTH - 1] + "…"

@@ -17,8 +17,8 @@ from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from maxplus.cli._estimator import SUBGRADIENT, build_estimator, parse_setting
-from maxplus.cli._text_tables import percent, validation_table
+from maxplus.cli._estimator import N_ESTIMATORS, SUBGRADIENT, build_estimator
+from maxplus.cli._text_tables import percent, robust_errors_table, validation_table
 from maxplus.cli._writers import write_csv
 from maxplus.distributed import current
 from maxplus.evaluation import Validation, make_splits, validate
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from maxplus.cli._console import Console
 
 # Models of an ensemble are trained in parallel and have no checkpoints.
-NO_STATE = "{} is for one network, and --estimators trains several; leave one of both out"
+NO_STATE = "{} is for one model, and --set n_estimators trains several; leave one of them out"
 # Seconds between two checkpoints.
 EVERY_MINUTE = 60.0
 STANDARDIZE = "standardize"
@@ -106,9 +106,9 @@ class Training:
             return
         right, n = self._n_right, current().total(len(self.data.X))
         console.rich.print(
-            f"fits {'all' if right == n else f'{right:,} of'} {n:,} training rows (largest loss "
-            f"{self.estimator.max_loss_:.4f}, mean {self.estimator.mean_loss_:.4f}); this says "
-            "nothing about new rows",
+            f"training rows: {right:,} of {n:,} correct (largest loss "
+            f"{self.estimator.max_loss_:.4f}, mean {self.estimator.mean_loss_:.4f}); not an "
+            "estimate for new rows",
             style="dim",
             soft_wrap=True,
         )
@@ -164,9 +164,16 @@ def train_table(
     console : for text and bars
     writes_suspects : whether suspects are to be written
     """
-    if checkpoint is not None and options["estimators"] is not None:
+    if checkpoint is not None and N_ESTIMATORS in options["settings"]:
         raise ValueError(NO_STATE.format("--checkpoint"))
-    options, standardize = _without_standardize(options)
+    settings = dict(options["settings"])
+    standardize = settings.get(STANDARDIZE)
+    if options["algorithm"] == SUBGRADIENT and STANDARDIZE in settings:
+        if type(standardize) is not bool:
+            raise ValueError(f"--set standardize={standardize}: write true or false")
+        # The encoder standardises features for the paper's algorithm.
+        del settings[STANDARDIZE]
+    options = {**options, "settings": settings}
     _check_options(options, target["task"])
     read = open_training(data, encoder, target, console)
     is_regression = read.target.task == REGRESSION
@@ -220,18 +227,6 @@ def _check_options(options: Mapping[str, Any], task: str) -> None:
         raise
 
 
-def _without_standardize(options: Mapping[str, Any]) -> tuple[dict[str, Any], bool | None]:
-    """Separate ``--set standardize=…`` of the paper's algorithm, a parameter of the encoder."""
-    own = dict(options)
-    settings = [(text, *parse_setting(text)) for text in options["settings"] or ()]
-    given = [value for _, name, value in settings if name == STANDARDIZE]
-    if options["algorithm"] == SUBGRADIENT:
-        own["settings"] = [text for text, name, _ in settings if name != STANDARDIZE]
-        if given and type(given[-1]) is not bool:
-            raise ValueError(f"--set standardize={given[-1]}: write true or false")
-    return own, given[-1] if given else None
-
-
 def resume_training(data: str, path: Path, checkpoint: Path, console: Console) -> Training:
     """Continue from a checkpoint, with its options, on the same data."""
     trained, _, _, document = read_checkpoint(path)
@@ -257,7 +252,7 @@ def resume_training(data: str, path: Path, checkpoint: Path, console: Console) -
 def _finished(
     estimator: Any, data: Dataset, seed: int, began: float, checkpoint: Path | None
 ) -> Training:
-    """Fold a standardisation into the weights, so that the model accepts raw features."""
+    """Fold a standardisation into the weights and gather the attributes of all ranks."""
     seconds = time.perf_counter() - began
     estimator.set_params(callbacks=None)
     encoder, is_folded = data.encoder, data.encoder.standardize  # type: ignore[union-attr]
@@ -288,7 +283,7 @@ def open_training(
     classes = [] if regression else sorted(set().union(*comm.allgather(np.unique(read.y).tolist())))
     if len(classes) == 1:
         raise ValueError(
-            f"{read.name}: the target {name!r} holds one class only "
+            f"{read.name}: the target {name!r} has only one class "
             f"({str(classes[0])!r}); add rows of another, or name another column with --target"
         )
     kind = "a number" if regression else f"with {len(classes)} classes"
@@ -331,15 +326,15 @@ def validate_training(
         model = make_pipeline(StandardScaler(), model)
     try:
         splits = make_splits(data.y, cv, classes=training.is_classifier, groups=data.groups)
-        n_trainings = len(splits.pairs)
+        n_splits = len(splits.pairs)
         with ExitStack() as stack:
             progress: dict[str, Any]
-            if n_trainings == 1:
-                # With a single training, the bar counts epochs.
+            if n_splits == 1:
+                # With a single split, the bar counts epochs.
                 one = stack.enter_context(ProgressBar("validating", console.stderr))
                 progress = {"callbacks": [one]}
             else:
-                several = stack.enter_context(console.bar(n_trainings))
+                several = stack.enter_context(console.bar(n_splits))
                 progress = {"on_progress": partial(several, "validating")}
             validation = validate(model, data, cv=cv, random_state=training.seed, **progress)
     except ValueError as error:
@@ -350,16 +345,18 @@ def validate_training(
         return None
     console.print("")
     console.rich.print(validation_table(validation))
+    if validation.robust is not None:
+        console.rich.print(robust_errors_table({"this model": validation.robust}))
     console.print(_validation_text(validation))
     return validation
 
 
 def _validation_text(validation: Validation) -> str:
-    text = f"Judged by {validation.description}; the model itself was trained on all rows."
+    text = f"Validated by {validation.description}; the model itself was trained on all rows."
     if isinstance(validation.figures, ClassificationMetrics):
         n = validation.figures.n_rows
         low, high = map(percent, validation.score_interval(n))
-        text += f" Of other tables with {n:,} rows, 95 % score {low} to {high}."
+        text += f" 95 % of new tables with {n:,} rows have an accuracy of {low} to {high}."
     if validation.n_untested:
         n = validation.n_untested
         whose = "its class" if n == 1 else "their classes"

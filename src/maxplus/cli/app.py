@@ -19,7 +19,7 @@ from maxplus.cli.report import report
 from maxplus.cli.rules import rules
 from maxplus.cli.train import train
 
-# Commands that run on several MPI ranks.
+# Commands that can run on several MPI ranks.
 OVER_RANKS = ("train", "predict")
 app = typer.Typer(
     cls=OneLineErrors,
@@ -49,7 +49,7 @@ def options(
         ),
     ] = False,
 ) -> None:
-    """Options of the command itself."""
+    """Check that the command can run on several ranks, if there are several."""
     command = str(context.invoked_subcommand)
     if command not in OVER_RANKS:
         require_one_process(command)

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 EPS = (0.0, 0.05, 0.1, 0.2, 0.3)
 # Maximum number of rows whose radii are computed by default: each takes several certificates.
 ROWS_WITH_RADII = 100_000
-# Radii are computed after this many bytes of rows: tables with more rows than ROWS_WITH_RADII are
-# mostly recognised before any radius is computed.
+# Radii are computed after this many bytes of rows, so that no radius of a large table is computed
+# in vain.
 BUFFER_BYTES = 50_000_000
 
 
@@ -48,7 +48,7 @@ def certify(
     eps: Annotated[
         list[float] | None,
         typer.Option(
-            help="How far every feature may change; repeatable. 0, 0.05, 0.1, 0.2, 0.3 by default."
+            help="Largest change of every feature; repeatable. 0, 0.05, 0.1, 0.2, 0.3 by default."
         ),
     ] = None,
     raw_units: RawUnitsOption = False,
@@ -57,8 +57,8 @@ def certify(
         bool,
         typer.Option(
             "--radii",
-            help="Compute each row's radius, for the median and the least, in tables of more than "
-            "100,000 rows as well, where that takes most of the time; by default in smaller ones.",
+            help="Compute the median and the least radius for tables of more than 100,000 rows as "
+            "well, which takes most of the time. By default for smaller tables only.",
         ),
     ] = False,
     plot: Annotated[
@@ -69,7 +69,7 @@ def certify(
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Print certified accuracy: the share of rows that are right and provably stay right.
+    """Print the certified accuracy: the share of rows that are correct and provably stay correct.
 
     Tables may be larger than memory.
 
@@ -143,12 +143,12 @@ class CertifiedCounts:
     def add(self, data: Dataset, codes: NDArray) -> None:
         """Count more rows, with class indices ``codes``.
 
-        Most rows cost one forward pass, others two more for each ε that they reach.
+        Most rows need one forward pass, others two more for each ε.
         """
         import numpy as np
 
         from maxplus.certify import certified_at
-        from maxplus.report.unseen import equal_to_training
+        from maxplus.report.performance import equal_to_training
         from maxplus.tables import row_hashes
 
         estimator, scale = self._model.estimator, self._measure.scale
@@ -215,8 +215,8 @@ class CertifiedCounts:
         unit_text = unit if unit == DEVIATIONS else f"in {unit}"
         if self._measure.scale is not None and not self._measure.scale.any():
             yield (
-                "Every column is held fixed: nothing moves, and nothing is certified. "
-                "--move-categories lets categories move."
+                "Every column is held fixed, so there are no certificates. --move-categories lets "
+                "categories change."
             )
         elif self.has_radii:
             found = CertifiedRows.of(self.radius, self.right)
@@ -231,15 +231,15 @@ class CertifiedCounts:
                 yield f"{self.seen:,} {have} the same values as a training row."
         else:
             yield (
-                f"{self._kept[-1]:,} of these {self.rows:,} rows are right and provably stay right "
-                f"while every number moves by up to {self.steps[-1]:g} {unit_text}. Nothing is "
-                "said about other rows. --radii gives the median and the least radius."
+                f"{self._kept[-1]:,} of {self.rows:,} rows are correct and provably stay correct "
+                f"if every number changes by up to {self.steps[-1]:g} {unit_text}. --radii gives "
+                "the median and the least radius."
             )
         if self.filled:
             has = "has" if self.filled == 1 else "have"
             yield (
-                f"{self.filled:,} of the rows {has} missing values: what is proven there is about "
-                "the values that were filled in."
+                f"{self.filled:,} of the rows {has} missing values: their certificates are for the "
+                "imputed values."
             )
 
     def document(self) -> dict[str, Any]:

@@ -19,15 +19,15 @@ COPIES = 3_000
 def compile_kernels(
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[PART…]", help="Parts to compile; all of them by default."),
+        typer.Argument(metavar="[PART…]", help="Parts to compile. All by default."),
     ] = None,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Compile the usual kernels now, so that the first use does not.
+    """Compile kernels ahead of their first use.
 
-    They are stored beside the package, or in the folder NUMBA_CACHE_DIR, and are for this
-    processor and for these versions of maxplus, Numba and NumPy.
+    They are stored next to the package, or in the folder NUMBA_CACHE_DIR, and are valid for this
+    processor and these versions of maxplus, Numba and NumPy.
 
     Example: maxplus compile default paper
     """
@@ -40,7 +40,7 @@ def compile_kernels(
         )
     seconds = {}
     with plain_errors(quiet), warnings.catch_warnings():
-        # Trainings of a few steps warn that they did not converge.
+        # Fits of a few steps warn that they did not converge.
         warnings.simplefilter("ignore")
         for name in wanted:
             began = time.perf_counter()
@@ -114,7 +114,7 @@ PARTS: dict[str, Callable[[Any, Any], None]] = {
 SUMMARIES = {
     "default": "LMMClassifier: fits, predictions, certificates, explanations",
     "paper": "SubgradientLMMClassifier with the sparse engine",
-    "engines": "its other engines",
+    "engines": "SubgradientLMMClassifier with the other engines",
     "regression": "LMMRegressor",
     "products": "min-plus and max-plus products",
 }

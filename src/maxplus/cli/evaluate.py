@@ -38,6 +38,7 @@ def evaluate(
 ) -> None:
     """Print accuracy, losses, calibration and confusion; R² and errors of a regression.
 
+    For a model trained with --set robust_eps=…, also the certified error within these changes.
     Rows count from 1, the first line of data.
     Example: maxplus evaluate model.maxplus test.csv --plot reliability.png
     """
@@ -49,7 +50,9 @@ def evaluate(
             require_folder(plot, "--plot")
         loaded = open_model(model, classifier=False)
         if plot is not None and not loaded.is_classifier:
-            raise ValueError("--plot draws probabilities, which a regression has not; leave it out")
+            raise ValueError(
+                "--plot is for classifiers, and this model predicts numbers; leave it out"
+            )
         predicted = _classes if loaded.is_classifier else _numbers
         unknown = UnknownLabels(loaded, data, strict=strict)
         # Only predictions are kept in memory, not the rows.
@@ -74,7 +77,7 @@ def evaluate(
         if unknown.n_unknown:
             right = document["accuracy"] * len(equal) / unknown.n_rows
             console.print(
-                f"With the {unknown.n_unknown:,} rows of unknown labels, {right:.2%} right."
+                f"Accuracy including {unknown.n_unknown:,} rows with unknown labels: {right:.2%}"
             )
         console.result(document)
 
@@ -84,10 +87,10 @@ def _has_row_hashes(model: LoadedModel) -> bool:
 
 
 def _equal_rows(model: LoadedModel, data: Dataset) -> NDArray:
-    """Return the mask of rows that equal a training row; all False without hashes in the model."""
+    """Return which rows equal a training row; all False if the model has no hashes."""
     import numpy as np
 
-    from maxplus.report.unseen import equal_to_training
+    from maxplus.report.performance import equal_to_training
     from maxplus.tables import row_hashes
 
     if not _has_row_hashes(model):
@@ -105,22 +108,27 @@ def _are_training_rows(model: LoadedModel, columns: list[NDArray]) -> bool:
 
     if not model.is_classifier:
         return is_training_table(model.estimator, columns[0])
-    _, codes, log_proba = columns
+    codes, log_proba = columns[1:3]
     return is_training_table(model.estimator, -log_proba[np.arange(len(codes)), codes])
 
 
 def _rows_text(is_training: bool, n_equal: int | None) -> str:
     """Return a remark if some rows are training rows."""
     if is_training:
-        return ", which the model was trained on: this says nothing about new rows"
+        return ", the training rows of the model: these metrics do not apply to new rows"
     if not n_equal:
         return ""
-    return f", {n_equal:,} of them with the same values as a training row"
+    return f"; {n_equal:,} {'equals' if n_equal == 1 else 'equal'} a training row"
 
 
 def _classes(model: LoadedModel, data: Dataset, codes: NDArray) -> tuple[Any, ...]:
-    """Return row numbers, true classes and logarithms of probabilities."""
-    return data.rows, codes, model.estimator.predict_log_proba(data.X)
+    """Return row numbers, classes, logarithms of probabilities, and `robust_outcomes` if any."""
+    columns = data.rows, codes, model.estimator.predict_log_proba(data.X)
+    if not hasattr(model.estimator, "robust_reach_"):
+        return columns
+    from maxplus.metrics.robustness import robust_outcomes
+
+    return *columns, robust_outcomes(model.estimator, data.X, codes)
 
 
 def _numbers(model: LoadedModel, data: Dataset, y: NDArray) -> tuple[Any, ...]:
@@ -136,11 +144,12 @@ def _report_classes(
     rows: NDArray,
     codes: NDArray,
     log_proba: NDArray,
+    outcomes: NDArray | None = None,
 ) -> dict[str, Any]:
     import numpy as np
 
-    from maxplus.cli._text_tables import classes_table, confusion_table
-    from maxplus.metrics import classification_metrics, reliability
+    from maxplus.cli._text_tables import classes_table, confusion_table, robust_errors_table
+    from maxplus.metrics import RobustErrors, classification_metrics, reliability, to_jsonable
 
     P = np.exp(log_proba)
     figures = classification_metrics(
@@ -156,6 +165,10 @@ def _report_classes(
     _print_metrics(figures, console)
     console.rich.print(classes_table(figures))
     console.rich.print(confusion_table(figures, console.rich.width))
+    if outcomes is not None:
+        errors = RobustErrors.of(outcomes, codes)
+        console.rich.print(robust_errors_table({"this model": errors}))
+        document["robust"] = to_jsonable(errors)
     if plot is not None:
         from maxplus.plots import plot_reliability
 
@@ -170,12 +183,12 @@ def _print_metrics(figures: ClassificationMetrics, console: Console) -> None:
     from maxplus.models import LOG2
 
     error = f"{figures.accuracy_error:.2%}"
-    console.print(f"right          {figures.accuracy:.2%}, standard error {error}")
-    console.print(f"balanced       {figures.balanced_accuracy:.2%}, the mean recall")
+    console.print(f"accuracy       {figures.accuracy:.2%}, standard error {error}")
+    console.print(f"balanced       {figures.balanced_accuracy:.2%}, mean recall")
     console.print(f"macro F1       {figures.macro_f1:.4f}")
     console.print(f"AUC            {number(figures.auc)}")
-    console.print(f"log loss       {figures.log_loss:.4f}, the mean")
-    console.print(f"calibration    {figures.calibration_error:.4f} expected error")
+    console.print(f"log loss       {figures.log_loss:.4f}")
+    console.print(f"calibration    {figures.calibration_error:.4f}, expected calibration error")
     side = "below" if figures.max_loss < LOG2 else "not below"
     console.print(
         f"maximum loss   {figures.max_loss:.4f} (row {figures.worst + 1}), {side} log 2 = 0.693"

@@ -41,8 +41,8 @@ def explain(
         typer.Option(
             "--row",
             "-r",
-            help="A row to explain, from 1, the first line of data; repeatable. The first three by "
-            "default, and all of them for --table.",
+            help="Row to explain; row 1 is the first line of data. Repeatable. The first three "
+            "rows by default, all rows for --table.",
         ),
     ] = None,
     fixed: Annotated[
@@ -57,39 +57,38 @@ def explain(
         typer.Option(
             "--range",
             metavar="COLUMN=LOW:HIGH|free",
-            help="Range of a column in counterfactuals, either side of which may be empty; free "
-            "lets all columns leave the range seen in training, which is the default. Repeatable.",
+            help="Range of a column in counterfactuals; either limit may be empty. Repeatable. The "
+            "range in training by default; free removes it for all columns.",
         ),
     ] = None,
     max_columns: Annotated[
         int | None,
         typer.Option(
             min=1,
-            help="Also the smallest change of up to this number of columns at once; exact, and "
+            help="Also compute the smallest change of up to this number of columns at once, which "
             "takes longer. None by default.",
         ),
     ] = None,
     table: Annotated[
         Path | None,
         typer.Option(
-            help="Write a CSV table here with a line for each row and group of columns that "
-            "contribute, or class of a single network; none by default."
+            help="CSV file with a line for each row and contribution, or for each class of a "
+            "single network. None by default."
         ),
     ] = None,
     picture: Annotated[
         Path | None,
         typer.Option(
-            help="Plot the explanation of the first row to this file: contributions, or units and "
-            "pixels of a single network of images; none by default."
+            help="File for a plot of the first explanation: contributions, or units and pixels of "
+            "a single network of images. None by default."
         ),
     ] = None,
     strict: StrictOption = False,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Explain predictions: contributions of columns, and the smallest change of the class.
+    """Explain predictions: contributions of columns, and the nearest counterfactual.
 
-    Rows count from 1, the first line of data.
     Example: maxplus explain model.maxplus flowers.csv --row 70
     """
     console = Console(as_json, quiet)
@@ -100,8 +99,8 @@ def explain(
         loaded = open_model(model, classifier=False)
         if not loaded.is_classifier and (fixed or ranges or max_columns is not None):
             raise ValueError(
-                f"{model} predicts numbers, which no change flips; leave out --fixed, --range and "
-                "--max-columns"
+                f"{model} predicts numbers, which have no counterfactuals; leave out --fixed, "
+                "--range and --max-columns"
             )
         read = open_dataset(data, loaded, labelled=False, strict=strict)
         chosen = _chosen(rows, read, data)
@@ -158,7 +157,7 @@ def _limits(model: LoadedModel, read: Dataset, ranges: Sequence[str]) -> dict[st
         return model.limits(read)
     encoder = model.encoder
     if encoder is None:
-        raise ValueError("--range needs names of columns, which this model file has not")
+        raise ValueError("--range needs column names, which this model file does not contain")
     domain = encoder.domain()
     low, high = domain.low.astype(float), domain.high.astype(float)
     for text in ranges:
@@ -179,7 +178,7 @@ def _limits(model: LoadedModel, read: Dataset, ranges: Sequence[str]) -> dict[st
         places = encoder.features_of([column])
         if domain.names[places[0]] != column or places[0] in domain.ordinals:
             raise ValueError(
-                f"--range is for numbers, and {column!r} holds words; to hold them as they are: "
+                f"--range is for numbers, and {column!r} is categorical; to keep its value: "
                 f"--fixed {column}"
             )
         low[places[0]], high[places[0]] = bounds
@@ -256,6 +255,6 @@ def _draw(why: Explained, model: LoadedModel, path: Path) -> None:
     if isinstance(why, Explanation) and why.paths is not None and model.image_shape is None:
         raise ValueError(
             "--picture is for models of images (digits, mnist, fashion_mnist) and for sums of "
-            "terms; this model is a single network whose features have no places in a picture"
+            "terms; this model is a single network of a table"
         )
     plot_explanation(why, 0, model.image_shape).savefig(path)

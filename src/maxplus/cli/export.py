@@ -15,12 +15,12 @@ from maxplus.cli._model import open_model
 def export(
     model: ModelArgument,
     out: Annotated[
-        Path, typer.Argument(metavar="FILE", help="The file to write, which ends in .onnx.")
+        Path, typer.Argument(metavar="FILE", help="The file to write; its name ends in .onnx.")
     ],
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Write a model as ONNX, for any runtime.
+    """Write a model in the ONNX format.
 
     Example: maxplus export model.maxplus model.onnx
     """
@@ -29,7 +29,7 @@ def export(
         from maxplus.export import export_onnx
 
         if out.suffix.lower() != ".onnx":
-            raise ValueError(f"{out} does not end in .onnx, the only format there is")
+            raise ValueError(f"{out} does not end in .onnx, the only supported format")
         export_onnx(open_model(model, classifier=False).estimator, out)
         console.print(f"ONNX model: {out}")
         console.result({"model": str(model), "onnx": str(out)})

@@ -48,7 +48,7 @@ def predict(
         list[str] | None,
         typer.Option(
             help="Columns of DATA to copy to the output, such as an id: --keep-columns id,date or "
-            "repeated; none by default."
+            "repeated. None by default."
         ),
     ] = None,
     probabilities: Annotated[
@@ -58,25 +58,24 @@ def predict(
         bool,
         typer.Option(
             "--radius",
-            help="Add a column with the certified radius: how far all features may change before "
-            "the prediction could; none by default.",
+            help="Add a column with the certified radius: no smaller change of all features "
+            "changes the prediction. None by default.",
         ),
     ] = False,
     intervals: Annotated[
         bool,
         typer.Option(
             "--intervals",
-            help="Add two columns between which 90 % of true numbers lie, for a regression; none "
-            "by default.",
+            help="Add the bounds of 90 % prediction intervals, for a regression. None by default.",
         ),
     ] = False,
     spreadsheet_safe: Annotated[
         bool,
         typer.Option(
             "--spreadsheet-safe",
-            help="Write an apostrophe before text that a spreadsheet would take for a formula: "
-            "what begins with =, +, -, @, a tab or a carriage return and is no number. By default "
-            "text is written as it is.",
+            help="Prefix text that a spreadsheet would evaluate as a formula with an apostrophe: "
+            "text that begins with =, +, -, @, a tab or a carriage return and is not a number. By "
+            "default text is unchanged.",
         ),
     ] = False,
     raw_units: RawUnitsOption = False,
@@ -87,7 +86,7 @@ def predict(
 ) -> None:
     """Predict a label or number for each row, as CSV; tables may be larger than memory.
 
-    Rows count from 1, the first line of data.
+    Row 1 is the first line of data.
     Example: maxplus predict model.maxplus new.csv --probabilities -o predictions.csv
     """
     with all_ranks() as comm, plain_errors(quiet, prints=comm.is_first):
@@ -131,21 +130,20 @@ def predict(
 def in_turns(comm: Communicator, blocks: Iterable[B], work: Callable[[B], R]) -> Iterator[R]:
     """Yield ``work(block)`` of each block, in order, on rank 0.
 
-    All ranks read all blocks, and each processes every size-th of them. An error on one rank is
-    raised on all ranks.
+    Every rank reads all blocks and processes every size-th of them. An error on one rank is raised
+    on all ranks.
     """
     from maxplus.distributed import SERIAL, using
 
-    left = iter(blocks)
+    remaining = iter(blocks)
     while True:
-        # Each rank reads all blocks by itself.
         with using(SERIAL):
-            some = list(islice(left, comm.size))
-        own = None
+            batch = list(islice(remaining, comm.size))
+        result = None
         with comm.raise_on_all_ranks(), using(SERIAL):
-            own = work(some[comm.rank]) if comm.rank < len(some) else None
-        done = comm.allgather(own)[: len(some)]
-        if not some:
+            result = work(batch[comm.rank]) if comm.rank < len(batch) else None
+        done = comm.allgather(result)[: len(batch)]
+        if not batch:
             return
         if comm.is_first:
             yield from done  # type: ignore[misc]
@@ -181,7 +179,7 @@ def _sink(
 
 
 def _carried(data: Dataset, columns: tuple[str, ...]) -> dict[str, Any]:
-    """Return columns of the table for output, with their original spelling."""
+    """Return columns of the table for output."""
     if not columns:
         return {}
     table = data.table
@@ -236,9 +234,9 @@ def _six_digits_down(radius: NDArray) -> NDArray:
     """Round down to six digits, so that the rounded radius is certified, too."""
     import numpy as np
 
-    some = np.isfinite(radius) & (radius > 0)
-    power = 10.0 ** (5 - np.floor(np.log10(np.where(some, radius, 1.0))))
-    digits = np.floor(np.where(some, radius, 0.0) * power)
+    is_finite = np.isfinite(radius) & (radius > 0)
+    power = 10.0 ** (5 - np.floor(np.log10(np.where(is_finite, radius, 1.0))))
+    digits = np.floor(np.where(is_finite, radius, 0.0) * power)
     # The product may have been rounded up.
     digits -= digits / power > radius
-    return np.where(some, digits / power, radius)
+    return np.where(is_finite, digits / power, radius)

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from maxplus.tables import Dataset
 
-# Maximum number of rows for which ids are searched; rows of larger tables are listed by number.
-MOST_IDS = 1_000_000
+# Maximum number of rows for which ids are searched; larger tables are listed by row number.
+MAX_IDS = 1_000_000
 
 
 def report(
@@ -38,11 +38,10 @@ def report(
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Write an HTML page: scores on new rows, errors, explanations and certificates.
+    """Write an HTML page: performance on new rows, errors, explanations and certificates.
 
-    One file that needs no network, with an explorer in which values can be changed. DATA with
-    labels is test data, and scored in full; without labels the page has predictions, certificates
-    and explanations. Rows count from 1.
+    The page is self-contained, with an explorer in which values can be changed. DATA with labels is
+    test data; without labels the page has predictions, certificates and explanations.
     Example: maxplus report model.maxplus test.csv -o report.html
     """
     console = Console(as_json, quiet)
@@ -64,7 +63,7 @@ def report(
             content = _content(loaded, rows, y, raw_units)
             page = render_page(content)
         write_whole(out, page.encode("utf-8"))
-        console.print(f"{content['headline']['words']}. {content['headline']['text']}")
+        console.print(f"{content['headline']['title']}. {content['headline']['text']}")
         console.print(f"Report: {out}")
         console.result(
             {
@@ -102,7 +101,7 @@ def _ids(data: Dataset) -> list[str] | None:
     """Return the first unused column with distinct values, as ids of the rows."""
     assert data.encoder is not None
     used = {data.target.name, *(column.name for column in data.encoder.columns_)}
-    if len(data.X) > MOST_IDS:
+    if len(data.X) > MAX_IDS:
         return None
     for name, cells in data.table.columns.items():
         if name not in used:

@@ -21,8 +21,8 @@ def rules(
 ) -> None:
     """Print rules of a model, with support and precision on the rows of DATA.
 
-    DATA changes no rule. Rows that a rule covers are predicted as its class; maxplus explain
-    explains single rows.
+    DATA does not affect the rules. The rows covered by a rule are predicted as its class; maxplus
+    explain explains single rows.
     Example: maxplus rules model.maxplus train.csv
     """
     console = Console(as_json, quiet)

@@ -17,13 +17,14 @@ from maxplus.cli._common import (
     require_folder,
 )
 from maxplus.cli._console import Console, JsonOption, QuietOption
+from maxplus.cli._estimator import N_ESTIMATORS, parse_settings
 
 if TYPE_CHECKING:
     from maxplus.cli._training import Training
 
 REMEMBERED = (
-    "The file keeps a hash, the label and the loss of every training row: whoever has the file can "
-    "test guesses of rows against it."
+    "The file contains a hash, the label and the loss of every training row: anyone with the file "
+    "can test guesses of rows."
 )
 
 
@@ -32,7 +33,6 @@ def train(
     out: opt.ModelOut = Path("model.maxplus"),
     validate: opt.Validate = "auto",
     seed: opt.Seed = 0,
-    jobs: opt.Jobs = None,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
     target: opt.Target = None,
@@ -41,11 +41,8 @@ def train(
     keep: opt.Keep = None,
     categorical: opt.Categorical = None,
     numeric: opt.Numeric = None,
-    missing: opt.Missing = "impute",
     groups: opt.Groups = None,
     algorithm: opt.Algorithm = "smooth",
-    hidden: opt.Hidden = None,
-    estimators: opt.Estimators = None,
     increasing: opt.Increasing = None,
     decreasing: opt.Decreasing = None,
     settings: opt.Set = None,
@@ -54,7 +51,7 @@ def train(
     checkpoint: opt.CheckpointOut = None,
     resume: opt.Resume = None,
 ) -> None:
-    """Train a model on a table, write it to a file and validate it on rows it has not seen.
+    """Train a model on a table, write it to a file and validate it on held-out rows.
 
     Ctrl-C keeps the best model so far. Example: maxplus train flowers.csv --target species
     """
@@ -63,6 +60,8 @@ def train(
         from maxplus.cli import _training
 
         require_folder(out, "--out")
+        parameters = parse_settings(settings)
+        encoder = opt.table_encoder(drop, keep, categorical, numeric, parameters)
         cv = opt.validation_splits(validate)
         if not comm.is_alone:
             if suspects_out is not None:
@@ -78,24 +77,21 @@ def train(
         if resume is None:
             estimator_options = {
                 "algorithm": algorithm,
-                "hidden": hidden,
-                "estimators": estimators,
                 "increasing": opt.names(increasing),
                 "decreasing": opt.names(decreasing),
-                "settings": settings,
+                "settings": parameters,
                 "seed": seed,
-                "jobs": jobs,
             }
             training = _training.train_table(
                 data,
-                opt.table_encoder(drop, keep, categorical, numeric, missing),
+                encoder,
                 {"target": target, "task": task, "groups": groups},
                 estimator_options,
                 checkpoint,
                 console,
                 writes_suspects=suspects_out is not None,
             )
-        elif estimators is not None:
+        elif N_ESTIMATORS in parameters:
             raise ValueError(_training.NO_STATE.format("--resume"))
         else:
             training = _training.resume_training(data, resume, checkpoint or resume, console)
@@ -121,6 +117,6 @@ def train(
 
 def _exit_interrupted(training: Training, out: Path) -> NoReturn:
     path: Any = training.checkpoint
-    hint = "" if path is None else f"; go on with --resume {path}"
+    hint = "" if path is None else f"; continue with --resume {path}"
     typer.echo(f"Interrupted; the best model so far is in {out}{hint}.", err=True)
     raise typer.Exit(INTERRUPTED)

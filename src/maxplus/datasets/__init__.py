@@ -1,18 +1,17 @@
-"""Data sets by name: scikit-learn's small ones, MNIST and Fashion-MNIST."""
+"""MNIST and Fashion-MNIST; small data sets are in `sklearn.datasets`."""
 
-from maxplus.datasets._idx import DamagedFileError
-from maxplus.datasets.images import DataNotFoundError, ImageData, load_fashion_mnist, load_mnist
-from maxplus.datasets.small import SmallData, load_breast_cancer, load_digits, load_iris, load_wine
+from maxplus.datasets.images import (
+    DamagedFileError,
+    DataNotFoundError,
+    ImageData,
+    load_fashion_mnist,
+    load_mnist,
+)
 
 __all__ = [
     "DamagedFileError",
     "DataNotFoundError",
     "ImageData",
-    "SmallData",
-    "load_breast_cancer",
-    "load_digits",
     "load_fashion_mnist",
-    "load_iris",
     "load_mnist",
-    "load_wine",
 ]

@@ -325,7 +325,7 @@ class JointTraining(TermTraining):
         """Return the annealing schedule, with more steps for many rows."""
         if n_rows < MANY_ROWS:
             return self.annealing
-        return self.annealing._replace(least_steps=MIN_STEPS_MANY_ROWS)
+        return self.annealing._replace(min_steps=MIN_STEPS_MANY_ROWS)
 
     def prepare(self, rows: TrainingData, rng: np.random.Generator) -> Prepared:
         """Transform features, and select features and pairs.

@@ -53,7 +53,7 @@ class Windows(NamedTuple):
     side: int = 14
     stride: int = 5
     units: int = 20
-    size: float = 5.0
+    size: float = 10.0
 
     def __str__(self) -> str:
         """Return a description of the structure."""
@@ -82,14 +82,9 @@ class Candidate(NamedTuple):
         return f"{self.structure}; clip {self.clip}; trained at {self.factor:g} times robust_eps"
 
 
-# Structures for tables, in order of capacity.
-STRUCTURES = (
-    Structure(units=2, size=2.0),
-    Structure(has_shapes=False, boxes=1, box_units=2, size=2.0),
-    Structure(has_shapes=False, boxes=4, box_units=2, size=2.0),
-    Structure(units=2, boxes=4, size=2.0),
-    Structure(has_shapes=False, boxes=8, box_units=3, size=2.0),
-)
+# Structures for tables. A search over more structures adds more noise than it gains.
+BOXES = Structure(has_shapes=False, boxes=8, box_units=3, size=2.0)
+SHAPES = Structure(units=2, size=2.0)
 # Clipping intervals for pixels in [0, 1], from a single threshold to grey levels.
 PIXEL_CLIPS = ((0.4, 0.6), ((0.1, 0.4), (0.5, 0.8)), (0.1, 0.9))
 
@@ -131,17 +126,15 @@ def max_change(robust_eps: Any, scale: NDArray, columns: Mapping[str, Any]) -> N
     return eps * scale
 
 
-def make_candidates(
-    X: NDArray, structures: Sequence[Structure], clip: Any, factor: float
-) -> list[Candidate]:
+def make_candidates(X: NDArray, structure: Structure, clip: Any, factor: float) -> list[Candidate]:
     """Return the candidates for a table, or windows for square images.
 
     Parameters
     ----------
     X : ndarray of shape (n_samples, n_features)
         Training rows.
-    structures : sequence of Structure
-        Structures for tables.
+    structure : Structure
+        Structure for tables.
     clip : None, "range", pair or sequence of pairs
         Intervals of `FeatureMap.clip`, or None for the default.
     factor : float
@@ -149,14 +142,13 @@ def make_candidates(
     """
     side = math.isqrt(X.shape[1])
     if not (side * side == X.shape[1] and share_a_unit(X)):
-        clip = "range" if clip is None else clip
-        return [Candidate(structure, clip, factor) for structure in structures]
+        return [Candidate(structure, "range" if clip is None else clip, factor)]
     window = -(-side // 2)
-    structure = Windows((side, side), window, max(1, round(window * 5 / 14)))
+    windows = Windows((side, side), window, max(1, round(window * 5 / 14)))
     largest = float(X.max()) or 1.0
     defaults = [np.multiply(intervals, largest).tolist() for intervals in PIXEL_CLIPS]
     clips = defaults if clip is None else [clip]
-    return [Candidate(structure, intervals, factor) for intervals in clips]
+    return [Candidate(windows, intervals, factor) for intervals in clips]
 
 
 class RobustChoice(NamedTuple):

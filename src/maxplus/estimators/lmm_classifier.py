@@ -41,14 +41,15 @@ from maxplus.estimators._parameters import (
     samples,
 )
 from maxplus.estimators._robust import (
+    BOXES,
     FACTORS,
+    SHAPES,
     Robust,
     RobustTraining,
     is_positive,
     make_candidates,
     max_change,
 )
-from maxplus.estimators._robust import STRUCTURES as ROBUST_STRUCTURES
 from maxplus.estimators._training_data import Scaling, TrainingData
 from maxplus.models import LMM, LOG2, AdditiveLMM, Network
 from maxplus.training import Status, TrainingMonitor, TrainingProblem
@@ -93,10 +94,10 @@ class LMMClassifier(BaseLMMClassifier):
     `SubgradientLMMClassifier` for the algorithm of the paper.
 
     With ``robust_eps``, a sum of terms is trained on the worst case within a box around each
-    sample, so that its predictions can be certified (`certified_accuracy`). The structure,
-    ``clip`` and ``robust_training`` are chosen by the certified accuracy on held-out samples.
-    Features are clipped but not transformed otherwise. A constant prediction is used if no
-    candidate is better. For square images (see ``standardize``), the terms are windows of pixels.
+    sample, so that its predictions can be certified (`certified_accuracy`). ``clip`` and
+    ``robust_training`` are chosen by the certified accuracy on held-out samples. Features are
+    clipped but not transformed otherwise. A constant prediction is used if no candidate is better.
+    For square images (see ``standardize``), the terms are windows of pixels.
 
     Parameters
     ----------
@@ -113,7 +114,8 @@ class LMMClassifier(BaseLMMClassifier):
         additive in the features. "pairs" also allows terms of two features. "auto" also allows
         terms of all features. Structures are compared by their log loss in 3-fold
         cross-validation with short training runs, on a subsample of large data sets. The simplest
-        structure that is not significantly worse than the best one is chosen.
+        structure that is not significantly worse than the best one is chosen. With ``robust_eps``,
+        "auto" uses terms of all features, and the other options use terms of one feature.
     max_features : int, optional
         Maximum number of features in a sum. The features whose shape functions contribute most in
         a short training run are selected. With at most five features, explanations list every
@@ -550,10 +552,10 @@ class LMMClassifier(BaseLMMClassifier):
 
     def _robust_training(self, data: TrainingData, state: FitState) -> RobustTraining:
         is_automatic = isinstance(self.robust_training, str)
-        structures = tuple(filter(ALLOWED[self.structure], ROBUST_STRUCTURES))
+        structure = BOXES if self.structure == "auto" else SHAPES
         factor = 1.0 if is_automatic else float(self.robust_training)
         candidates = current().root_only(
-            lambda X: make_candidates(X[:], structures, self.clip, factor), data.X
+            lambda X: make_candidates(X[:], structure, self.clip, factor), data.X
         )
         return RobustTraining(
             self._reach(data, state),

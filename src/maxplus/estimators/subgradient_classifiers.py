@@ -18,6 +18,7 @@ from maxplus.estimators._parameters import (
     NONE,
     TRAINED,
     Effect,
+    Kind,
     Parameters,
     integer,
     is_set,
@@ -49,6 +50,7 @@ from maxplus.training import (
     TopKLoss,
     TrainingMonitor,
     TrainingProblem,
+    TrimmedMaxLoss,
     constant,
     level,
     memory,
@@ -63,11 +65,16 @@ Self = TypeVar("Self", bound="BaseSubgradientClassifier")
 
 TWO_PHASE, CONSTANT = "two-phase", "constant"
 STEPS = (TWO_PHASE, "polyak", CONSTANT, "level")
+OBJECTIVE = Kind(
+    "an Objective (maxplus.training)",
+    lambda v: isinstance(v, Objective) and not isinstance(v, type),
+)
+STEP_RULE = Kind("a StepRule (maxplus.training)", lambda v: isinstance(v, StepRule))
 
 SUBGRADIENT: Parameters = {
     **TRAINED,
-    "objective": (one_of("max", "mean"),),
-    "step": (one_of(*STEPS),),
+    "objective": (one_of("max", "mean"), OBJECTIVE),
+    "step": (one_of(*STEPS), STEP_RULE),
     "polyak_target": (real(minimum=0.0),),
     "polyak_fraction": (real(minimum=0.0, maximum=1.0),),
     "learning_rate": (real(above=0.0),),
@@ -84,6 +91,7 @@ EFFECTS: tuple[Effect, ...] = (
         lambda clf: clf.step in (TWO_PHASE, CONSTANT),
         "step is 'two-phase' or 'constant'",
     ),
+    Effect(("polyak_target",), lambda clf: isinstance(clf.step, str), "step is a name"),
 )
 # Parameters of estimators with random initial weights.
 RANDOM_INIT: Parameters = {
@@ -116,8 +124,8 @@ class BaseSubgradientClassifier(BaseMaxPlusClassifier):
     # Engine for ``engine="auto"``. The mean loss uses "sgd" instead.
     _automatic_engine: ClassVar[str] = "dense"
 
-    objective: str
-    step: str
+    objective: str | Objective
+    step: str | StepRule
     polyak_target: float
     polyak_fraction: float
     learning_rate: float
@@ -184,6 +192,11 @@ class BaseSubgradientClassifier(BaseMaxPlusClassifier):
         """Return the available objectives by name."""
         return {"max": MaxLoss(), "mean": MeanLoss()}
 
+    def _objective(self) -> Objective:
+        """Return the objective as an object."""
+        objective = self.objective
+        return self._objectives()[objective] if isinstance(objective, str) else objective
+
     def _init_values(self) -> dict[str, Any]:
         """Return the current values of the initialisation parameters."""
         return {name: getattr(self, name) for name in self._init_params}
@@ -209,7 +222,7 @@ class BaseSubgradientClassifier(BaseMaxPlusClassifier):
         if self.engine in ("auto", used):
             return
         reason = f"on a {type(self).__name__}, which it cannot train"
-        if not ENGINES[self.engine].minimises(type(self._objectives()[self.objective])):
+        if not ENGINES[self.engine].minimises(type(self._objective())):
             reason = f"with objective={self.objective!r}, which it cannot minimise"
         warn_no_effect(f"engine={self.engine!r}", f"{reason}; {used!r} is used")
 
@@ -231,9 +244,11 @@ class BaseSubgradientClassifier(BaseMaxPlusClassifier):
 
     def _engine_class(self) -> type[Engine]:
         """Return the selected engine, or the automatic one if it does not support the problem."""
-        automatic = ENGINES["sgd" if self.objective == "mean" else self._automatic_engine]
+        objective = type(self._objective())
+        automatic = ENGINES["sgd" if objective is MeanLoss else self._automatic_engine]
+        if not automatic.minimises(objective):
+            automatic = ENGINES["dense"]
         engine = ENGINES.get(self.engine, automatic)
-        objective = type(self._objectives()[self.objective])
         is_supported = engine.minimises(objective) and issubclass(self._model_class, engine.models)
         return engine if is_supported else automatic
 
@@ -244,6 +259,8 @@ class BaseSubgradientClassifier(BaseMaxPlusClassifier):
 
     def _step_rule(self, n_classes: int, best: float) -> StepRule:
         """Return the step rule; ``best`` is the lowest loss of earlier iterations."""
+        if isinstance(self.step, StepRule):
+            return self.step
         first = polyak(self.polyak_target)
         second = constant(paper_alpha(self.learning_rate, n_classes), self.polyak_target)
         if self.step == "polyak":
@@ -262,7 +279,7 @@ class BaseSubgradientClassifier(BaseMaxPlusClassifier):
         return TrainingProblem(
             data.X,
             data.y,
-            self._objectives()[self.objective],
+            self._objective(),
             self._step_rule(data.n_classes, best),
             w0_update_interval=int(getattr(self, "w0_update_interval", 0)),
             start=earlier.size,
@@ -306,8 +323,8 @@ class SubgradientLMMClassifier(BaseLMMClassifier, BaseSubgradientClassifier):
     unit: z_d(x) = max_h (min_i (W0[i]·x[i // 2] + W1[i, h]) + W2[h, d]). Units are initialised as
     pyramids at random samples. By default, each iteration takes a step along a subgradient of the
     maximum loss. It changes only the weights on the active paths of the worst sample, at most one
-    per class and layer. A maximum loss below log 2 proves that every training sample is classified
-    correctly.
+    weight per class and layer. A maximum loss below log 2 proves that every training sample is
+    classified correctly.
 
     Parameters
     ----------
@@ -320,15 +337,21 @@ class SubgradientLMMClassifier(BaseLMMClassifier, BaseSubgradientClassifier):
         Initial magnitude of W2 (k in the paper). By default, the slope.
     init : {"prototypes", "gaussian", "uniform"}, default="prototypes"
         Initialisation: the paper's construction from random training samples, or i.i.d. weights.
-    objective : {"max", "mean", "top-k"}, default="max"
-        Objective to minimise: the maximum loss, the mean loss, or the mean of the k largest
-        losses.
+    objective : {"max", "mean", "top-k", "trimmed-max"} or Objective, default="max"
+        Objective to minimise: the maximum loss, the mean loss, the mean of the k largest losses, or
+        the maximum without the largest losses. A user-defined `maxplus.training.Objective` requires
+        the "dense" engine and cannot be saved.
     top_k : int or float, default=0.1
         Number or fraction of samples in the "top-k" objective. Fractions are rounded up.
-    step : {"two-phase", "polyak", "constant", "level"}, default="two-phase"
+    n_trimmed : int or float, default=0.1
+        Number or fraction of samples that "trimmed-max" ignores in each iteration, because their
+        labels may be wrong. The samples with the largest losses are ignored. Fractions are rounded
+        up.
+    step : {"two-phase", "polyak", "constant", "level"} or StepRule, default="two-phase"
         Step size rule. "two-phase" uses Polyak steps and then constant steps. "level" uses Polyak
         steps with a target that increases from ``polyak_target`` to the lowest loss so far, for
-        data that cannot be fitted well (`maxplus.training.level`).
+        data that cannot be fitted well (`maxplus.training.level`). A user-defined
+        `maxplus.training.StepRule` replaces all step parameters and cannot be saved.
     polyak_target : float, default=0.0
         Target value of the objective in Polyak steps. Training stops when it is reached.
     polyak_fraction : float, default=0.5
@@ -339,11 +362,12 @@ class SubgradientLMMClassifier(BaseLMMClassifier, BaseSubgradientClassifier):
         Number of iterations between updates of W0. 0 never updates it.
     engine : {"auto", "dense", "tree", "sparse", "sgd"}, default="auto"
         Implementation of the iterations. "dense", "tree" and "sparse" produce bit-identical
-        iterates for the maximum loss, as do "dense" and "sparse" for "top-k". The mean loss is
-        supported by "dense" and by "sgd", which uses one sample per step. "auto" uses "sgd" for
-        the mean loss, "dense" for short runs (about two seconds), and "sparse" otherwise. An
-        engine that does not support the ``objective`` is replaced by "auto", with a warning. The
-        "sparse" engine is compiled at its first use, or ahead of time by ``maxplus compile``.
+        iterates for the maximum loss. "dense" and "sparse" also support "top-k" and "trimmed-max",
+        with bit-identical iterates. The mean loss is supported by "dense" and by "sgd", which uses
+        one sample per step. "auto" uses "sgd" for the mean loss, "dense" for short runs (about two
+        seconds) and for user-defined objectives, and "sparse" otherwise. An engine that does not
+        support the ``objective`` is replaced by "auto", with a warning. The "sparse" engine is
+        compiled at its first use, or ahead of time by ``maxplus compile``.
     max_iter : int, default=10000
         Number of iterations.
     keep : {"best", "last"}, default="best"
@@ -427,6 +451,11 @@ class SubgradientLMMClassifier(BaseLMMClassifier, BaseSubgradientClassifier):
     _effects = (
         *EFFECTS,
         Effect(("top_k",), lambda clf: clf.objective == "top-k", "objective is 'top-k'"),
+        Effect(
+            ("n_trimmed",),
+            lambda clf: clf.objective == "trimmed-max",
+            "objective is 'trimmed-max'",
+        ),
     )
     _parameters: ClassVar[Parameters] = {
         **SUBGRADIENT,
@@ -434,8 +463,9 @@ class SubgradientLMMClassifier(BaseLMMClassifier, BaseSubgradientClassifier):
         "slope": (real(above=0.0), one_of("auto")),
         "init_margin": (real(above=0.0), NONE),
         "init": (one_of("prototypes", "gaussian", "uniform"),),
-        "objective": (one_of("max", "mean", "top-k"),),
+        "objective": (one_of("max", "mean", "top-k", "trimmed-max"), OBJECTIVE),
         "top_k": (samples(1),),
+        "n_trimmed": (samples(0),),
         "w0_update_interval": (integer(0),),
     }
 
@@ -446,9 +476,10 @@ class SubgradientLMMClassifier(BaseLMMClassifier, BaseSubgradientClassifier):
         slope: float | str = "auto",
         init_margin: float | None = None,
         init: str = "prototypes",
-        objective: str = "max",
+        objective: str | Objective = "max",
         top_k: int | float = 0.1,
-        step: str = "two-phase",
+        n_trimmed: int | float = 0.1,
+        step: str | StepRule = "two-phase",
         polyak_target: float = 0.0,
         polyak_fraction: float = 0.5,
         learning_rate: float = 0.1,
@@ -468,6 +499,7 @@ class SubgradientLMMClassifier(BaseLMMClassifier, BaseSubgradientClassifier):
         self.init = init
         self.objective = objective
         self.top_k = top_k
+        self.n_trimmed = n_trimmed
         self.step = step
         self.polyak_target = polyak_target
         self.polyak_fraction = polyak_fraction
@@ -483,7 +515,10 @@ class SubgradientLMMClassifier(BaseLMMClassifier, BaseSubgradientClassifier):
         self.callbacks = callbacks
 
     def _objectives(self) -> dict[str, Objective]:
-        return super()._objectives() | {"top-k": TopKLoss(self.top_k)}
+        return super()._objectives() | {
+            "top-k": TopKLoss(self.top_k),
+            "trimmed-max": TrimmedMaxLoss(self.n_trimmed),
+        }
 
     def _engine_for(self, data: TrainingData) -> type[Engine]:
         engine = super()._engine_for(data)
@@ -539,9 +574,9 @@ class MaxPlusClassifier(BaseSubgradientClassifier):
         Initial distribution of W: Glorot uniform, N(0, scale²) or U(−scale, scale).
     scale : float, default=1.0
         Scale of the Gaussian and uniform distributions.
-    objective : {"max", "mean"}, default="max"
+    objective : {"max", "mean"} or Objective, default="max"
         Objective to minimise: the maximum or the mean loss.
-    step : {"two-phase", "polyak", "constant", "level"}, default="two-phase"
+    step : {"two-phase", "polyak", "constant", "level"} or StepRule, default="two-phase"
     polyak_target : float, default=0.0
     polyak_fraction : float, default=0.5
     learning_rate : float, default=0.1
@@ -584,8 +619,8 @@ loss_curve_, max_loss_, mean_loss_, perfect_fit_, training_losses_, training_lab
         *,
         init: str = "glorot",
         scale: float = 1.0,
-        objective: str = "max",
-        step: str = "two-phase",
+        objective: str | Objective = "max",
+        step: str | StepRule = "two-phase",
         polyak_target: float = 0.0,
         polyak_fraction: float = 0.5,
         learning_rate: float = 0.1,
@@ -651,9 +686,9 @@ class LinearMaxPlusClassifier(BaseSubgradientClassifier):
         biases b are initialised to 0.
     scale : float, default=1.0
         Scale of the Gaussian and uniform distributions.
-    objective : {"max", "mean"}, default="mean"
+    objective : {"max", "mean"} or Objective, default="mean"
         Objective to minimise: the maximum or the mean loss.
-    step : {"two-phase", "polyak", "constant", "level"}, default="constant"
+    step : {"two-phase", "polyak", "constant", "level"} or StepRule, default="constant"
     polyak_target : float, default=0.0
     polyak_fraction : float, default=0.5
     learning_rate : float, default=0.1
@@ -705,8 +740,8 @@ loss_curve_, max_loss_, mean_loss_, perfect_fit_, training_losses_, training_lab
         *,
         init: str = "glorot",
         scale: float = 1.0,
-        objective: str = "mean",
-        step: str = "constant",
+        objective: str | Objective = "mean",
+        step: str | StepRule = "constant",
         polyak_target: float = 0.0,
         polyak_fraction: float = 0.5,
         learning_rate: float = 0.1,

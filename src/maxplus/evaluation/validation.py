@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,12 +19,14 @@ from maxplus.explain import Domain
 from maxplus.metrics import (
     ClassificationMetrics,
     RegressionMetrics,
+    RobustErrors,
     classification_metrics,
     regression_metrics,
     reliability,
     to_jsonable,
 )
 from maxplus.metrics._intervals import fold_dispersion, score_interval, wilson_interval
+from maxplus.metrics.robustness import robust_outcomes
 from maxplus.tables import Dataset, RawTable, TableEncoder, Target, is_frame, split_target, table_of
 from maxplus.tables.schema import CLASSIFICATION, REGRESSION, label_name
 
@@ -51,6 +53,7 @@ class HeldOut(NamedTuple):
     certified : certified accuracy for changes of all features up to 0.1 standard deviations; None
         for models without certificates
     interval : lower and upper bounds of 90 % prediction intervals; None for models without them
+    robust : error rates within ``robust_eps``; None for models trained without it
     """
 
     names: NDArray
@@ -60,6 +63,7 @@ class HeldOut(NamedTuple):
     outcome: NDArray
     certified: float | None = None
     interval: tuple[NDArray, NDArray] | None = None
+    robust: RobustErrors | None = None
 
 
 @dataclass(frozen=True)
@@ -121,6 +125,11 @@ class Validation:
         return self.held_out.certified
 
     @property
+    def robust(self) -> RobustErrors | None:
+        """Error rates within ``robust_eps``; None for models trained without it."""
+        return self.held_out.robust
+
+    @property
     def seconds_each(self) -> float:
         """Mean seconds of one fit and its predictions."""
         return float(self.held_out.seconds.mean())
@@ -141,9 +150,9 @@ class Validation:
         """
         baseline = self.baseline.to_json()
         document: dict[str, Any] = {
-            "how": self.description,
+            "description": self.description,
             "figures": self.figures.to_json(),
-            "guess": {name: baseline[name] for name in BASELINE if name in baseline},
+            "baseline": {name: baseline[name] for name in BASELINE if name in baseline},
             "rows_never_held_out": self.n_untested,
             "seconds": float(self.held_out.seconds.sum()),
         }
@@ -151,12 +160,14 @@ class Validation:
             return document | {"coverage_promised": COVERAGE}
         # Metrics index rows in the order of the folds; the document has their numbers in the file.
         document["figures"]["worst"] = int(self.held_out.names[self.figures.worst])
-        document["guess"]["label"] = self.baseline_label
+        document["baseline"]["label"] = self.baseline_label
         document["dispersion"] = self.dispersion
         document["accuracy_interval"] = list(self.interval)
         document |= self._by_row()
         if self.certified is not None:
             document["certified"] = {"eps": CERTIFIED_AT, "accuracy": self.certified}
+        if self.robust is not None:
+            document["robust"] = to_jsonable(self.robust)
         return document
 
     def _by_row(self) -> dict[str, Any]:
@@ -180,8 +191,8 @@ class Validation:
 
         return {
             "reliability": to_jsonable(reliability(y, P)),
-            "least_sure": named(np.argsort(p_best, kind="stable")),
-            "most_surprising": named(np.argsort(p_true, kind="stable")),
+            "least_confident": named(np.argsort(p_best, kind="stable")),
+            "highest_loss": named(np.argsort(p_true, kind="stable")),
         }
 
 
@@ -291,14 +302,19 @@ def _held_out(
     if parts[0].interval is not None:
         low, high = zip(*(part.interval for part in parts), strict=True)
         interval = np.concatenate(low), np.concatenate(high)
+    y = data.y[tests] if classes is None else np.searchsorted(classes, data.y[tests])
+    robust = None
+    if all(part.outcomes is not None for part in parts):
+        robust = RobustErrors.of(np.concatenate([part.outcomes for part in parts]), y)
     return HeldOut(
         names=data.rows[tests] + 1,
         fold=np.repeat(np.arange(len(lengths)), lengths),
         seconds=np.array([part.seconds for part in parts]),
-        y=data.y[tests] if classes is None else np.searchsorted(classes, data.y[tests]),
+        y=y,
         outcome=np.concatenate([part.outcome for part in parts]),
         certified=None if None in shares else float(np.average(shares, weights=lengths)),
         interval=interval,
+        robust=robust,
     )
 
 
@@ -307,6 +323,7 @@ class _Fold(NamedTuple):
     seconds: float
     certified: float | None = None
     interval: Any = None
+    outcomes: Any = None
 
 
 def _predicted(
@@ -320,15 +337,13 @@ def _predicted(
 ) -> _Fold:
     """Fit the model to the training rows and predict the test rows."""
     assert data.y is not None
-    X, X_test, scale, names = _features(data, encoder, training, test)
+    X, X_test, scale = _features(data, encoder, training, test)
     began = time.perf_counter()
     fitted = clone(model)
-    for name, value in fitted.get_params(deep=True).items():
-        if name.endswith("monotonic_cst") and isinstance(value, Mapping):
-            # A column of numbers is a feature of its name.
-            fitted.set_params(**{name: [value.get(feature, 0) for feature in names]})
     if "callbacks" in fitted.get_params(deep=False):
         fitted.set_params(callbacks=list(callbacks) or None)
+    elif isinstance(X, RawTable):
+        X = X.encoded
     with warnings.catch_warnings():
         # Models of scikit-learn may reach their maximum number of epochs.
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -346,23 +361,32 @@ def _predicted(
     certified = None
     if hasattr(fitted, "certified_accuracy"):
         certified = fitted.certified_accuracy(X_test, data.y[test], CERTIFIED_AT, scale)
-    return _Fold(P, seconds, certified)
+    outcomes = None
+    if hasattr(fitted, "robust_reach_"):
+        y_test = data.y[test]
+        is_known = np.isin(y_test, fitted.classes_)
+        codes = np.searchsorted(fitted.classes_, y_test[is_known])
+        outcomes = np.zeros((len(test), 3), bool)
+        outcomes[is_known] = robust_outcomes(fitted, X_test[is_known], codes)
+    return _Fold(P, seconds, certified, outcomes=outcomes)
 
 
 def _features(
     data: Dataset, encoder: TableEncoder, training: NDArray, test: NDArray
-) -> tuple[NDArray, NDArray, NDArray, Sequence[str]]:
-    """Return both parts, encoded by the training rows, the certificate scale, and feature names."""
+) -> tuple[Any, NDArray, NDArray]:
+    """Return training rows (a table if there are columns), test rows, and certificate scale."""
     if data.table.columns:
+        rows = data.table.take(training)
         fitted = clone(encoder).set_params(standardize=False)
-        X = fitted.fit_encode(data.table.take(training)).X
+        X = fitted.fit_encode(rows).X
         scale = Domain.of(fitted.domain()).certificate_scale()
         # An unknown category is expected here and needs no warning.
-        return X, fitted.encode(data.table.take(test)).X, scale, fitted.feature_names
+        frame = replace(rows, encoder=fitted, encoded=X)
+        return frame, fitted.encode(data.table.take(test)).X, scale
     X = data.X[training]
     deviation = X.std(axis=0, dtype=np.float64)
     constant = (X.min(axis=0) == X.max(axis=0)) | (deviation == 0.0)
-    return X, data.X[test], np.where(constant, 1.0, deviation), ()
+    return X, data.X[test], np.where(constant, 1.0, deviation)
 
 
 def _metrics(found: HeldOut, labels: Any) -> Figures:

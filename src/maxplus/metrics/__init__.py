@@ -11,16 +11,20 @@ from maxplus.metrics.classification import (
     reliability,
 )
 from maxplus.metrics.regression import RegressionMetrics, regression_metrics
+from maxplus.metrics.robustness import RobustErrors, attack, robust_errors
 
 __all__ = [
     "ClassMetrics",
     "ClassificationMetrics",
     "RegressionMetrics",
     "Reliability",
+    "RobustErrors",
+    "attack",
     "classification_metrics",
     "expected_calibration_error",
     "log_losses",
     "regression_metrics",
     "reliability",
+    "robust_errors",
     "to_jsonable",
 ]

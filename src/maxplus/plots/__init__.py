@@ -1,4 +1,4 @@
-"""Figures of results; matplotlib is imported when one is drawn."""
+"""Figures of models, explanations and metrics; matplotlib is imported on first use."""
 
 from maxplus.plots.explanation import plot_explanation, plot_importances
 from maxplus.plots.quality import plot_certified_accuracy, plot_reliability

@@ -1,4 +1,4 @@
-"""Colours, sizes and frame that all figures share; matplotlib is imported on demand."""
+"""Colours, font sizes and axes style of all figures."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Okabe and Ito's colours: told apart with any kind of colour vision.
+# The palette of Okabe and Ito, which is distinguishable with colour blindness.
 VERMILION, GREEN, BLUE, ORANGE = "#D55E00", "#009E73", "#0072B2", "#E69F00"
 INK, GREY, PALE = "#222222", "#6B6B6B", "#DCDCDC"
 
@@ -29,7 +29,7 @@ def new_figure(width: float, height: float) -> Figure:
 
 
 def quiet_frame(ax: Axes, title: str) -> None:
-    """Set the title at the left, no box, and small grey ticks."""
+    """Set a left-aligned title, remove the top and right spines, and use small grey ticks."""
     ax.set_title(title, loc="left", fontsize=TITLE, fontweight="bold", color=INK, pad=14)
     ax.spines[["top", "right"]].set_visible(False)
     ax.spines[["left", "bottom"]].set_color(PALE)
@@ -39,5 +39,5 @@ def quiet_frame(ax: Axes, title: str) -> None:
 
 
 def figure_title(figure: Figure, title: str) -> None:
-    """Set a title above all axes and their labels."""
+    """Set a left-aligned title above all axes."""
     figure.suptitle(title, x=0.01, ha="left", fontsize=TITLE, fontweight="bold", color=INK)

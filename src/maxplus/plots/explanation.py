@@ -1,4 +1,4 @@
-"""Figures of explanations: contributions, deciding units and pixels, feature importances."""
+"""Figures of explanations: contributions, active units and pixels, feature importances."""
 
 from __future__ import annotations
 
@@ -26,28 +26,28 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Pictures in a row.
+# Number of images in a row.
 N_COLUMNS = 6
-# Contributions with a bar of their own; the others are added up.
+# Maximum number of bars; further contributions are summed.
 N_BARS = 12
 
 
 def plot_explanation(
     explanation: Any, n: int, image_shape: tuple[int, int] | None = None
 ) -> Figure:
-    """Draw what decided the class of a row, or the number that was predicted for it.
+    """Plot the explanation of one prediction.
 
-    For a sum of terms: a bar for each of the largest contributions to the lead over the next
-    class, or to the number. For an LMM of images: the input and, best class first, each class's
-    unit with the pixel that decided.
+    For a sum of terms, bars of the largest contributions to the margin over the runner-up, or to
+    the predicted number. For a single network of images, the input and, in descending order of
+    the scores, the active unit of each class with its active pixel.
 
     Parameters
     ----------
-    explanation : what `maxplus.LMMClassifier.explain` or `maxplus.LMMRegressor.explain` returns
+    explanation : result of `maxplus.LMMClassifier.explain` or `maxplus.LMMRegressor.explain`
     n : int
-        Which of its rows.
-    image_shape : (height, width), with height · width features
-        Needed for an LMM; bars have no use for it.
+        Index of the row.
+    image_shape : (height, width), optional
+        Required for a single network; height · width is the number of features.
 
     Returns
     -------
@@ -92,7 +92,7 @@ def plot_explanation(
     _picture(panels[0], explanation.X[n], image_shape, limits, "input", "")
     for ax, d in zip(panels[1:], order, strict=False):
         unit, pixel = explanation.paths.unit[n, d], int(explanation.paths.feature[n, d])
-        # The input's own value stands where a unit has no best one.
+        # Features on which a unit has no centre are drawn with the value of the input.
         centre = explanation.centres[unit]
         image = np.where(np.isnan(centre), explanation.X[n], centre)
         name, p = explanation.class_names[d], explanation.probability[n, d]
@@ -103,10 +103,10 @@ def plot_explanation(
     return figure
 
 
-def _bars(why: Contributions, n: int, title: str, whole: str) -> Figure:
+def _bars(why: Contributions, n: int, title: str, total: str) -> Figure:
     """Draw contributions to the margin of row n, the largest on top."""
     shown, others = why.order[n, :N_BARS], why.order[n, N_BARS:]
-    bars = [("on average", float(why.baseline[n]))]
+    bars = [("baseline", float(why.baseline[n]))]
     bars += [(why.phrase(n, int(g)), float(why.contribution[n, g])) for g in shown]
     if others.size:
         bars.append((f"{others.size} more", float(why.contribution[n, others].sum())))
@@ -119,7 +119,7 @@ def _bars(why: Contributions, n: int, title: str, whole: str) -> Figure:
     ax.axvline(0.0, color=PALE, lw=1.0, zorder=0)
     ax.set_yticks(np.arange(len(bars)), labels, fontsize=SMALL, color=INK)
     ax.invert_yaxis()
-    ax.set_xlabel(f"contribution to the {whole}, {why.margin[n]:+.4g} in all".replace("-", "−"))
+    ax.set_xlabel(f"contribution to the {total}, {why.margin[n]:+.4g} in total".replace("-", "−"))
     return figure
 
 
@@ -145,19 +145,21 @@ def plot_importances(
     *,
     errors: ArrayLike | None = None,
     n: int = 15,
-    label: str = "share of what decides",
+    label: str = "importance",
 ) -> Figure:
-    """Draw a bar for each of the n most important features, the most important on top.
+    """Plot the n most important features as bars, the most important on top.
 
     Parameters
     ----------
-    importances : P numbers, for example ``feature_importances_``, or ``importances_mean`` of
-        scikit-learn's ``permutation_importance``
-    names : P words
-    errors : P numbers, optional
+    importances : array of shape (P,)
+        For example ``feature_importances_``, or ``importances_mean`` of scikit-learn's
+        ``permutation_importance``.
+    names : sequence of P str
+    errors : array of shape (P,), optional
         Drawn as whiskers, for example ``importances_std``.
-    n : int
-    label : what the numbers are
+    n : int, default=15
+    label : str, default="importance"
+        Label of the axis.
 
     Returns
     -------
@@ -176,7 +178,7 @@ def plot_importances(
     top = np.argsort(-values, kind="stable")[:n]
     figure = new_figure(6.5, 1.1 + 0.28 * len(top))
     ax = figure.subplots()
-    quiet_frame(ax, "What decides")
+    quiet_frame(ax, "Feature importances")
     whiskers = None if errors is None else np.asarray(errors, np.float64)[top]
     places = np.arange(len(top))
     ax.barh(places, values[top], color=BLUE, height=0.7, xerr=whiskers, ecolor=INK)

@@ -1,12 +1,13 @@
-"""Figures of the quality of predictions: calibration and certified accuracy."""
+"""Reliability diagram and certified accuracy."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from maxplus.metrics import Reliability
 from maxplus.plots._canvas import BLUE, DASHED, GREY, PALE, SMALL, new_figure, quiet_frame
 
 if TYPE_CHECKING:
@@ -16,34 +17,12 @@ if TYPE_CHECKING:
 PERCENT = ([0, 0.25, 0.5, 0.75, 1], ["0", "25 %", "50 %", "75 %", "100 %"])
 
 
-class Binned(Protocol):
-    """Samples by their top probability, in bins of equal width; NaN where there are none."""
-
-    @property
-    def count(self) -> NDArray:
-        """Samples of each bin."""
-
-    @property
-    def confidence(self) -> NDArray:
-        """Their mean top probability."""
-
-    @property
-    def accuracy(self) -> NDArray:
-        """The share of them that is right."""
-
-    @property
-    def error(self) -> float:
-        """The expected calibration error."""
-
-
-def plot_reliability(bins: Binned) -> Figure:
-    """Draw how often the predicted class is right, against its probability.
-
-    Below it, the number of samples in each bin.
+def plot_reliability(bins: Reliability) -> Figure:
+    """Plot the accuracy against the probability of the predicted class, and a histogram.
 
     Parameters
     ----------
-    bins : from `maxplus.metrics.reliability`
+    bins : result of `maxplus.metrics.reliability`
 
     Returns
     -------
@@ -64,36 +43,39 @@ def plot_reliability(bins: Binned) -> Figure:
     return figure
 
 
-def _draw_shares(ax: Axes, bins: Binned) -> None:
-    """Draw a dot for each bin, sized by its samples, and its gap to the diagonal."""
+def _draw_shares(ax: Axes, bins: Reliability) -> None:
+    """Draw a dot for each bin, sized by its samples, and its distance to the diagonal."""
     filled = bins.count > 0
-    promised, kept = bins.confidence[filled], bins.accuracy[filled]
+    confidence, accuracy = bins.confidence[filled], bins.accuracy[filled]
     ax.plot([0, 1], [0, 1], color=GREY, linewidth=1, linestyle=DASHED, zorder=1)
     ax.text(
         0.2,
         0.22,
-        "as promised",
+        "perfect calibration",
         rotation=45,
         rotation_mode="anchor",
         transform_rotates_text=True,
         fontsize=SMALL,
         color=GREY,
     )
-    ax.vlines(promised, promised, kept, color=BLUE, linewidth=2, alpha=0.35, zorder=2)
+    ax.vlines(confidence, confidence, accuracy, color=BLUE, linewidth=2, alpha=0.35, zorder=2)
     share = bins.count[filled] / bins.count.sum()
-    ax.scatter(promised, kept, s=18 + 220 * share, color=BLUE, linewidth=0, zorder=3, clip_on=False)
+    ax.scatter(
+        confidence, accuracy, s=18 + 220 * share, color=BLUE, linewidth=0, zorder=3, clip_on=False
+    )
     ax.set(xlim=(0, 1), ylim=(0, 1))
     ax.set_yticks(*PERCENT)
-    ax.set_ylabel("right")
-    # At the left, where few dots lie: a top probability is at least 1 / C.
-    words = (
-        f"expected calibration error {bins.error:.3f}\nabove the line: too modest\nbelow: too sure"
+    ax.set_ylabel("accuracy")
+    # There are few dots on the left: the highest probability is at least 1 / C.
+    note = (
+        f"expected calibration error {bins.error:.3f}\nabove the line: underconfident\n"
+        "below: overconfident"
     )
-    ax.text(0.01, 0.97, words, va="top", fontsize=SMALL, color=GREY)
-    quiet_frame(ax, "How often predictions are right, by their probability")
+    ax.text(0.01, 0.97, note, va="top", fontsize=SMALL, color=GREY)
+    quiet_frame(ax, "Reliability diagram")
 
 
-def _draw_counts(ax: Axes, bins: Binned) -> None:
+def _draw_counts(ax: Axes, bins: Reliability) -> None:
     edges = np.linspace(0, 1, len(bins.count) + 1)
     ax.stairs(bins.count, edges, fill=True, color=PALE)
     ax.set_xticks(*PERCENT)
@@ -106,13 +88,16 @@ def _draw_counts(ax: Axes, bins: Binned) -> None:
 def plot_certified_accuracy(
     radius: ArrayLike, correct: ArrayLike, *, unit: str | None = None
 ) -> Figure:
-    """Draw certified accuracy against ε: the share of samples right at every point within ε.
+    """Plot the certified accuracy against ε: the share of rows provably correct within ε.
 
     Parameters
     ----------
-    radius : each sample's certified radius, from `maxplus.LMMClassifier.certified_radius`
-    correct : whether each sample is classified right
-    unit : what ε is counted in, for the axis
+    radius : array of shape (N,)
+        Certified radii, from `maxplus.LMMClassifier.certified_radius`.
+    correct : array of bool of shape (N,)
+        Whether the prediction of each row is correct.
+    unit : str, optional
+        Unit of ε, for the label of the axis.
 
     Returns
     -------
@@ -129,11 +114,11 @@ def plot_certified_accuracy(
             f"radius and correct must be non-empty vectors of one length; got shapes "
             f"{radius.shape} and {correct.shape}"
         )
-    own = radius[correct]
-    eps = np.sort(own[np.isfinite(own)])
+    kept = radius[correct]
+    eps = np.sort(kept[np.isfinite(kept)])
     end = 1.05 * eps[-1] if eps.size and eps[-1] > 0 else 1.0
-    # After each radius one sample less; infinite ones stay to the end.
-    left = (own.size - np.arange(eps.size + 1)) / radius.size
+    # The curve falls by one row at each radius; rows with an infinite radius remain.
+    left = (kept.size - np.arange(eps.size + 1)) / radius.size
     figure = new_figure(7.0, 4.2)
     ax = figure.subplots()
     x, y = np.concatenate([[0.0], eps, [end]]), np.append(left, left[-1])
@@ -147,8 +132,8 @@ def plot_certified_accuracy(
         fontsize=SMALL,
         color=GREY,
     )
-    what = "ε: how far every feature may move" + ("" if unit is None else f", in {unit}")
-    ax.set(xlim=(0, end), ylim=(0, 1.08), xlabel=what)
-    ax.set_yticks([0, 0.25, 0.5, 0.75, 1], ["0", "25 %", "50 %", "75 %", "100 %"])
-    quiet_frame(ax, "Certified accuracy: right, and provably so within ε")
+    label = "ε: largest change of every feature" + ("" if unit is None else f", in {unit}")
+    ax.set(xlim=(0, end), ylim=(0, 1.08), xlabel=label)
+    ax.set_yticks(*PERCENT)
+    quiet_frame(ax, "Certified accuracy")
     return figure

@@ -1,14 +1,15 @@
-"""Shape functions of a sum of terms, as small multiples."""
+"""Shape functions of a sum of terms: curves of single columns and surfaces of pairs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from maxplus.explain import Contributions, contributions, shape_function, term_means
+from maxplus.explain import Contributions, Domain, contributions, shape_function, term_means
+from maxplus.explain.contributions import columns_of, groups_of
 from maxplus.models import AdditiveLMM
 from maxplus.plots._canvas import (
     BLUE,
@@ -26,22 +27,43 @@ from maxplus.plots._canvas import (
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.collections import QuadMesh
     from matplotlib.figure import Figure
 
-# Panels in a row, and the most surfaces that are drawn.
-N_COLUMNS, MOST_PAIRS = 3, 3
-# A column with at most this many distinct values is drawn level by level.
-MAX_LEVELS = 5
+# Number of panels in a row, and maximum number of surfaces.
+N_COLUMNS, MAX_PAIRS = 3, 3
+# A column with at most this many values is drawn value by value.
+MAX_LEVELS = 8
 # Panels show the rows between these quantiles, so that an outlier does not compress a curve.
 SHOWN = 0.01, 0.99
-N_BINS, N_CELLS = 30, 80
-# The part of a panel's height that the distribution of the data takes.
+N_BINS, N_POINTS = 30, 80
+# Share of a panel's height for the distribution of the data.
 BAND = 0.16
-# Letters of a name that are shown: of a feature or class alone, and of one in a pair.
-LONGEST, LONGEST_IN_PAIR = 26, 15
-# Lines of classes; more classes than these take the colours of a colour map.
+# Maximum number of characters of a name, of a name in a pair, and of all tick labels of a panel.
+MAX_LENGTH, MAX_LENGTH_IN_PAIR, MAX_TICK_LENGTH = 26, 15, 36
+# Colours of classes; if there are more classes, they are taken from a colour map.
 COLOURS = (BLUE, VERMILION, GREEN, ORANGE, "#CC79A7", "#56B4E9", INK)
+
+
+class _Column(NamedTuple):
+    """Points at which a column is drawn, and the distribution of its values.
+
+    Attributes
+    ----------
+    rows : array of shape (n, P), inputs with these values, 0 in other columns
+    x : array of shape (n,), positions on the axis
+    labels : a label for each position, or None for numbers
+    limits : ends of the axis
+    counts, edges : a histogram of the values
+    """
+
+    rows: NDArray
+    x: NDArray
+    labels: list[str] | None
+    limits: tuple[float, float]
+    counts: NDArray
+    edges: NDArray
 
 
 def plot_shape_functions(
@@ -50,25 +72,33 @@ def plot_shape_functions(
     feature_names: Sequence[str] | None = None,
     class_names: Sequence[str] | None = None,
     max_features: int = 9,
+    *,
+    baseline: ArrayLike | None = None,
+    domain: Domain | None = None,
 ) -> Figure:
-    """Draw what each feature adds to the scores, the most important feature first.
+    """Plot the contribution of each column to the scores, the most important column first.
 
-    A panel for each feature: the sum of its terms in raw units, centred over X, above the
-    distribution of its values. For two classes the curve is z_1 − z_0: above 0, the value speaks
-    for the second class. For several classes there is a line for each, less the mean of all.
-    Panels have one scale of scores, and show the middle 98 % of the rows. Pairs of features that
-    are among the ``max_features`` most important groups, three at most, are drawn as surfaces: for
-    two classes z_1 − z_0, for several classes the class that gains most. Importance is the mean
-    |contribution| to the margin of the predicted class.
+    Each panel shows the sum of the terms over one column, centred over the reference rows, and the
+    distribution of the column in X. For two classes the curve is z_1 − z_0: positive values favour
+    the second class. For several classes there is a line for each class, relative to the mean of
+    all classes. All panels share one scale and show the middle 98 % of the rows. Up to three pairs
+    of columns, if they are among the ``max_features`` most important groups, are drawn as surfaces:
+    z_1 − z_0 for two classes, the class with the highest score for several. Importance is the mean
+    absolute contribution to the margin of the predicted class.
 
     Parameters
     ----------
     model : AdditiveLMM with at least two classes
     X : array of shape (N, P), N >= 1, for example the training rows
-    feature_names : P words, optional
-    class_names : C words, optional
-    max_features : int, >= 1
-        The most features to draw.
+    feature_names : sequence of P str, optional
+    class_names : sequence of C str, optional
+    max_features : int, default=9
+        Maximum number of columns.
+    baseline : array of shape (T, C), optional
+        Mean scores of the terms over reference rows (`maxplus.explain.term_means`); of X by
+        default.
+    domain : maxplus.explain.Domain, optional
+        The columns that features belong to, instead of ``feature_names``.
 
     Returns
     -------
@@ -88,9 +118,12 @@ def plot_shape_functions(
     """
     if max_features < 1:
         raise ValueError(f"max_features must be >= 1; got {max_features!r:.80}")
-    means = term_means(model, X)
-    found = contributions(model, X, means, feature_names=feature_names, class_names=class_names)
-    singles, pairs = _chosen(found, max_features)
+    means = term_means(model, X) if baseline is None else np.asarray(baseline)
+    names = None if domain is not None else feature_names
+    found = contributions(
+        model, X, means, feature_names=names, class_names=class_names, domain=domain
+    )
+    singles, pairs = _select(found, max_features)
     n_panels = len(singles) + len(pairs)
     if not n_panels:
         raise ValueError("model must have terms over one or two features to draw; it has none")
@@ -111,13 +144,66 @@ def plot_shape_functions(
     return figure
 
 
-def _chosen(found: Contributions, most: int) -> tuple[list[int], list[tuple[int, ...]]]:
-    """Return the most important features, and pairs among the most important groups."""
+def _select(found: Contributions, most: int) -> tuple[list[int], list[tuple[int, ...]]]:
+    """Return the most important columns, and the pairs among the most important groups."""
     importance = np.abs(found.contribution).mean(axis=0)
     ranked = [found.groups[g] for g in np.argsort(-importance, kind="stable")]
     drawn = [group for group in ranked if len(group) <= 2]
     pairs: list[tuple[int, ...]] = [group for group in drawn[:most] if len(group) == 2]
-    return [group[0] for group in drawn if len(group) == 1][:most], pairs[:MOST_PAIRS]
+    return [group[0] for group in drawn if len(group) == 1][:most], pairs[:MAX_PAIRS]
+
+
+def _column(model: AdditiveLMM, found: Contributions, p: int, *, knots: bool) -> _Column:
+    """Return the points of a column, which begins at feature p; with ``knots``, exact ones."""
+    domain, X = found.domain, found.X
+    if domain.category_of[p] >= 0:
+        category = domain.categories[domain.category_of[p]]
+        counts = np.count_nonzero(X[:, list(category.features)], axis=0)
+        shown = np.sort(np.argsort(-counts, kind="stable")[:MAX_LEVELS])
+        rows = np.zeros((shown.size, domain.n_features))
+        rows[np.arange(shown.size), np.array(category.features)[shown]] = 1.0
+        labels = [str(category.words[k]) for k in shown]
+        return _of_levels(rows, np.arange(float(shown.size)), labels, counts[shown])
+    values = X[:, p]
+    levels, n_each = np.unique(values, return_counts=True)
+    if levels.size <= MAX_LEVELS:
+        rows = np.zeros((levels.size, domain.n_features))
+        rows[:, p] = levels
+        labels = [domain.number(p, float(f"{v:.4g}")).strip("'") for v in levels]
+        return _of_levels(rows, levels, labels, n_each)
+    low, high = np.quantile(values, SHOWN)
+    if not low < high:
+        low, high = levels[0], levels[-1]
+    x = np.linspace(low, high, N_POINTS)
+    if knots:
+        bends = shape_function(model, p).x
+        x = np.unique(np.concatenate([x, bends[(bends > low) & (bends < high)]]))
+    rows = np.zeros((x.size, domain.n_features))
+    rows[:, p] = x
+    counts, edges = np.histogram(values, bins=N_BINS, range=(low, high))
+    return _Column(rows, x, None, (float(low), float(high)), counts, edges)
+
+
+def _of_levels(rows: NDArray, x: NDArray, labels: list[str], counts: NDArray) -> _Column:
+    gap = 0.5 * float(np.diff(x).min()) if x.size > 1 else 0.5
+    limits = float(x[0]) - gap, float(x[-1]) + gap
+    width = 0.04 * (limits[1] - limits[0])
+    return _Column(rows, x, labels, limits, counts, np.stack([x - width / 2, x + width / 2]))
+
+
+def _scores(
+    model: AdditiveLMM, means: NDArray, found: Contributions, group: tuple[int, ...], rows: NDArray
+) -> NDArray:
+    """Return z_1 − z_0, (n, 1), or scores relative to the mean of all classes, (n, C)."""
+    _, group_of = groups_of(model, columns_of(found.domain))
+    U = model.mapped(rows)
+    scores = np.zeros((len(U), model.n_classes))
+    for t in np.flatnonzero(group_of == found.groups.index(group)):
+        features, lmm = model.terms[t]
+        scores += lmm.scores(U[:, features]) - means[t]
+    if model.n_classes == 2:
+        return scores[:, 1:] - scores[:, :1]
+    return scores - scores.mean(axis=1, keepdims=True)
 
 
 def _draw_curves(
@@ -125,61 +211,45 @@ def _draw_curves(
     model: AdditiveLMM,
     means: NDArray,
     found: Contributions,
-    features: list[int],
+    columns: list[int],
     colours: list[str],
 ) -> None:
-    curves = []
-    for p in features:
-        x, scores = shape_function(model, p, means)
-        at = _points(found.X[:, p], x)
-        curves.append((at, _relative(np.stack([np.interp(at, x, z) for z in scores.T], axis=1))))
-    ends = [end for _, values in curves for end in (values.min(), values.max())]
-    low, high = min([0.0, *ends]), max([0.0, *ends])
+    curves = [_column(model, found, p, knots=True) for p in columns]
+    scores = [
+        _scores(model, means, found, (p,), curve.rows)
+        for p, curve in zip(columns, curves, strict=True)
+    ]
+    flat = np.concatenate([[0.0], *(values.ravel() for values in scores)])
+    low, high = float(flat.min()), float(flat.max())
     pad = 0.05 * (high - low) or 1.0
     low, high = low - pad, high + pad
-    for ax, p, (at, values) in zip(panels, features, curves, strict=False):
-        column = found.X[:, p]
-        _frame(ax, _short(found.domain.names[p]))
-        _limit(ax.set_xlim, ax.xaxis, column)
-        ax.set_ylim(low - (high - low) * BAND / (1.0 - BAND), high)
+    for ax, p, curve, values in zip(panels, columns, curves, scores, strict=False):
+        _frame(ax, _short(found.domain.column_names[p]))
+        _set_ticks(ax.xaxis, curve)
+        ax.set(xlim=curve.limits, ylim=(low - (high - low) * BAND / (1.0 - BAND), high))
         ax.axhline(0.0, color=PALE, lw=0.8, zorder=0)
-        levels = _levels(column)
         if values.shape[1] == 1:
-            _draw_margin(ax, at, values[:, 0], levels, colours)
+            _draw_margin(ax, curve, values[:, 0], colours)
         else:
-            marker = "o" if levels is not None else ""
+            style = "-" if curve.labels is None else "o:"
             for colour, z in zip(colours, values.T, strict=True):
-                ax.plot(at, z, color=colour, lw=1.4, marker=marker, ms=3.5)
-        _draw_distribution(ax, column)
+                ax.plot(curve.x, z, style, color=colour, lw=1.4, ms=3.5)
+        left, right = curve.edges if curve.edges.ndim == 2 else (curve.edges[:-1], curve.edges[1:])
+        height = 0.8 * BAND * curve.counts / max(1, curve.counts.max())
+        across = ax.get_xaxis_transform()
+        ax.bar(left, height, right - left, align="edge", color=PALE, lw=0, transform=across)
 
 
-def _draw_margin(
-    ax: Axes, at: NDArray, z: NDArray, levels: NDArray | None, colours: list[str]
-) -> None:
-    """Draw z_1 − z_0, shaded by the class that it speaks for; bars where there are levels."""
-    if levels is not None:
-        width = 0.12 * float(np.subtract(*ax.get_xlim()[::-1]))
-        ax.bar(at, z, width, color=[colours[int(v > 0)] for v in z], alpha=0.25, lw=0)
-        ax.plot(at, z, color=INK, marker="o", ms=4, lw=0.8, ls=":")
+def _draw_margin(ax: Axes, curve: _Column, z: NDArray, colours: list[str]) -> None:
+    """Draw z_1 − z_0, shaded in the colour of the favoured class; bars for levels."""
+    if curve.labels is not None:
+        width = 0.12 * (curve.limits[1] - curve.limits[0])
+        ax.bar(curve.x, z, width, color=[colours[int(v > 0)] for v in z], alpha=0.25, lw=0)
+        ax.plot(curve.x, z, color=INK, marker="o", ms=4, lw=0.8, ls=":")
         return
-    ax.plot(at, z, color=INK, lw=1.6)
+    ax.plot(curve.x, z, color=INK, lw=1.6)
     for colour, side in zip(colours, (z <= 0, z >= 0), strict=True):
-        ax.fill_between(at, z, where=side, interpolate=True, color=colour, alpha=0.2, lw=0)
-
-
-def _draw_distribution(ax: Axes, column: NDArray) -> None:
-    """Draw the numbers of rows along the bottom of a panel."""
-    levels = _levels(column)
-    low, high = ax.get_xlim()
-    if levels is None:
-        counts, edges = np.histogram(column, bins=N_BINS, range=(low, high))
-        left, width = edges[:-1], np.diff(edges)
-    else:
-        counts = np.array([(column == level).sum() for level in levels])
-        width = np.full(levels.size, 0.04 * (high - low))
-        left = levels - width / 2
-    height = 0.8 * BAND * counts / max(1, counts.max())
-    ax.bar(left, height, width, align="edge", color=PALE, lw=0, transform=ax.get_xaxis_transform())
+        ax.fill_between(curve.x, z, where=side, interpolate=True, color=colour, alpha=0.2, lw=0)
 
 
 def _draw_surfaces(
@@ -190,61 +260,43 @@ def _draw_surfaces(
     pairs: list[tuple[int, ...]],
     colours: list[str],
 ) -> QuadMesh | None:
-    """Draw pairs of features; return what a colour bar is of, for two classes."""
+    """Draw pairs of columns; for two classes, return a mesh for the colour bar."""
     from matplotlib.colors import LinearSegmentedColormap, to_rgb
 
-    surfaces = [_surface(model, means, found.X, pair) for pair in pairs]
-    reach = max((float(np.abs(values).max()) for _, _, values in surfaces), default=0.0) or 1.0
+    surfaces = []
+    for pair in pairs:
+        across, up = (_column(model, found, p, knots=False) for p in pair)
+        rows = across.rows[None] + up.rows[:, None]
+        values = _scores(model, means, found, pair, rows.reshape(-1, rows.shape[2]))
+        surfaces.append((across, up, values.reshape(*rows.shape[:2], -1)))
+    reach = max((float(np.abs(values).max()) for *_, values in surfaces), default=0.0) or 1.0
     diverging = LinearSegmentedColormap.from_list("classes", [colours[0], "white", colours[1]])
     mesh = None
-    for ax, (p, q), (x, y, values) in zip(panels, pairs, surfaces, strict=True):
-        across, up = (_short(found.domain.names[k], LONGEST_IN_PAIR) for k in (p, q))
-        _frame(ax, f"{across} × {up}")
-        _limit(ax.set_xlim, ax.xaxis, found.X[:, p])
-        _limit(ax.set_ylim, ax.yaxis, found.X[:, q])
-        ax.set_xlabel(across, fontsize=SMALL, color=GREY)
-        ax.set_ylabel(up, fontsize=SMALL, color=GREY)
+    for ax, pair, (across, up, values) in zip(panels, pairs, surfaces, strict=True):
+        names = [_short(found.domain.column_names[p], MAX_LENGTH_IN_PAIR) for p in pair]
+        _frame(ax, " × ".join(names))
+        for axis, column, name in ((ax.xaxis, across, names[0]), (ax.yaxis, up, names[1])):
+            _set_ticks(axis, column)
+            axis.set_label_text(name, fontsize=SMALL, color=GREY)
+        options: dict[str, Any] = {"shading": "nearest", "rasterized": True}
         if values.shape[2] == 1:
-            mesh = ax.pcolormesh(
-                x,
-                y,
-                values[..., 0],
-                cmap=diverging,
-                vmin=-reach,
-                vmax=reach,
-                shading="nearest",
-                rasterized=True,
-            )
+            options |= {"cmap": diverging, "vmin": -reach, "vmax": reach}
+            mesh = ax.pcolormesh(across.x, up.x, values[..., 0], **options)
         else:
             ordered = np.sort(values, axis=2)
-            lead = (ordered[..., -1] - ordered[..., -2])[..., None] / reach
+            lead = ((ordered[..., -1] - ordered[..., -2]) / reach)[..., None]
             of_class = np.array([to_rgb(colour) for colour in colours])[values.argmax(axis=2)]
             cells = 1.0 - np.sqrt(np.clip(lead, 0.0, 1.0)) * (1.0 - of_class)
-            ax.pcolormesh(x, y, cells, shading="nearest", rasterized=True)
+            ax.pcolormesh(across.x, up.x, cells, **options)
     return mesh
 
 
-def _surface(
-    model: AdditiveLMM, means: NDArray, X: NDArray, pair: tuple[int, ...]
-) -> tuple[NDArray, NDArray, NDArray]:
-    """Return values of two features, and the centred scores of their terms, (y, x, classes)."""
-    x, y = (_points(X[:, p], np.linspace(*_limits(X[:, p]), N_CELLS)) for p in pair)
-    rows = np.zeros((y.size, x.size, model.n_features))
-    rows[..., pair[0]], rows[..., pair[1]] = x, y[:, None]
-    U = model.mapped(rows.reshape(-1, model.n_features))
-    scores = np.zeros((len(U), model.n_classes))
-    for t, (features, lmm) in enumerate(model.terms):
-        if tuple(features.tolist()) == pair:
-            scores += lmm.scores(U[:, features]) - means[t]
-    return x, y, _relative(scores).reshape(y.size, x.size, -1)
-
-
 def _label(figure: Figure, found: Contributions, colours: list[str]) -> None:
-    """Add the title, the name of the scale, and what the colours are."""
+    """Add the title, the name of the scale, and a legend of the classes."""
     from matplotlib.lines import Line2D
 
     names = [_short(name) for name in found.class_names]
-    figure_title(figure, "What features add to the score")
+    figure_title(figure, "Shape functions")
     is_binary = len(names) == 2
     scale = f"score of {names[1]} − score of {names[0]}" if is_binary else "score − mean of classes"
     figure.supylabel(scale, fontsize=TEXT, color=GREY)
@@ -259,13 +311,6 @@ def _label(figure: Figure, found: Contributions, colours: list[str]) -> None:
     )
 
 
-def _relative(scores: NDArray) -> NDArray:
-    """Return z_1 − z_0 of two classes, (N, 1), else scores less the mean of all classes, (N, C)."""
-    if scores.shape[1] == 2:
-        return scores[:, 1:] - scores[:, :1]
-    return scores - scores.mean(axis=1, keepdims=True)
-
-
 def _class_colours(n_classes: int) -> list[str]:
     if n_classes <= len(COLOURS):
         return list(COLOURS[:n_classes])
@@ -275,43 +320,14 @@ def _class_colours(n_classes: int) -> list[str]:
     return [to_hex(colour) for colour in colormaps["turbo"](np.linspace(0.05, 0.95, n_classes))]
 
 
-def _levels(column: NDArray) -> NDArray | None:
-    """Return the values of a column that has few, else None."""
-    levels = np.unique(column)
-    return levels if levels.size <= MAX_LEVELS else None
-
-
-def _limits(column: NDArray) -> tuple[float, float]:
-    """Return the ends of what a panel shows of a column."""
-    levels = _levels(column)
-    if levels is None:
-        low, high = np.quantile(column, SHOWN)
-        if low < high:
-            return float(low), float(high)
-        return float(column.min()), float(column.max())
-    beside = 0.5 * float(np.diff(levels).min()) if levels.size > 1 else 0.5
-    return float(levels[0]) - beside, float(levels[-1]) + beside
-
-
-def _points(column: NDArray, x: NDArray) -> NDArray:
-    """Return the values of a column to draw: its levels, or its limits and those of x between."""
-    levels = _levels(column)
-    if levels is not None:
-        return levels
-    low, high = _limits(column)
-    return np.unique(np.concatenate([[low, high], x[(x > low) & (x < high)]]))
-
-
-def _limit(set_limits, axis, column: NDArray) -> None:  # type: ignore[no-untyped-def]
-    """Set the limits of an axis, and few ticks."""
+def _set_ticks(axis: Axis, column: _Column) -> None:
     from matplotlib.ticker import MaxNLocator
 
-    levels = _levels(column)
-    set_limits(*_limits(column))
-    if levels is None:
+    if column.labels is None:
         axis.set_major_locator(MaxNLocator(4))
-    else:
-        axis.set_ticks(levels, [f"{level:.4g}" for level in levels])
+        return
+    length = max(3, MAX_TICK_LENGTH // len(column.labels))
+    axis.set_ticks(list(column.x), [_short(label, length) for label in column.labels])
 
 
 def _frame(ax: Axes, title: str) -> None:
@@ -321,5 +337,5 @@ def _frame(ax: Axes, title: str) -> None:
     ax.tick_params(which="both", color=PALE, labelcolor=GREY, labelsize=SMALL)
 
 
-def _short(name: str, longest: int = LONGEST) -> str:
+def _short(name: str, longest: int = MAX_LENGTH) -> str:
     return name if len(name) <= longest else name[: longest - 1] + "…"

@@ -1,4 +1,4 @@
-"""Figures of a training: its losses, its stages, and the search before it."""
+"""Figures of training: losses, stages, and the structure search."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# The resolution of a printed figure.
+# Horizontal resolution of a curve.
 N_COLUMNS = 500
-# A logarithmic axis has no zero; lower losses are drawn here.
+# Lower losses are drawn here, because a logarithmic axis has no zero.
 FLOOR = 1e-3
 
 
@@ -42,20 +42,20 @@ def plot_convergence(
     sample: str = "sample",
     scale: str = "log",
 ) -> Figure:
-    """Draw the maximum loss against the iteration, with the lines log 2 and log C.
+    """Plot the maximum loss against the iteration, with the levels log 2 and log C.
 
     Parameters
     ----------
     loss_curve : array of shape (n_iter,)
         The maximum loss at each iteration, such as `LMMClassifier.loss_curve_`.
     n_classes : int
-        C; the loss of guessing is log C.
+        C; the loss of uniform probabilities is log C.
     switch : int, optional
-        The iteration from which steps are constant.
-    sample : str
-        Noun for one sample.
-    scale : {"log", "linear"}
-        Of the iterations: the first steps drawn as large as the last, or not.
+        First iteration with constant steps.
+    sample : str, default="sample"
+        Noun for a sample, for labels.
+    scale : {"log", "linear"}, default="log"
+        Scale of the iterations.
 
     Returns
     -------
@@ -80,7 +80,7 @@ def draw_convergence(
     sample: str,
     scale: str = "log",
 ) -> None:
-    """Draw `plot_convergence` on given axes: the loss light, the best so far strong."""
+    """Draw `plot_convergence` on given axes: the range of the loss, and the best loss so far."""
     loss = np.asarray(loss_curve, float)
     if loss.ndim != 1 or loss.size == 0:
         raise ValueError(f"loss_curve must be a non-empty vector, got shape {loss.shape}")
@@ -93,17 +93,17 @@ def draw_convergence(
     if switch is not None and switch < loss.size:
         _mark_switch(ax, switch)
     if n_classes > 2:
-        _mark_level(ax, math.log(n_classes), f"log {n_classes}\nguessing")
-    _mark_level(ax, LOG2, f"log 2\nbelow: every\ntraining {sample}\nis right")
+        _mark_level(ax, math.log(n_classes), f"log {n_classes}\nuniform guess")
+    _mark_level(ax, LOG2, f"log 2\nbelow: every\ntraining {sample}\nis correct")
     _name_curves(ax, first, high, loss.min(), scale)
     ax.set_xlabel("iteration")
     quiet_frame(ax, f"Loss of the worst training {sample}")
 
 
 def _envelope(loss: NDArray, scale: str) -> tuple[NDArray, NDArray, NDArray]:
-    """Return first iteration (from 1), lowest and highest loss of stretches as wide as a column.
+    """Return the first iteration (from 1), lowest and highest loss of each column of the figure.
 
-    The end is added as a last stretch of no length, so that a step plot reaches it.
+    The last values are repeated at the end, so that a step plot includes the last column.
     """
     spaced = np.geomspace if scale == "log" else np.linspace
     edges = spaced(1, loss.size + 1, N_COLUMNS + 1).astype(int)
@@ -114,11 +114,11 @@ def _envelope(loss: NDArray, scale: str) -> tuple[NDArray, NDArray, NDArray]:
 
 
 def _scale(ax: Axes, low: float, high: float, n_classes: int, n_iter: int, scale: str) -> None:
-    """Set axes with plain numbers; losses on a logarithmic one: 0.5, 1, 2, 5."""
+    """Set the scales, limits and ticks; ticks of losses are 1, 2 and 5 in each decade."""
     from matplotlib.ticker import FixedLocator, NullLocator
 
     low, high = min(low, LOG2), max(high, math.log(n_classes))
-    # Room below the best curve for its name, however many decades there are.
+    # Leave space for a label below the curve.
     bottom, top = low / max(1.33, (high / low) ** 0.1), 1.15 * high
     decades = range(math.floor(math.log10(bottom)), math.ceil(math.log10(top)))
     ticks = [digit * 10.0**decade for decade in decades for digit in (1, 2, 5)]
@@ -133,7 +133,7 @@ def _scale(ax: Axes, low: float, high: float, n_classes: int, n_iter: int, scale
 
 
 def _name_curves(ax: Axes, first: NDArray, high: NDArray, best: float, scale: str) -> None:
-    """Write the light curve's name over its middle, the strong curve's at its end."""
+    """Label the range in its middle and the best loss at its end."""
     centre = math.sqrt(first[-1]) if scale == "log" else 0.25 * first[-1]
     middle = int(np.searchsorted(first, centre))
     ax.annotate(
@@ -161,7 +161,7 @@ def _name_curves(ax: Axes, first: NDArray, high: NDArray, best: float, scale: st
 
 
 def _mark_level(ax: Axes, level: float, label: str) -> None:
-    """Draw a dashed level, its meaning in the margin beside the curves."""
+    """Draw a dashed level with a label on the right."""
     ax.axhline(level, color=INK, linewidth=0.9, linestyle=DASHED)
     ax.annotate(
         label,
@@ -176,10 +176,10 @@ def _mark_level(ax: Axes, level: float, label: str) -> None:
 
 
 def _mark_switch(ax: Axes, switch: int) -> None:
-    """Mark where Polyak's steps end."""
+    """Mark the end of the Polyak steps."""
     ax.axvline(switch + 1, color=GREY, linewidth=0.8, linestyle=(0, (1, 2)))
     ax.annotate(
-        "constant steps\nfrom here on",
+        "constant steps →",
         (switch + 1, 1),
         xycoords=("data", "axes fraction"),
         xytext=(-5, 0),
@@ -194,15 +194,17 @@ def _mark_switch(ax: Axes, switch: int) -> None:
 def plot_stages(
     warmup_losses: ArrayLike, polish_losses: ArrayLike = (), level: float = LOG2
 ) -> Figure:
-    """Draw the mean loss of the warm-up's epochs and the largest loss of the polish's rounds.
+    """Plot the mean loss of each epoch of the warm-up and the largest loss of each polish round.
 
-    Below log 2 every training sample is right.
+    If the largest loss is below log 2, every training row is classified correctly.
 
     Parameters
     ----------
-    warmup_losses : such as `LMMClassifier.loss_curve_`
-    polish_losses : such as `LMMClassifier.polish_losses_`; a panel of its own if there are any
-    level : what the polish was to bring every loss below
+    warmup_losses : array, such as `LMMClassifier.loss_curve_`
+    polish_losses : array, such as `LMMClassifier.polish_losses_`
+        Drawn in a second panel, unless empty.
+    level : float
+        Target level of the polish.
 
     Returns
     -------
@@ -249,13 +251,15 @@ def _draw_course(ax: Axes, x: ArrayLike, y: ArrayLike, colour: str) -> None:
 
 
 def plot_search(candidates: Sequence[str], losses: ArrayLike, chosen: int) -> Figure:
-    """Draw the held-out loss of each candidate, the best mean first, and the chosen one in colour.
+    """Plot the held-out loss of each candidate, the chosen one first and in another colour.
 
     Parameters
     ----------
-    candidates : K names
-    losses : array of shape (K, splits); infinite where a candidate was given up before a split
-    chosen : index of the candidate that was trained
+    candidates : sequence of K str
+    losses : array of shape (K, splits)
+        Infinite for splits on which a candidate was not evaluated.
+    chosen : int
+        Index of the candidate that was trained.
 
     Returns
     -------
@@ -278,22 +282,22 @@ def plot_search(candidates: Sequence[str], losses: ArrayLike, chosen: int) -> Fi
         raise ValueError(f"chosen must be 0 to {len(names) - 1}; got {chosen}")
     known = np.isfinite(table)
     mean = np.where(known, table, 0.0).sum(axis=1) / np.maximum(known.sum(axis=1), 1)
-    # A candidate that was judged on more splits was given up later.
+    # Candidates that were evaluated on more splits come first.
     order = np.lexsort((mean, -known.sum(axis=1), np.arange(len(names)) != chosen))
     figure = new_figure(7.0, 1.4 + 0.3 * len(names))
     ax = figure.subplots()
     for place, k in enumerate(order):
         colour = VERMILION if k == chosen else BLUE
-        own = table[k][known[k]]
-        ax.plot(own, np.full(own.size, place), "o", color=colour, alpha=0.45, markersize=5)
-        if own.size:
+        found = table[k][known[k]]
+        ax.plot(found, np.full(found.size, place), "o", color=colour, alpha=0.45, markersize=5)
+        if found.size:
             ax.plot([mean[k]], [place], "|", color=colour, markersize=14, markeredgewidth=3)
     ax.hlines(np.arange(len(order)), *ax.get_xlim(), color=PALE, linewidth=0.5, zorder=0)
     ax.set_yticks(np.arange(len(order)), [names[k] for k in order])
     ax.invert_yaxis()
-    ax.set_xlabel("loss on rows held out: dots, and their mean")
+    ax.set_xlabel("held-out loss of each split, and its mean")
     quiet_frame(ax, "")
-    figure_title(figure, "What was tried; the first was chosen")
+    figure_title(figure, "Model search")
     ax.tick_params(axis="y", labelcolor=INK, labelsize=SMALL)
     ax.tick_params(axis="x", labelcolor=GREY)
     return figure

@@ -49,7 +49,7 @@ def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}{ending}"
 
 
-def apart(a: float, b: float) -> tuple[str, str]:
+def distinguishable(a: float, b: float) -> tuple[str, str]:
     """Format two numbers with enough decimals, at least three, to show that they differ."""
     for digits in range(3, 10):
         texts = f"{a:.{digits}f}", f"{b:.{digits}f}"

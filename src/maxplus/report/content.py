@@ -14,18 +14,22 @@ from maxplus.estimators._lmm import BaseLMMClassifier
 from maxplus.explain import Domain, nearest_counterfactuals, unit_boxes
 from maxplus.explain.counterfactuals import CounterfactualText, missing_columns
 from maxplus.explain.domain import held_columns
+from maxplus.metrics import robust_errors, to_jsonable
 from maxplus.models import LMM, LOG2, AdditiveLMM
-from maxplus.report import figures, model, unseen
+from maxplus.report import figures, model
 from maxplus.report._text import percent, plural
-from maxplus.report.data import MOST_COUNTED, PageRows, editable_columns
-from maxplus.report.explanations import MOST_DRAWN, Decisions, shape_drawings
-from maxplus.report.model import MOST_WEIGHTS, model_data, n_weights
+from maxplus.report.data import MAX_COUNTED, PageRows, editable_columns
+from maxplus.report.explanations import Decisions
+from maxplus.report.model import MAX_WEIGHTS, model_data, n_weights
+from maxplus.report.performance import performance_on_new_rows
 
 # Maximum number of rows in the explorer: the rows listed on the page, the rows with the highest
 # loss (half of the maximum), and evenly spaced rows.
 MAX_ROWS = 200
 N_RULES = 8
 CURVE_POINTS = 41
+# Maximum number of rows whose distribution is drawn.
+MAX_DRAWN = 2_000
 # Radius for which the text states the certified accuracy.
 SMALL = 0.1
 
@@ -44,7 +48,7 @@ def report_content(
     low: ArrayLike | None = None,
     high: ArrayLike | None = None,
     scale: ArrayLike | None = None,
-    unit: str = "the features' own units",
+    unit: str = "raw units",
 ) -> dict[str, Any]:
     """Return the content of the page about a fitted classifier, for `render_page`.
 
@@ -93,15 +97,15 @@ def report_content(
     losses = -log_proba[np.arange(n), codes]
     is_training = table.y is not None and is_training_table(clf, losses)
     factors = np.ones(len(names)) if scale is None else np.asarray(scale, float)
-    performance = unseen.performance(clf, table, log_proba, is_training)
+    performance = performance_on_new_rows(clf, table, log_proba, is_training)
     shown = _choose(_named_places(table, performance["named"]), losses, table)
     shown_X = X[shown]
     domain = clf._domain(None, names)
     means = clf.term_means_ if isinstance(clf.model_, AdditiveLMM) else None
     decisions = Decisions(clf.model_, shown_X, names, domain, means)
     flips = _flips(clf, table, shown, domain.within(low, high))
-    some = None if is_image else table.some(MOST_COUNTED)
-    counted = X[:0] if some is None else X[some]
+    sampled = None if is_image else table.sample(MAX_COUNTED)
+    counted = X[:0] if sampled is None else X[sampled]
     return {
         **model.about_page(clf, table.name),
         "task": "classification",
@@ -112,17 +116,25 @@ def report_content(
         "fit": _fit(clf, right if is_training else None),
         "importances": None if is_image else model.importances(clf, counted, names),
         "rules": None
-        if some is None or table.y is None
-        else _rules(clf, counted, table.y[some], names),
-        "shapes": shape_drawings(
-            clf.model_, counted[:MOST_DRAWN], means, domain, list(clf.classes_)
+        if sampled is None or table.y is None
+        else _rules(clf, counted, table.y[sampled], names),
+        "shapes": figures.shapes_figure(
+            clf.model_, counted[:MAX_DRAWN], means, domain, [str(label) for label in clf.classes_]
         )
-        if isinstance(clf.model_, AdditiveLMM) and means is not None and some is not None
+        if isinstance(clf.model_, AdditiveLMM) and means is not None and sampled is not None
         else None,
         "search": model.search(clf),
-        "certified": certified(
-            right, radius, _whose(table, is_training), factors, unit, model.columns_of(clf, names)
-        ),
+        "certified": {
+            **certified(
+                right,
+                radius,
+                _whose(table, is_training),
+                factors,
+                unit,
+                model.columns_of(clf, names),
+            ),
+            "robust": _robust(clf, table),
+        },
         "training": figures.training_figures(clf),
         "certificate": training_certificate(clf),
         "features": names,
@@ -142,14 +154,14 @@ def _choose(named: list[int], losses: NDArray, table: PageRows) -> NDArray:
         return np.arange(len(losses))
     worst = np.argsort(-losses, kind="stable")[: MAX_ROWS // 2]
     first = np.union1d(np.array(named, int), worst)
-    return np.union1d(first, table.some(MAX_ROWS - len(first)))
+    return np.union1d(first, table.sample(MAX_ROWS - len(first)))
 
 
 def _named_places(table: PageRows, named: dict[str, Any]) -> list[int]:
     """Return the indices of the rows listed on the page, which link to the explorer."""
     numbers = {
         row["row"]
-        for kind in ("least_sure", "most_surprising")
+        for kind in ("least_confident", "highest_loss")
         for row in named[kind]
         if row["of_data"]
     }
@@ -283,7 +295,7 @@ def _what_if(
     why_not = None
     if image_shape is not None:
         why_not = "Values are pixels here, which cannot be edited one by one."
-    elif weights > MOST_WEIGHTS:
+    elif weights > MAX_WEIGHTS:
         why_not = (
             f"The model has {weights:,} weights, too many for this page to compute with: values "
             "cannot be edited here. In Python, change a row and call explain and certified_radius."
@@ -319,16 +331,16 @@ def certified(
     n = len(radius)
     has_labels = right is not None
     counted = np.ones(n, bool) if right is None else right
-    own = radius[counted]
-    eps = np.linspace(0.0, _max_radius(own), CURVE_POINTS)
+    radii = radius[counted]
+    eps = np.linspace(0.0, _max_radius(radii), CURVE_POINTS)
     held = held_columns(columns, scale)
-    kept = int((own >= SMALL).sum())
+    kept = int((radii >= SMALL).sum())
     return {
         "whose": whose,
         "has_labels": has_labels,
         "n_rows": n,
         "eps": eps.tolist(),
-        "accuracy": [float((own >= e).sum() / n) for e in eps],
+        "accuracy": [float((radii >= e).sum() / n) for e in eps],
         "small": SMALL,
         "kept": kept,
         "share": percent(kept / n),
@@ -338,6 +350,13 @@ def certified(
         "n_moving": len(dict.fromkeys(columns)) - len(held),
         "figure": figures.certified_figure(radius, counted, unit) if has_labels else None,
     }
+
+
+def _robust(clf: BaseLMMClassifier, table: PageRows) -> dict[str, Any] | None:
+    """Return error rates within ``robust_eps``, if the model was trained with it."""
+    if table.y is None or not table.n or not hasattr(clf, "robust_reach_"):
+        return None
+    return to_jsonable(robust_errors(clf, table.X, table.y))
 
 
 def _max_radius(radius: NDArray) -> float:

@@ -13,7 +13,7 @@ from maxplus.explain.domain import number_text
 from maxplus.tables import Categorical, Column, Number, RawTable, TableEncoder, UnknownValues
 
 # Maximum number of rows for evaluating rules, and importances that are not stored.
-MOST_COUNTED = 100_000
+MAX_COUNTED = 100_000
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class PageRows:
         """Number of rows."""
         return len(self.X)
 
-    def some(self, most: int) -> NDArray:
+    def sample(self, most: int) -> NDArray:
         """Return the indices of at most ``most`` evenly spaced rows."""
         n = self.n
         return np.arange(n) if n <= most else np.linspace(0, n - 1, most).astype(int)

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from maxplus.explain import Domain
+from maxplus.explain.contributions import columns_of, groups_of
 from maxplus.metrics import Reliability
 from maxplus.metrics._readable import readable
-from maxplus.models import LOG2
+from maxplus.models import LOG2, AdditiveLMM
 from maxplus.plots import (
     plot_certified_accuracy,
     plot_convergence,
     plot_reliability,
     plot_search,
+    plot_shape_functions,
     plot_stages,
 )
 from maxplus.plots._canvas import BLUE, DASHED, GREY, SMALL, new_figure, quiet_frame
@@ -24,7 +28,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 # Maximum number of points in a scatter plot; more would overlap. Points are evenly subsampled.
-MOST_DOTS = 2_000
+MAX_DOTS = 2_000
 
 
 def reliability_figure(bins: dict[str, Any]) -> dict[str, str]:
@@ -35,7 +39,7 @@ def reliability_figure(bins: dict[str, Any]) -> dict[str, str]:
     known = Reliability(count.astype(int), confidence, accuracy)
     return _figure(
         "reliability",
-        "How far probabilities can be trusted",
+        "Calibration",
         "Accuracy against the probability of the predicted class, in "
         f"{len(count)} bins; the expected calibration error is {known.error:.3f}.",
         plot_reliability(known),
@@ -56,7 +60,7 @@ def predictions_figure(y: NDArray, predicted: NDArray, half_width: float) -> dic
 
 def draw_predictions(y: NDArray, predicted: NDArray, half_width: float) -> Figure:
     """Plot true against predicted values, and the prediction interval if its width is finite."""
-    some = slice(None, None, -(-len(y) // MOST_DOTS))
+    shown = slice(None, None, -(-len(y) // MAX_DOTS))
     figure = new_figure(7.0, 4.8)
     ax = figure.subplots()
     ends = np.array([min(y.min(), predicted.min()), max(y.max(), predicted.max())])
@@ -66,7 +70,7 @@ def draw_predictions(y: NDArray, predicted: NDArray, half_width: float) -> Figur
         label = "shaded: 90 % prediction interval"
         ax.text(0.01, 0.97, label, transform=ax.transAxes, va="top", fontsize=SMALL, color=GREY)
     ax.plot(ends, ends, color=GREY, linewidth=1, linestyle=DASHED, zorder=1)
-    ax.scatter(predicted[some], y[some], s=14, color=BLUE, alpha=0.5, linewidth=0, zorder=2)
+    ax.scatter(predicted[shown], y[shown], s=14, color=BLUE, alpha=0.5, linewidth=0, zorder=2)
     ax.set(xlabel="predicted", ylabel="true")
     quiet_frame(ax, "True against predicted values")
     return figure
@@ -76,10 +80,35 @@ def certified_figure(radius: NDArray, correct: NDArray, unit: str) -> dict[str, 
     """Return the figure of certified accuracy against the radius."""
     return _figure(
         "robustness",
-        "What small changes cannot do",
+        "Certified robustness",
         f"Certified accuracy against the size of the change in {unit}; without a change it is "
         f"{correct.mean():.1%}.",
         plot_certified_accuracy(radius, correct, unit=unit),
+    )
+
+
+def shapes_figure(
+    model: AdditiveLMM, X: NDArray, means: NDArray, domain: Domain, labels: Sequence[str]
+) -> dict[str, str] | None:
+    """Return the figure of the shape functions; None without terms over one or two columns.
+
+    Parameters
+    ----------
+    model : AdditiveLMM
+    X : array of shape (N, P), N >= 1, for distributions and importances
+    means : array of shape (T, C), mean scores of the terms over the training rows
+    domain : Domain, the columns
+    labels : C labels
+    """
+    groups = [g for g in groups_of(model, columns_of(domain))[0] if len(g) <= 2]
+    if not groups:
+        return None
+    names = [" × ".join(domain.column_names[p] for p in group) for group in groups]
+    return _figure(
+        "shapes",
+        "Shape functions",
+        f"Contributions to the scores of {', '.join(names[:9])}{', …' if len(names) > 9 else ''}.",
+        plot_shape_functions(model, X, class_names=labels, baseline=means, domain=domain),
     )
 
 

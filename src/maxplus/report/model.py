@@ -21,7 +21,7 @@ from maxplus.report import figures
 from maxplus.report.data import column_of_features
 
 # A page with more weights would take megabytes and react slowly.
-MOST_WEIGHTS = 150_000
+MAX_WEIGHTS = 150_000
 # Parameters that do not affect the model.
 HIDDEN_PARAMETERS = ("callbacks", "verbose", "n_jobs", "warm_start")
 

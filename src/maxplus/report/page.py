@@ -41,7 +41,7 @@ def _environment(package: str) -> Environment:
     )
     environment.filters |= {
         name: getattr(_text, name)
-        for name in ("apart", "fixed", "percent", "plural", "probability")
+        for name in ("distinguishable", "fixed", "percent", "plural", "probability")
     }
     environment.filters |= {"readable": readable, "with_error": with_error}
     environment.filters |= {"base64": _base64, "sha256": _sha256}

@@ -14,8 +14,8 @@ from maxplus.metrics._intervals import ERRORS
 from maxplus.metrics._readable import readable, with_error
 from maxplus.report import figures, model
 from maxplus.report._text import percent, plural
-from maxplus.report.data import MOST_COUNTED, PageRows
-from maxplus.report.unseen import N_NAMED, REMEDY, equal_to_training, which_rows
+from maxplus.report.data import MAX_COUNTED, PageRows
+from maxplus.report.performance import N_NAMED, REMEDY, equal_to_training, which_rows
 from maxplus.tables import row_hashes
 
 COVERAGE = 0.9
@@ -86,7 +86,7 @@ def regression_content(
         "figure": None if y is None else figures.predictions_figure(y, predicted, width),
         # The rows with the largest errors; without target values, the first rows.
         "rows": [_row(table, prediction, int(n)) for n in order[:N_NAMED]],
-        "importances": model.importances(reg, table.X[table.some(MOST_COUNTED)], names),
+        "importances": model.importances(reg, table.X[table.sample(MAX_COUNTED)], names),
         "search": model.search(reg),
     }
 
@@ -108,30 +108,30 @@ def _sources(
     sources = []
     if table.y is not None and not is_training:
         mean = training_summary(reg).get("mean")
-        guess = None
+        baseline = None
         if mean is not None:
             found = regression_metrics(table.y, np.full(table.n, mean)).to_json()
-            guess = {name: found[name] for name in ("r2", "mae", "rmse")}
+            baseline = {name: found[name] for name in ("r2", "mae", "rmse")}
         sources.append(
             {
                 "title": table.name,
                 "whose": f"of {table.name}",
                 "on": table.name,
                 "figures": regression_metrics(table.y, *prediction).to_json(),
-                "guess": guess,
-                "words": where,
+                "baseline": baseline,
+                "description": where,
             }
         )
     record = getattr(reg, "validation_", None)
     if record is not None:
         sources.append(
             {
-                "title": record["how"],
-                "whose": "that it had not seen",
+                "title": record["description"],
+                "whose": "held out of training",
                 "on": "new rows",
                 "figures": record["figures"],
-                "guess": record["guess"],
-                "words": "each of these training rows was predicted by a model trained without it.",
+                "baseline": record["baseline"],
+                "description": "each training row was predicted by a model trained without it.",
             }
         )
     return sources
@@ -141,20 +141,20 @@ def _headline(source: dict[str, Any] | None, where: str) -> dict[str, Any]:
     """Return whether the model is better than the mean on rows not used in training."""
     if source is None:
         text = f"No validation is stored with the model. {where} {REMEDY}"
-        return {"holds": None, "words": "Not measured on new rows", "text": text}
-    found, guess = source["figures"], source["guess"]
-    off = with_error(found["mae"], ERRORS * found["mae_error"])
+        return {"holds": None, "title": "Not measured on new rows", "text": text}
+    found, baseline = source["figures"], source["baseline"]
+    error = with_error(found["mae"], ERRORS * found["mae_error"])
     text = (
-        f"On {plural(found['n_rows'], 'row')} {source['whose']} it was off by {off} on average "
-        f"(95 %){_explained_variance_text(found['r2'])}."
+        f"On {plural(found['n_rows'], 'row')} {source['whose']}, the mean absolute error is "
+        f"{error} (95 % interval){_explained_variance_text(found['r2'])}."
     )
     better = found["r2"] is not None and found["r2"] > 0.0
-    if guess is not None:
-        text += f" Always predicting the mean would have been off by {readable(guess['mae'])}."
-        better = better and found["mae"] + ERRORS * found["mae_error"] < guess["mae"]
+    if baseline is not None:
+        text += f" The error of always predicting the mean is {readable(baseline['mae'])}."
+        better = better and found["mae"] + ERRORS * found["mae_error"] < baseline["mae"]
     if better:
-        return {"holds": True, "words": f"Better than guessing on {source['on']}", "text": text}
-    return {"holds": False, "words": "Not shown to be better than guessing", "text": text}
+        return {"holds": True, "title": f"Better than the baseline on {source['on']}", "text": text}
+    return {"holds": False, "title": "Not shown to be better than the baseline", "text": text}
 
 
 def _explained_variance_text(r2: float | None) -> str:
@@ -162,8 +162,5 @@ def _explained_variance_text(r2: float | None) -> str:
     if r2 is None:
         return ""
     if r2 > 0.0:
-        return f" and explained {percent(r2)} of the variance (R²)"
-    return (
-        " and explained none of the variance: its squared errors are larger than those of the mean "
-        f"(R² {readable(r2, 3)})"
-    )
+        return f" and the explained variance {percent(r2)} (R²)"
+    return f"; R² is {readable(r2, 3)}: the squared errors are larger than those of the mean"

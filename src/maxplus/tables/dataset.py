@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
+import sklearn.datasets
 from numpy.typing import NDArray
 from sklearn.base import clone
 
@@ -409,13 +410,14 @@ def _partition(table: RawTable) -> RawTable:
 
 
 def _load_built_in(name: str) -> RawTable:
-    data = getattr(datasets, f"load_{name}")()
-    columns: dict[str, Cells] = dict(zip(data.feature_names, data.X.T, strict=True))
-    texts = [str(text) for text in data.class_names]
+    data = getattr(sklearn.datasets, f"load_{name}")()
+    names = map(str, data.feature_names)
+    columns: dict[str, Cells] = dict(zip(names, data.data.astype(float).T, strict=True))
+    texts = [str(text) for text in data.target_names]
     if all(text.isdigit() for text in texts):
-        columns["class"] = data.y.astype(np.float64)
+        columns["class"] = data.target.astype(np.float64)
     else:
-        columns["class"] = np.array([texts[code] for code in data.y], object)
+        columns["class"] = np.array([texts[code] for code in data.target], object)
     return RawTable(name, columns)
 
 

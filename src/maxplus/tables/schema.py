@@ -136,7 +136,7 @@ class Overrides(NamedTuple):
         """Raise TableError if a column does not exist, or if parameters are in conflict."""
         if self.missing not in (IMPUTE, REFUSE):
             raise TableError(
-                f"{table.name}: --missing must be one of impute, error; got {self.missing!r:.60}"
+                f"{table.name}: missing must be one of impute, error; got {self.missing!r:.60}"
             )
         others = () if target is None else (target,)
         option_of: dict[str, str] = {}
@@ -217,9 +217,9 @@ def infer_schema(table: RawTable, overrides: Overrides, target: str | None = Non
             categories.append(f"{name!r} ({len(column.values)})")
     if categories:
         lines.append(
-            f"a feature of 0 and 1 for each word of {', '.join(categories[:20])}"
+            f"one-hot encoded: {', '.join(categories[:20])}"
             + (", …" if len(categories) > 20 else "")
-            + " (--numeric or --drop to overrule)"
+            + " (--numeric or --drop to override)"
         )
     if not columns:
         raise TableError(
@@ -250,16 +250,16 @@ def _column(table: RawTable, name: str, overrides: Overrides, lines: list[str]) 
     indicator = needs_indicator(missing, categories=isinstance(column, Category))
     feature = f"{name + ' is missing'!r}"
     n = np.count_nonzero(missing)
-    are, become = ("is", "becomes") if n == 1 else ("are", "become")
+    are = "is" if n == 1 else "are"
     if not indicator:
-        encoding = f"{become} {imputed}"
+        encoding = f"imputed with {imputed}"
     elif isinstance(column, Category):
-        encoding = f"are a category of their own, {feature}"
+        encoding = f"encoded as {feature}"
     else:
-        encoding = f"become {imputed}, and {feature} is a feature"
+        encoding = f"imputed with {imputed}, and indicated by {feature}"
     lines.append(
-        f"{name!r}: {n:,} of {table.n_rows:,} values {are} missing and {encoding} "
-        "(--missing error to refuse them)"
+        f"{name!r}: {n:,} of {table.n_rows:,} values {are} missing: {encoding} "
+        "(--set missing=error to refuse them)"
     )
     return replace(column, indicator=indicator, had_missing=True)
 
@@ -272,8 +272,8 @@ def _number(table: RawTable, name: str, lines: list[str]) -> Number:
     if isinstance(cells, Categorical):
         examples = [f"{quoted(text, 20)} is {number_in(text):g}" for text in cells.values[:3]]
         lines.append(
-            f"{name!r} is the number in its words: {', '.join(examples)}, … "
-            f"(--categorical {in_shell(name)} for a feature each)"
+            f"{name!r} is encoded as the number in its text: {', '.join(examples)}, … "
+            f"(--categorical {in_shell(name)} to one-hot encode it)"
         )
     # The lower median is a value of the column, so the imputed value of integers is an integer.
     middle = (present.size - 1) // 2
@@ -293,10 +293,10 @@ def _categories(
     if keep_all:
         return Category(name, most_frequent, categories=tuple(sorted(known)))
     order = tuple(known) if cells.ordered and len(known) > 1 else ordered(known)
-    override_hint = f"(--categorical {in_shell(name)} for a feature each)"
+    override_hint = f"(--categorical {in_shell(name)} to one-hot encode it)"
     if order is not None:
         listed = " < ".join(order[:4]) + (" < …" if len(order) > 4 else "")
-        lines.append(f"{name!r} is in order: {listed} become 0, 1, … {override_hint}")
+        lines.append(f"{name!r} is ordinal: {listed} are encoded as 0, 1, … {override_hint}")
         return Ordinal(name, _median(order, cells), categories=order)
     if not has_many_values(len(known), int(counts.sum())):
         return Category(name, most_frequent, categories=tuple(sorted(known)))
@@ -304,9 +304,9 @@ def _categories(
     frequent = frequent_values(cells) or frequent_values(cells, minimum=1)
     categories = tuple(sorted(set(frequent) - {OTHER}))
     n = len(categories)
-    subject = "most frequent is" if n == 1 else f"{n} most frequent are"
+    subset = "most frequent" if n == 1 else f"{n} most frequent"
     lines.append(
-        f"{name!r}: of {len(known):,} different values the {subject} told apart, all others are "
+        f"{name!r}: one-hot encoding of the {subset} of {len(known):,} values, all others as "
         f"{OTHER!r} {override_hint}"
     )
     fill = most_frequent if most_frequent in categories else OTHER

@@ -120,7 +120,7 @@ function showReasons(row) {
     cell.style.setProperty("--share", Math.abs(amount) / most);
     const parts = [element("th", { scope: "row" }, name), numberCell(null, value), cell];
     parts.slice(1).forEach((one, k) => {
-      one.dataset.label = ["its value", "adds to the margin"][k];
+      one.dataset.label = ["value", "contribution"][k];
     });
     return element("tr", {}, ...parts);
   };

@@ -70,8 +70,8 @@ _ZERO, _ONE = np.float32(0.0), np.float32(1.0)
 AT_ONCE = 4_000_000
 
 # The settings for tables and for images.
-TABLE_ANNEALING = Annealing(hot=0.15, cold=0.05, rate=0.05)
-IMAGE_ANNEALING = Annealing(hot=0.1, cold=0.03, rate=0.01, slope_rate=0.0)
+TABLE_ANNEALING = Annealing(hot=0.15, cold=0.1, rate=0.05)
+IMAGE_ANNEALING = Annealing(hot=0.1, cold=0.03, rate=0.02, slope_rate=0.0)
 
 Augment = Callable[[NDArray, np.random.Generator], NDArray]
 

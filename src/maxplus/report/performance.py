@@ -35,8 +35,8 @@ def which_rows(table: PageRows, is_training: bool, equal: NDArray | None) -> str
         return f"The model was trained on the {rows}."
     if equal is None:
         return (
-            f"The model keeps no training rows, so whether some of the {rows} were among them is "
-            "not known."
+            "The model file has no hashes of training rows, so it is not known whether some of the "
+            f"{rows} were used in training."
         )
     n = int(equal.sum())
     if n == 0:
@@ -53,17 +53,17 @@ def of_validation(estimator: Any, table: PageRows, is_training: bool) -> dict[st
     encoder = getattr(estimator, "encoder_", None)
     data = "the training data" if encoder is None else PurePath(encoder.data_).name
     return _source(
-        title=record["how"],
-        whose="that it had not seen",
+        title=record["description"],
+        whose="held out of training",
         on="new rows",
-        words=f"each of these rows of {data} was judged by a model that was trained without it; "
-        "the model of this page was trained on all of them.",
+        description=f"each row of {data} was predicted by a model that was trained without it; the "
+        "model of this page was trained on all rows.",
         figures=record["figures"],
         dispersion=record.get("dispersion", 1.0),
-        guess=record["guess"],
+        baseline=record["baseline"],
         bins=record.get("reliability"),
-        least_sure=_renamed(record.get("least_sure", ()), table, is_training),
-        most_surprising=_renamed(record.get("most_surprising", ()), table, is_training),
+        least_confident=_renamed(record.get("least_confident", ()), table, is_training),
+        highest_loss=_renamed(record.get("highest_loss", ()), table, is_training),
     )
 
 
@@ -75,7 +75,9 @@ def _renamed(rows: Sequence[dict], table: PageRows, same: bool) -> list[dict[str
     return [{**row, **table.name_of(place[row["row"]]), "of_data": True} for row in rows]
 
 
-def of_rows(estimator: Any, table: PageRows, log_proba: NDArray, words: str) -> dict[str, Any]:
+def of_rows(
+    estimator: Any, table: PageRows, log_proba: NDArray, description: str
+) -> dict[str, Any]:
     """Return the metrics of the model on the rows of the page."""
     assert table.y is not None
     classes = estimator.classes_
@@ -88,13 +90,13 @@ def of_rows(estimator: Any, table: PageRows, log_proba: NDArray, words: str) -> 
         title=table.name,
         whose=f"of {table.name}",
         on=table.name,
-        words=words,
+        description=description,
         figures=figures.to_json(),
         dispersion=1.0,
-        guess=_guess(estimator, codes),
+        baseline=_baseline(estimator, codes),
         bins=to_jsonable(reliability(codes, P)),
-        least_sure=named_rows(estimator, table, P, np.argsort(P.max(axis=1), kind="stable")),
-        most_surprising=named_rows(estimator, table, P, np.argsort(-losses, kind="stable")),
+        least_confident=named_rows(estimator, table, P, np.argsort(P.max(axis=1), kind="stable")),
+        highest_loss=named_rows(estimator, table, P, np.argsort(-losses, kind="stable")),
     )
 
 
@@ -118,7 +120,7 @@ def named_rows(estimator: Any, table: PageRows, P: NDArray, order: NDArray) -> l
     return rows
 
 
-def _guess(estimator: Any, codes: NDArray) -> dict[str, Any]:
+def _baseline(estimator: Any, codes: NDArray) -> dict[str, Any]:
     """Return the metrics of a baseline that predicts the class frequencies in training."""
     classes = estimator.classes_
     counts = np.array(training_summary(estimator)["class_counts"])
@@ -152,20 +154,20 @@ def headline(source: dict[str, Any] | None, where: str) -> dict[str, Any]:
     """Return whether the model is better than the baseline on rows not used in training."""
     if source is None:
         text = f"No validation is stored with the model. {where} {REMEDY}"
-        return {"holds": None, "words": "Not measured on new rows", "text": text}
-    figures, guess = source["figures"], source["guess"]
+        return {"holds": None, "title": "Not measured on new rows", "text": text}
+    figures, baseline = source["figures"], source["baseline"]
     low, high = figures["interval"]
-    rows, right = plural(figures["n_rows"], "row"), percent(figures["accuracy"])
+    rows, accuracy = plural(figures["n_rows"], "row"), percent(figures["accuracy"])
     text = (
-        f"Of {rows} {source['whose']}, {right} were right (95 % interval for many new rows: "
-        f"{percent(low)} to {percent(high)}). Always guessing {guess['label']} would have been "
-        f"right for {percent(guess['accuracy'])}."
+        f"The accuracy on {rows} {source['whose']} is {accuracy} (95 % confidence interval: "
+        f"{percent(low)} to {percent(high)}). Always predicting {baseline['label']} has an "
+        f"accuracy of {percent(baseline['accuracy'])}."
     )
-    if low > guess["accuracy"]:
-        return {"holds": True, "words": f"Better than guessing on {source['on']}", "text": text}
+    if low > baseline["accuracy"]:
+        return {"holds": True, "title": f"Better than the baseline on {source['on']}", "text": text}
     if _ranks(figures):
-        text += f" It does rank rows better than chance: the ROC AUC is {figures['auc']:.3f}."
-    return {"holds": False, "words": "Not shown to be better than guessing", "text": text}
+        text += f" The ROC AUC, {figures['auc']:.3f}, is better than chance."
+    return {"holds": False, "title": "Not shown to be better than the baseline", "text": text}
 
 
 def _ranks(figures: dict[str, Any]) -> bool:
@@ -176,37 +178,39 @@ def _ranks(figures: dict[str, Any]) -> bool:
     return figures["auc"] - ERRORS * mean_auc_error(known, figures["n_rows"]) > 0.5
 
 
-def performance(clf: Any, table: PageRows, log_proba: NDArray, is_training: bool) -> dict[str, Any]:
+def performance_on_new_rows(
+    clf: Any, table: PageRows, log_proba: NDArray, is_training: bool
+) -> dict[str, Any]:
     """Return the performance on new rows: the given rows, or else the stored validation."""
     validation = of_validation(clf, table, is_training)
     sources = [] if validation is None else [validation]
     equal = equal_to_training(clf, row_hashes(table.X))
     where = which_rows(table, is_training, equal)
-    own = None
+    new = None
     if table.y is None:
         where = f"{table.name} has no true labels to compare with."
     else:
-        own = of_rows(clf, table, log_proba, where)
+        new = of_rows(clf, table, log_proba, where)
         if not is_training:
-            sources.insert(0, own)
+            sources.insert(0, new)
     first = headline(sources[0] if sources else None, where)
-    if own in sources and equal is not None and equal.any():
+    if new in sources and equal is not None and equal.any():
         first["text"] += f" {where}"
-    judged = sources[0] if sources else own
+    judged = sources[0] if sources else new
     bins = None if judged is None else judged["bins"]
-    named = next((one for one in (*sources[:1], own) if one and one["least_sure"]), None)
+    named = next((one for one in (*sources[:1], new) if one and one["least_confident"]), None)
     return {
         "headline": first,
         "where": where,
         "sources": sources,
         "judged": None if judged is None else {"is_new": bool(sources), **judged},
-        "named": _least_sure(clf, table, log_proba) if table.y is None else named,
+        "named": _least_confident(clf, table, log_proba) if table.y is None else named,
         "reliability": None if bins is None else reliability_figure(bins),
     }
 
 
-def _least_sure(clf: Any, table: PageRows, log_proba: NDArray) -> dict[str, Any]:
+def _least_confident(clf: Any, table: PageRows, log_proba: NDArray) -> dict[str, Any]:
     """Return the unlabelled rows with the lowest probability of the predicted class."""
     P = np.exp(log_proba)
     order = np.argsort(P.max(axis=1), kind="stable")
-    return {"least_sure": named_rows(clf, table, P, order), "most_surprising": []}
+    return {"least_confident": named_rows(clf, table, P, order), "highest_loss": []}
