@@ -64,8 +64,8 @@ def compare(
 
     All models have default parameters; those of scikit-learn use standardised features. The column
     "certified" is the fraction of held-out rows that are correct and provably stay correct if every
-    feature changes by up to 0.1 standard deviations. With --set robust_eps=…, a second table
-    contains the certified error of LMM.
+    feature changes by up to 0.1 standard deviations, or a dash for models without certificates.
+    With --set robust_eps=…, a second table contains the certified error of LMM.
     Example: maxplus compare patients.csv --target disease
     """
     console = Console(as_json, quiet)
