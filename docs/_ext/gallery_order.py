@@ -20,7 +20,7 @@ ORDER = (
 
 
 class InOrder:
-    """Sort key of Sphinx-Gallery; scripts that are not in `ORDER` come last."""
+    """Sort key for Sphinx-Gallery. Scripts that are not in `ORDER` come last."""
 
     def __init__(self, folder: str) -> None:
         pass
@@ -31,7 +31,7 @@ class InOrder:
 
 
 def reset_style(settings: dict, script: str) -> None:
-    """Close all figures, and restore the style of docs/matplotlibrc, before each script."""
+    """Close all figures and restore the style of docs/matplotlibrc."""
     import matplotlib
     import matplotlib.pyplot as plt
 
