@@ -287,7 +287,7 @@ def train_by_adam(
     callback : called about five times a second
     """
     rng = rng or np.random.default_rng()
-    adam, curve = Adam.begin(model.theta, beta2=0.999), np.empty(iterations)
+    adam, curve = Adam(model.theta, beta2=0.999), np.empty(iterations)
     began = reported = time.perf_counter()
     X_batch, y_batch = X, y
     for n in range(iterations):

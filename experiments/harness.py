@@ -211,7 +211,7 @@ EXPERIMENTS = _by_name(
     Experiment("timing", "seconds per iteration and memory of all engines, and their growth"),
     Experiment("approximation", "the theorem's error bound 2Kδ"),
     Experiment("certificate", "when the maximum loss falls below log 2"),
-    Experiment("noise", "wrong labels: the maximum, the k worst, the mean"),
+    Experiment("noise", "wrong labels: the maximum, the trimmed maximum, top-k, the mean"),
     Experiment("quality", "accuracy and certificates of the library's own recipes on images"),
     Experiment("regression", "R² and intervals on noisy data, beside scikit-learn's models"),
 )

@@ -377,7 +377,7 @@ def _text(measured: dict[str, dict[str, Any]], missing: list[str]) -> str:
     flips = int(sum(one["flips"] for one in measured.values()))
     text = (
         "Errors on test rows as they are, and within |x' − x| ≤ ε of every feature, where a row "
-        "counts as right if that is certified. Tables: features in [0, 1], structure and size of "
+        "counts as right if that is certified. Tables: features in [0, 1], size of "
         "boxes in training chosen by cross-validation on training rows. Images: options fixed on "
         "validation images. A constant prediction is certified everywhere. "
         f"{attacks:,} attacks on certified rows changed {flips} predictions."
@@ -407,6 +407,6 @@ def _draw(measured: dict[str, dict[str, Any]]) -> Figure:
     ax.set_yticks(places, list(shown))
     ax.invert_yaxis()
     ax.set_xlabel("% of the test rows")
-    ax.legend(frameon=False, loc="lower right")
+    ax.legend(frameon=False, loc="upper right")
     quiet_frame(ax, "Certified robustness")
     return figure

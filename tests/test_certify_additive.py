@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from certified import BOTH_TYPES, ROUNDING, SHORT, inside, predict
 from maxplus.certify import box_bounds, certified_at, certified_radius
 from maxplus.certify.bounds import caps, mapped_box
-from maxplus.certify.margins import Margins, term_margins
+from maxplus.certify.margins import Margins, WideTerm, add_term_margins, term_margins
 from maxplus.models import LMM, AdditiveLMM, FeatureMap, Term
 from maxplus.training.smooth.soft_terms import TERM_ANNEALING, train_terms
 from maxplus.training.smooth.structures import Structure, initial_terms
@@ -270,6 +270,39 @@ def test_term_margins_are_below_those_of_all_points_and_fall_with_the_box(seed):
         own = np.take_along_axis(Z, np.broadcast_to(y[:, None], (200, 6, 1)), axis=2)
         assert (own - Z >= bounds - 1e-9).all()
         before = bounds
+
+
+def naive_term_margins(lmm, low, high, y, unit):
+    """Return the bounds of one row that `term_margins` documents, from all units, (C,)."""
+    ends = np.sort([np.repeat(end, 2) * lmm.W0 for end in (low, high)], axis=0)
+    bottom, top = ((end[:, None] + lmm.W1).min(axis=0) for end in ends)
+    top = np.minimum(top, caps(lmm))
+    lead = np.maximum(-lmm.W1, ends[0][:, None] - top) + lmm.W1[:, [unit]]
+    ahead = np.maximum((bottom + lmm.W2[:, y]).max() - top, lmm.W2[:, y])
+    ahead = np.maximum(ahead, lead.min(axis=0) + lmm.W2[unit, y])
+    return (ahead[:, None] - lmm.W2).min(axis=0)
+
+
+@pytest.mark.parametrize("reach", [0.0, 0.1, 1.0, 5.0])
+@pytest.mark.parametrize("n_rows", [3, 1000])
+def test_skipped_units_do_not_change_margins(reach, n_rows):
+    """Also of large products, on several threads."""
+    rng = np.random.default_rng(n_rows)
+    lmm = LMM(*(rng.normal(size=shape) for shape in (12, (12, 400), (400, 4))))
+    u, y = rng.normal(size=(n_rows, 6)), rng.integers(0, 4, n_rows)
+    low, high = u - reach * rng.random(u.shape), u + reach * rng.random(u.shape)
+    term = WideTerm.at(lmm, caps(lmm), u)._replace(unit=rng.integers(0, 400, n_rows))
+    before = rng.normal(size=(n_rows, 4))
+    sums, lowest = before.copy(), before.copy()
+    add_term_margins(term, low, high, y, False, sums)
+    add_term_margins(term, low, high, y, True, lowest)
+    for n in range(min(n_rows, 40)):
+        others = np.arange(4) != y[n]
+        expected = before[n] + naive_term_margins(lmm, low[n], high[n], y[n], term.unit[n])
+        assert_allclose(sums[n, others], expected[others], rtol=0.0, atol=1e-12)
+    rows = np.arange(n_rows)
+    sums[rows, y] = lowest[rows, y] = np.inf
+    assert_array_equal(lowest.min(axis=1), sums.min(axis=1))
 
 
 def test_unit_shared_by_both_classes_costs_no_margin():

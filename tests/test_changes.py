@@ -233,7 +233,7 @@ def test_changes_reject_too_large_problems(monkeypatch):
     rng = np.random.default_rng(0)
     model, domain = random_model(rng, 3), Domain.free(3).within(-9.0, 9.0)
     X = rng.normal(size=(9, 3))
-    monkeypatch.setattr(changes, "MOST_SWITCHES", 1)
+    monkeypatch.setattr(changes, "MAX_SWITCHES", 1)
     far = X[nearest_counterfactuals(model, X, domain).distance.argmax()]
     with pytest.raises(ValueError, match=r"switches here, more than 1: fix columns"):
         smallest_change(model, far, domain, 2)

@@ -15,6 +15,7 @@ from maxplus.training import (
     TopKLoss,
     TrainingMonitor,
     TrainingProblem,
+    TrimmedMaxLoss,
     constant,
     polyak,
     train,
@@ -48,7 +49,7 @@ def same(one, other):
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4])
-@pytest.mark.parametrize("objective", [MaxLoss(), TopKLoss(7)], ids=["max", "top-7"])
+@pytest.mark.parametrize("objective", [MaxLoss(), TopKLoss(7), TrimmedMaxLoss(7)])
 def test_distributed_iterates_equal_one_process(iris, size, objective):
     step, n_iter = two_phase(polyak(0.3), constant(0.02), 60), 120
     expected = course(DenseEngine, iris, slice(None), objective, step, n_iter, 7)

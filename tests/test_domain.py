@@ -231,7 +231,7 @@ def discrete_problems(draw):
     H, C, n = draw(st.integers(1, 5)), draw(FEW_CLASSES), 3
     names = ("long", "short", "listed", "a", "b", "c", "lacking", "lacks")
     P = len(names)
-    few = draw(st.sampled_from([0, domain_module.FEW]))
+    few = draw(st.sampled_from([0, domain_module.MAX_LISTED]))
     low, high = np.full(P, -6.0), np.full(P, 40.0)
     high[1] = 3.0
     domain = Domain(
@@ -261,12 +261,12 @@ def discrete_problems(draw):
 @fixed(120)
 def test_counterfactuals_are_the_nearest_of_all_values(drawn):
     model, X, domain, few = drawn
-    before = domain_module.FEW
-    domain_module.FEW = few  # long columns are tried from crossing to crossing, or all
+    before = domain_module.MAX_LISTED
+    domain_module.MAX_LISTED = few  # long columns are tried from crossing to crossing, or all
     try:
         flips = nearest_counterfactuals(model, X, domain)
     finally:
-        domain_module.FEW = before
+        domain_module.MAX_LISTED = before
     for n, x in enumerate(X):
         distance, names = nearest_of(model, domain, x)
         assert flips.distance[n] == distance

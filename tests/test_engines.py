@@ -16,6 +16,7 @@ from maxplus.training import (
     MeanLoss,
     TopKLoss,
     TrainingProblem,
+    TrimmedMaxLoss,
     constant,
     level,
     memory,
@@ -555,8 +556,15 @@ UNSUPPORTED = [
     (name, objective)
     for name, objectives in {
         "sparse": (MeanLoss(), OwnMean(), DisguisedMean(), HalfMaximum()),
-        "tree": (MeanLoss(), TopKLoss(3), OwnMean(), DisguisedMean(), HalfMaximum()),
-        "sgd": (MaxLoss(), TopKLoss(3), OwnMean()),
+        "tree": (
+            MeanLoss(),
+            TopKLoss(3),
+            TrimmedMaxLoss(3),
+            OwnMean(),
+            DisguisedMean(),
+            HalfMaximum(),
+        ),
+        "sgd": (MaxLoss(), TopKLoss(3), TrimmedMaxLoss(3), OwnMean()),
     }.items()
     for objective in objectives
 ]

@@ -71,7 +71,7 @@ def test_importances_are_invariant_to_feature_units(two_informative_features):
 
 def test_importances_subsample_many_rows(monkeypatch, two_informative_features):
     clf, X, _ = two_informative_features
-    monkeypatch.setattr(importances, "ENOUGH", 100)
+    monkeypatch.setattr(importances, "MAX_ROWS", 100)
     some = feature_importances(clf.model_, X, np.ones(5))
     np.testing.assert_array_equal(some, feature_importances(clf.model_, X[::4], np.ones(5)))
     with pytest.raises(ValueError, match="at least one row"):

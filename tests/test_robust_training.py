@@ -7,7 +7,8 @@ from threadpoolctl import threadpool_limits
 
 from maxplus.certify import certified_at
 from maxplus.estimators._robust import (
-    STRUCTURES,
+    BOXES,
+    SHAPES,
     Candidate,
     RobustTraining,
     Windows,
@@ -36,7 +37,7 @@ def table(n=240, seed=0):
 
 
 def training(**options):
-    candidates = [Candidate(structure) for structure in STRUCTURES[1:3]]
+    candidates = [Candidate(SHAPES), Candidate(BOXES)]
     usual = {"reach": REACH, "candidates": candidates, "factors": (2.0,)}
     return RobustTraining(**(usual | options))
 
@@ -83,7 +84,7 @@ def test_choice_does_not_depend_on_threads():
 
 def test_a_single_candidate_is_trained_without_a_choice():
     X, y = table(150)
-    outcome = run(training(candidates=[Candidate(STRUCTURES[2])], factors=()), X, y)
+    outcome = run(training(candidates=[Candidate(BOXES)], factors=()), X, y)
     assert outcome.choice.chosen == 0
     assert outcome.choice.certified.size == 0
 

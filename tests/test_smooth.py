@@ -318,9 +318,9 @@ def course(comm, layers, pushes):
         for sums, push in zip(weights.sums(), pushes, strict=True):
             sums[:] = push[k].sum(axis=0)
         weights.move(0.1)
-        weights = SoftWeights(comm, *weights.whole(), weights.memory(), weights.steps)
-    means, squares = weights.memory()
-    return [*shown, *weights.whole(), *means, *squares]
+        state, weights = weights.state(), SoftWeights(comm, *layers)
+        weights.restore(state)
+    return [*shown, *weights.state().values()]
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5])

@@ -18,6 +18,7 @@ from maxplus.training import (
     Status,
     TopKLoss,
     TrainingProblem,
+    TrimmedMaxLoss,
     constant,
     level,
     paper_alpha,
@@ -190,7 +191,7 @@ def test_sparse_engine_checks_memory_before_allocation(monkeypatch):
 
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("objective", [MaxLoss(), TopKLoss(7), TopKLoss(0.3)])
+@pytest.mark.parametrize("objective", [MaxLoss(), TopKLoss(7), TrimmedMaxLoss(0.3)])
 @pytest.mark.parametrize(("data", "n_hidden"), [("iris", 12), ("digits", 30), ("wide", 3)])
 def test_sparse_engine_memory_estimate_is_exact(
     data, n_hidden, objective, dtype, workers, monkeypatch

@@ -201,7 +201,7 @@ def test_rules_without_state_have_empty_state():
 
 def test_each_training_has_its_own_rule_state():
     rule = level(100)
-    own = rule.for_one_training()
+    own = rule.with_new_memory()
     step_size(own, 0, 2.0, 1.0)
     assert own.memory[0] == 2.0
     assert rule.memory[0] == math.inf

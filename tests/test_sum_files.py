@@ -121,6 +121,14 @@ DAMAGE = {
 }
 
 
+def check_refused(folder, document, arrays, message):
+    """Write a file and check that loading it fails with a message of one line."""
+    write(folder / "damaged", KIND, document, arrays)
+    with pytest.raises(FileError, match=message) as refusal:
+        maxplus.load(folder / "damaged")
+    assert "\n" not in str(refusal.value)
+
+
 @pytest.mark.parametrize(("name", "change", "message"), DAMAGE.values(), ids=DAMAGE)
 def test_load_refuses_damaged_sum(name, change, message, tmp_path):
     document, arrays = describe(classifier(*mapped_sum()))
@@ -128,10 +136,7 @@ def test_load_refuses_damaged_sum(name, change, message, tmp_path):
         changed = change(arrays.pop(name))
     if changed is not None:
         arrays[name] = changed
-    write(tmp_path / "damaged", KIND, document, arrays)
-    with pytest.raises(FileError, match=message) as refusal:
-        maxplus.load(tmp_path / "damaged")
-    assert "\n" not in str(refusal.value)
+    check_refused(tmp_path, document, arrays, message)
 
 
 @pytest.mark.parametrize(
@@ -147,19 +152,14 @@ def test_load_refuses_damaged_sum(name, change, message, tmp_path):
 def test_load_refuses_wrong_bounds(change, message, tmp_path):
     document, arrays = describe(regressor(*mapped_sum(n_classes=2)))
     del arrays["bounds"]
-    write(tmp_path / "damaged", KIND, document, arrays | change)
-    with pytest.raises(FileError, match=message):
-        maxplus.load(tmp_path / "damaged")
+    check_refused(tmp_path, document, arrays | change, message)
 
 
 def test_load_refuses_regression_with_three_outputs(tmp_path):
-    document, _ = describe(regressor(*mapped_sum(n_classes=2)))
-    _, arrays = describe(regressor(*mapped_sum(n_classes=2)))
+    document, arrays = describe(regressor(*mapped_sum(n_classes=2)))
     wide = describe(classifier(*mapped_sum(n_classes=3)))[1]
     arrays |= {name: A for name, A in wide.items() if name.startswith("model.")}
-    write(tmp_path / "damaged", KIND, document, arrays)
-    with pytest.raises(FileError, match="cannot have 3 outputs"):
-        maxplus.load(tmp_path / "damaged")
+    check_refused(tmp_path, document, arrays, "cannot have 3 outputs")
 
 
 def test_load_refuses_interpolator_with_a_sum(tmp_path):
@@ -169,9 +169,7 @@ def test_load_refuses_interpolator_with_a_sum(tmp_path):
         "parameters": {},
         "attributes": {"interpolates_": True, "lipschitz_": 1.0, "slope_": 1.0},
     }
-    write(tmp_path / "damaged", KIND, document, arrays)
-    with pytest.raises(FileError, match="damaged"):
-        maxplus.load(tmp_path / "damaged")
+    check_refused(tmp_path, document, arrays, "damaged")
 
 
 def test_load_refuses_regressor_with_a_single_network(tmp_path):
@@ -181,17 +179,13 @@ def test_load_refuses_regressor_with_a_single_network(tmp_path):
     sum_document, sum_arrays = describe(regressor(*mapped_sum(n_classes=2)))
     document |= {name: sum_document[name] for name in ("estimator", "parameters", "attributes")}
     arrays |= {name: A for name, A in sum_arrays.items() if not name.startswith("model.")}
-    write(tmp_path / "damaged", KIND, document, arrays)
-    with pytest.raises(FileError, match="damaged"):
-        maxplus.load(tmp_path / "damaged")
+    check_refused(tmp_path, document, arrays, "damaged")
 
 
 def test_load_refuses_sum_in_a_subgradient_classifier(tmp_path):
     document, arrays = describe(classifier(*mapped_sum()))
     document |= {"estimator": "SubgradientLMMClassifier", "parameters": {}}
-    write(tmp_path / "damaged", KIND, document, arrays)
-    with pytest.raises(FileError, match="damaged"):
-        maxplus.load(tmp_path / "damaged")
+    check_refused(tmp_path, document, arrays, "damaged")
 
 
 @pytest.mark.parametrize(
@@ -210,9 +204,7 @@ def test_load_refuses_sum_in_a_subgradient_classifier(tmp_path):
 def test_load_refuses_invalid_search_results(change, message, tmp_path):
     document, arrays = describe(classifier(*mapped_sum()))
     document["search"] |= change
-    write(tmp_path / "damaged", KIND, document, arrays)
-    with pytest.raises(FileError, match=message):
-        maxplus.load(tmp_path / "damaged")
+    check_refused(tmp_path, document, arrays, message)
 
 
 def use(estimator, X, path):

@@ -13,6 +13,7 @@ ORDER = (
     "grid_search",
     "callback",
     "step_rule",
+    "custom_objective",
     "torch_layers",
     "shortest_paths",
     "schedule",

@@ -11,30 +11,29 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-# Seconds after its last byte from which a partial file counts as left behind.
+# Seconds since the last change after which a partial file counts as abandoned.
 _STALE = 3600.0
 
 
 def write_whole(path: str | os.PathLike[str], content: bytes) -> None:
-    """Write ``content`` to ``path``; after a failure, the old file is there, whole."""
+    """Write ``content`` to ``path`` atomically; after a failure, the old file is unchanged."""
     with whole_file(path) as file:
         file.write(content)
 
 
 @contextmanager
 def whole_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """Open a file to write into, which replaces ``path`` when the block ends without an error.
+    """Open a file for writing that replaces ``path`` when the block ends without an error.
 
-    It is written in the same folder, forced to the disk and then renamed, which is
-    atomic. A process that is killed meanwhile leaves a partial file behind, which the
-    next write to the same path removes.
+    A temporary file in the same folder is flushed to disk and then renamed, which is atomic. If the
+    process is killed, the next write to the same path removes the temporary file.
     """
     target = Path(path)
     if not target.parent.is_dir():
         raise FileNotFoundError(
             f"path is {str(path)!r}, but there is no folder {str(target.parent)!r}; create it first"
         )
-    # Through a link, the file it points to is replaced, as with ordinary writing.
+    # The target of a symbolic link is replaced, as in ordinary writing.
     target = target.resolve() if target.is_symlink() else target
     if target.exists() and not target.is_file():
         kind = "a folder" if target.is_dir() else "a device, a pipe or a socket"
@@ -61,7 +60,7 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
 
 def _clear(target: Path) -> None:
-    """Remove partial files of this path whose writers were killed, and no others."""
+    """Remove temporary files of this path whose processes were killed."""
     own = re.compile(rf"\.{re.escape(target.name)}\.(\d{{1,9}})-[a-z0-9_]{{8}}\.part")
     with suppress(OSError), os.scandir(target.parent) as entries:
         for entry in entries:
@@ -74,9 +73,9 @@ def _clear(target: Path) -> None:
 
 
 def _alive(process: int) -> bool:
-    """Return whether this machine has a process of this number, perhaps another one."""
+    """Return whether a process with this number exists on this machine."""
     if os.name == "nt":
-        return False  # Windows does not remove a file that a process writes.
+        return False  # Windows does not remove a file that is open.
     try:
         os.kill(process, 0)
     except ProcessLookupError:
@@ -87,7 +86,7 @@ def _alive(process: int) -> bool:
 
 
 def _mode(target: Path) -> int:
-    """Return the permissions of the old file, or those of a new one."""
+    """Return the permissions of the old file, or the default ones."""
     try:
         return target.stat().st_mode & 0o777
     except OSError:
@@ -97,7 +96,7 @@ def _mode(target: Path) -> int:
 
 
 def _force(folder: Path) -> None:
-    """Force the rename itself to the disk, where the system can."""
+    """Flush the rename to disk, if the system supports it."""
     with suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:

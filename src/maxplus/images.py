@@ -1,4 +1,4 @@
-"""Preprocessing of images: a light blur, and random shifts as an augmentation."""
+"""Preprocessing of images: blur, and random shifts for augmentation."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 __all__ = ["GaussianBlur", "RandomShift"]
 
-# Beyond this many standard deviations the filter is cut off.
+# The filter is truncated at this many standard deviations.
 TRUNCATE = 3.0
 
 
 def image_shape(shape: Any, n_pixels: int) -> tuple[int, int]:
-    """Return (height, width) as given, or of a square; ValueError where the pixels do not fit."""
+    """Return (height, width), by default of a square; ValueError if n_pixels is different."""
     if shape is None:
         side = math.isqrt(n_pixels)
         if side * side != n_pixels:
@@ -45,19 +45,18 @@ def image_shape(shape: Any, n_pixels: int) -> tuple[int, int]:
 
 
 class GaussianBlur(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
-    """Rows of pixels, blurred; outside the image everything is 0.
+    """Gaussian blur of images, given as rows of pixels; pixels outside an image are 0.
 
-    Each pixel becomes a weighted mean of its neighbours with weights that sum to at
-    most 1, so no pixel changes by more than the largest change of any: in the L∞ norm
-    the blur never makes a change larger. A radius that is certified on blurred
-    images is therefore certified on the images themselves.
+    Each pixel becomes a weighted sum of its neighbours with weights that sum to at most 1, so the
+    blur does not increase distances in the L∞ norm. A certified radius of a blurred image is
+    therefore a certified radius of the image.
 
     Parameters
     ----------
     sigma : float
-        Standard deviation of the filter in pixels; 0 changes nothing.
+        Standard deviation of the filter in pixels; 0 for no blur.
     shape : (height, width), optional
-        Of the images; square by default.
+        Shape of the images; square by default.
 
     Examples
     --------
@@ -74,7 +73,7 @@ class GaussianBlur(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self.shape = shape
 
     def fit(self, X: Any, y: Any = None) -> GaussianBlur:
-        """Check the parameters against the rows; nothing is learnt.
+        """Validate the parameters.
 
         Parameters
         ----------
@@ -116,16 +115,15 @@ class GaussianBlur(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
 
 class RandomShift(BaseEstimator):
-    """Random shifts of each image by up to ``pixels`` in each direction, all equally likely.
+    """Random shifts of images by up to ``pixels`` in each direction, uniformly distributed.
 
-    Pixels from outside are 0. Its parameters can be searched over, as
-    ``augment__pixels`` of a classifier.
+    Pixels outside an image are 0. In a grid search, the parameter is ``augment__pixels``.
 
     Parameters
     ----------
     pixels : int
     shape : (height, width), optional
-        Of the images; square by default.
+        Shape of the images; square by default.
 
     Examples
     --------

@@ -76,7 +76,7 @@ def test_reduce_scatter_adds_large_arrays_in_rank_order(comm):
 
 
 def test_allgather_sends_large_rows_in_parts(comm, monkeypatch):
-    monkeypatch.setattr("maxplus.distributed.mpi.MOST_BYTES", 100)
+    monkeypatch.setattr("maxplus.distributed.mpi.MAX_BYTES", 100)
     with maxplus.distributed.use_mpi(comm) as communicator:
         rows = np.arange(200.0 + communicator.rank).reshape(-1, 1) + 1000 * communicator.rank
         whole = np.concatenate(comm.allgather(rows))
@@ -85,7 +85,14 @@ def test_allgather_sends_large_rows_in_parts(comm, monkeypatch):
         np.testing.assert_array_equal(collected, whole if communicator.is_first else whole[:0])
 
 
-@pytest.mark.parametrize("options", [{}, {"objective": "top-k", "top_k": 5}], ids=["max", "top-k"])
+OBJECTIVES = {
+    "max": {},
+    "top-k": {"objective": "top-k", "top_k": 5},
+    "trimmed-max": {"objective": "trimmed-max", "n_trimmed": 5},
+}
+
+
+@pytest.mark.parametrize("options", OBJECTIVES.values(), ids=OBJECTIVES)
 def test_mpi_fit_equals_one_process(comm, iris, options):
     def fit(X, y):
         return SubgradientLMMClassifier(12, max_iter=200, random_state=3, **options).fit(X, y)

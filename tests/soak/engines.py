@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from maxplus.training import MaxLoss, MeanLoss, TopKLoss, TrainingProblem, train
+from maxplus.training import MaxLoss, MeanLoss, TopKLoss, TrainingProblem, TrimmedMaxLoss, train
 from maxplus.training.engines import DenseEngine, SGDEngine, SparseEngine, TreeEngine
 from soak.problems import lmm, samples, step_rule
 from trainings import assert_same_training
@@ -15,7 +15,7 @@ def engines(rng, folder):
         X, y = samples(rng, dtype=rng.choice([np.float64, np.float32]))
         n = int(rng.integers(1, 150))
         k = int(rng.integers(1, len(y) + 1))
-        objective = MaxLoss() if rng.random() < 0.7 else TopKLoss(k)
+        objective = rng.choice([MaxLoss(), TopKLoss(k), TrimmedMaxLoss(k - 1)], p=(0.6, 0.2, 0.2))
         rule = step_rule(rng, n, int(y.max()) + 1)
         w0_update_interval = int(rng.choice([0, 1, 3, 100]))
         start = lmm(rng, X, y)
@@ -25,7 +25,7 @@ def engines(rng, folder):
         others = [SparseEngine(start.copy(), problem)]
         if X.dtype == np.float64:
             others.append(SparseEngine(start.copy(), problem, audit=True))
-        if isinstance(objective, MaxLoss):
+        if TreeEngine.minimises(type(objective)):
             others.append(TreeEngine(start.copy(), problem))
         for other in others:
             assert_same_training(other, train(other, n), dense, expected)

@@ -1,8 +1,8 @@
 """Cache-line-aligned NumPy arrays.
 
-The widest vectors are as long as a cache line. NumPy aligns arrays to 16 bytes only (numpy #5312),
-so that each such vector touches two lines: iterations of the sparse engine, whose kernels write
-such vectors, would take up to 15 % longer.
+The widest vectors have the size of a cache line. NumPy aligns arrays to 16 bytes (numpy #5312), so
+that each such vector extends over two lines: iterations of the sparse engine would take up to 15 %
+longer.
 """
 
 from __future__ import annotations
@@ -23,5 +23,5 @@ def empty(shape: tuple[int, ...], dtype: DTypeLike) -> NDArray:
 
 
 def count_bytes(shape: tuple[int, ...], dtype: DTypeLike) -> int:
-    """Return the size of such an array in memory."""
+    """Return the memory of such an array in bytes."""
     return np.dtype(dtype).itemsize * math.prod(shape) + LINE_BYTES

@@ -1,9 +1,9 @@
 """Disk cache of compiled kernels that tolerates concurrent writers and damaged files.
 
-Numba numbers the files of a kernel's signatures. Two processes that compile different signatures
-at the same time can both take the next number, and a third process then loads the wrong machine
-code (numba #4807 and #10128 report the crashes that such races cause). Here the name of a file is
-derived from its signature. Whatever cannot be loaded is compiled again.
+Numba numbers the files of the signatures of a kernel. Two processes that compile different
+signatures at the same time can use the same number, and a third process then loads the wrong
+machine code (numba #4807 and #10128). Here the name of a file is derived from its signature. A file
+that cannot be loaded is compiled again.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class KernelCache(FunctionCache):
         )
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Return the compiled kernel; None if it is missing, damaged or for other arguments."""
+        """Return the compiled kernel; None if it is missing, damaged or has another signature."""
         # A damaged pickle or damaged machine code can raise any error.
         try:
             found = super().load_overload(sig, target_context)
@@ -60,7 +60,7 @@ class KernelCache(FunctionCache):
             return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Write a compiled kernel, unless the disk is full."""
+        """Write a compiled kernel; call ``on_write_error`` if that fails."""
         try:
             self._save(sig, data)
         except OSError:
@@ -82,6 +82,6 @@ class _FilesBySignature(IndexDataCacheFile):
 
     def save(self, key: Any, data: Any) -> None:
         name = f"{self._index_name}.{hashlib.sha256(repr(key).encode()).hexdigest()[:16]}.nbc"
-        # The index is written last, so that every file it lists exists.
+        # The index is written last, so that all files it lists exist.
         self._save_data(name, data)
         self._save_index(self._load_index() | {key: name})

@@ -1,7 +1,7 @@
-"""Exponential and logarithm of float64 that vectorise, which those of the C library do not.
+"""Vectorisable exponential and logarithm of float64; those of the C library are not vectorised.
 
-Both are accurate to a few units in the last place for the arguments that their docstrings name, and
-undefined elsewhere: callers bound their arguments.
+Both are accurate to a few units in the last place within the range in their docstrings, and
+undefined outside.
 """
 
 from typing import Any
@@ -13,13 +13,13 @@ from numba.extending import intrinsic
 from maxplus._compile.jit import exact_inner
 
 _LOG2E = 1.4426950408889634
-# log 2 in two parts: the first has so few digits that its multiples are exact.
+# log 2 in two parts; the first has few digits, so that its multiples are exact.
 _LN2_HIGH, _LN2_LOW = 0.693145751953125, 1.4286068203094173e-06
-# 2⁵² + 2⁵¹: added to a number of moderate size, it leaves the nearest integer in the low bits.
+# 2⁵² + 2⁵¹: the low bits of its sum with a number are the nearest integer.
 _ROUND = 6755399441055744.0
 _MANTISSA_BITS, _BIAS = 52, 1023
 _MANTISSA = (1 << _MANTISSA_BITS) - 1
-# Bits of √½: mantissas from here to √2 have logarithms around 0.
+# Bits of √½, the lower end of the range [√½, √2) of mantissas.
 _SQRT_HALF = 0x3FE6A09E667F3BCD
 
 
@@ -47,7 +47,7 @@ def _as_bits(typingctx, x):
 def exp64(x):
     """Return exp(x) for |x| ≤ 700.
 
-    exp(x) = 2ⁿ·exp(r) with |r| ≤ log(2)/2, where eleven terms of the series are enough.
+    exp(x) = 2ⁿ·exp(r) with |r| ≤ log(2)/2, for which eleven terms of the series are sufficient.
     """
     shifted = x * _LOG2E + _ROUND
     n = shifted - _ROUND
@@ -71,8 +71,8 @@ def exp64(x):
 def log64(x):
     """Return log(x) of a normal number > 0.
 
-    x = 2ⁿ·m with √½ ≤ m < √2, and log(m) = 2·artanh((m − 1)/(m + 1)), of whose series ten terms
-    are enough.
+    x = 2ⁿ·m with √½ ≤ m < √2, and log(m) = 2·artanh((m − 1)/(m + 1)), for which ten terms of the
+    series are sufficient.
     """
     bits = _as_bits(x)
     n = (bits - _SQRT_HALF) >> _MANTISSA_BITS

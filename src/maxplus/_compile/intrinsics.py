@@ -1,11 +1,10 @@
-"""LLVM instructions that Numba does not generate from Python, and kernels built on them.
+"""LLVM instructions that Numba does not generate, and kernels that use them.
 
-Numba turns ``min(a, b)`` and ``if b < a: a = b`` into code that LLVM cannot vectorise (numba
-#5139), because both must do something definite with NaN and with the sign of zero. Calls of
-``llvm.minnum`` and ``llvm.maxnum`` with flags that ignore these two vectorise. The flags belong to
-the single call, never to a whole function: minimum and maximum are exact in any order, so no value
-can change, while the additions around them keep their IEEE meaning (infinities included) and
-every engine computes the same bits.
+Numba compiles ``min(a, b)`` and ``if b < a: a = b`` to code that LLVM cannot vectorise (numba
+#5139), because NaN and the sign of zero have defined results. Calls of ``llvm.minnum`` and
+``llvm.maxnum`` with flags that ignore both are vectorised. The flags apply to single calls, not to
+functions: minima and maxima are exact in any order, and additions keep their IEEE semantics, so
+that all engines give bit-identical results.
 """
 
 import platform
@@ -24,25 +23,25 @@ SAFE_FLAGS = ("nnan", "nsz")
 
 
 def _target_features() -> str:
-    """Return the processor features that Numba compiles for; a user's setting comes first."""
+    """Return the processor features that Numba compiles for, or the setting of the user."""
     if config.CPU_FEATURES is not None:  # type: ignore[attr-defined]
         return config.CPU_FEATURES  # type: ignore[attr-defined]
     try:
         from numba.core.codegen import get_host_cpu_features
     except ImportError:
-        return ""  # Products are slower without the features, with the same results.
+        return ""  # Without features, products are slower and have the same results.
     return get_host_cpu_features()
 
 
 FEATURES = _target_features()
-# Constraint of the float registers in inline assembly, where a fused multiply-add exists.
+# Constraint of float registers in inline assembly; None without a fused multiply-add.
 _REGISTER = (
     "w" if platform.machine() in ("aarch64", "arm64") else "x" if "+fma" in FEATURES else None
 )
 
 
 def call(builder: Any, name: str, args: list[Any], flags: tuple[str, ...] = ()) -> Any:
-    """Emit a call of the LLVM intrinsic ``name(T, …) -> T`` for numbers, or vectors of them."""
+    """Emit a call of the LLVM intrinsic ``name(T, …) -> T`` for numbers or vectors."""
     kind = args[0].type
     is_vector = isinstance(kind, ir.VectorType)
     number = kind.element.intrinsic_name if is_vector else kind.intrinsic_name
@@ -75,7 +74,7 @@ def fmax(typingctx, a, b):
 
 
 def hidden_one(builder: Any, kind: Any) -> Any:
-    """Emit the number 1 in a way that hides its value from LLVM: see `plus`."""
+    """Emit the number 1 without showing its value to LLVM: see `plus`."""
     one = ir.Constant(kind, 1.0)
     if _REGISTER is None:
         return one
@@ -92,7 +91,7 @@ def fused_sum(builder: Any, a: Any, b: Any, one: Any) -> Any:
 
 @intrinsic
 def one_like(typingctx, x):
-    """Return the float 1 of x's type, for `plus`; called once, before a loop."""
+    """Return the float 1 of the type of x, for `plus`; called once, before a loop."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return hidden_one(builder, args[0].type)
@@ -102,10 +101,10 @@ def one_like(typingctx, x):
 
 @intrinsic
 def plus(typingctx, a, b, one):
-    """Return a + b, computed as a·1 + b and rounded once: the same number.
+    """Return a + b, computed as a·1 + b, which is rounded once.
 
-    Many processors execute sums and minima on the same ports, and fused multiply-adds on others:
-    there a loop of both takes half the time. LLVM would turn a visible factor 1 into a sum again.
+    Many processors execute sums and minima on the same ports, and fused multiply-adds on other
+    ports, so that a loop of both takes half the time. LLVM would simplify a visible factor 1.
     """
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -124,8 +123,8 @@ def imin(typingctx, a, b):
 def select(typingctx, condition, a, b):
     """Return ``a if condition else b`` of two computed values, without a branch.
 
-    Numba compiles a conditional expression to branches, which LLVM may turn into several masked
-    stores to one address; those are slow on some processors.
+    Numba compiles a conditional expression to branches, which LLVM may convert to several masked
+    stores to one address, which are slow on some processors.
     """
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -138,15 +137,15 @@ def select(typingctx, condition, a, b):
 def use_widest_vectors(typingctx):
     """Let LLVM vectorise the enclosing function with 512-bit registers.
 
-    By default it stays at 256 bits even where the processor has more (llvm-project #102047); on
-    the min-plus product that costs a tenth of the throughput. Where there are no such registers
-    the hint does nothing.
+    By default LLVM uses 256 bits even if the processor has more (llvm-project #102047), which costs
+    a tenth of the throughput of the min-plus product. Without such registers the hint has no
+    effect.
     """
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         attributes = builder.function.attributes
         if isinstance(attributes, set):
-            # llvmlite's own `add` only accepts attributes without a value.
+            # `add` of llvmlite accepts only attributes without a value.
             set.add(attributes, '"prefer-vector-width"="512"')
         context.active_code_library.has_wide_vectors = True
         return context.get_dummy_value()
@@ -184,7 +183,7 @@ def _element(context: Any, builder: Any, array_type: Any, array: Any, index: Any
 
 @intrinsic
 def atomic_load(typingctx, array, index):
-    """Return array[index] as other threads have stored it (one dimension, eight-byte items)."""
+    """Return array[index] with acquire semantics (one dimension, eight-byte items)."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         place = _element(context, builder, signature.args[0], args[0], args[1])
@@ -195,7 +194,7 @@ def atomic_load(typingctx, array, index):
 
 @intrinsic
 def atomic_store(typingctx, array, index, value):
-    """Store array[index] = value; other threads see it after everything stored before."""
+    """Store array[index] = value with release semantics."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         place = _element(context, builder, signature.args[0], args[0], args[1])
@@ -207,7 +206,7 @@ def atomic_store(typingctx, array, index, value):
 
 @intrinsic
 def call_python(typingctx, address, argument):
-    """Call the function at an address, made by ctypes from a Python function of one integer."""
+    """Call the function at an address, a ctypes callback with one integer argument."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         kind = ir.FunctionType(ir.IntType(64), [ir.IntType(64)])
@@ -219,7 +218,7 @@ def call_python(typingctx, address, argument):
 # -- the exponential function in float32 --------------------------------------------------------
 
 _LOG2E = np.float32(1.44269504)
-# log 2 in two parts: the first has so few digits that its multiples are exact.
+# log 2 in two parts; the first has few digits, so that its multiples are exact.
 _LN2_HIGH, _LN2_LOW = np.float32(0.693359375), np.float32(-2.12194440e-4)
 _C2, _C3, _C4, _C5, _C6 = (np.float32(1 / n) for n in (2, 6, 24, 120, 720))
 _ONE, _HALF = np.float32(1.0), np.float32(0.5)
@@ -240,10 +239,8 @@ def _as_float(typingctx, bits):
 def exp32(x):
     """Return exp(x) of a float32 with |x| ≤ 87, with a relative error below 3e-7.
 
-    It vectorises, which the C library's exponential does not.
-
-    exp(x) = 2ⁿ·exp(r) with |r| ≤ log(2)/2, where six terms of the series are enough. Beyond 87
-    the power of two does not fit: callers bound x.
+    Unlike the exponential of the C library, it is vectorised. exp(x) = 2ⁿ·exp(r) with
+    |r| ≤ log(2)/2, for which six terms of the series are sufficient.
     """
     n = np.floor(x * _LOG2E + _HALF)
     r = x - n * _LN2_HIGH - n * _LN2_LOW

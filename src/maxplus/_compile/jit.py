@@ -1,4 +1,4 @@
-"""`njit` and `inner`: the decorators of all kernels."""
+"""The decorators of kernels, `njit` and `inner`."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from typing import Any
 import numba
 from numpy.typing import NDArray
 
-# Options of kernels that only other kernels call: without wrappers for Python there is less to
-# compile, and arguments need not be convertible from Python objects.
+# Options of kernels that only other kernels call: without wrappers for Python, they compile faster,
+# and arguments need not be convertible from Python objects.
 _LINK_ONLY: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
 try:
@@ -36,19 +36,19 @@ except (ImportError, AttributeError, TypeError) as error:
         error,
     )
 
-# Numba's workqueue threads, used where neither OpenMP nor TBB is found, serve one call at a time:
-# a second concurrent call ends the process (numba #8563).
+# The workqueue threads of Numba, used without OpenMP and TBB, allow one call at a time: a second
+# concurrent call terminates the process (numba #8563).
 _WORKQUEUE = Lock()
-# Set in processes that were forked after the OpenMP threads had started, which do not survive it.
+# Set in processes that were forked after the start of OpenMP threads, which do not survive a fork.
 _FORKED = Event()
 
 
 def njit(function: Callable | None = None, *, cache: bool = False, **options: Any) -> Any:
-    """`numba.njit` with a cache whose failure costs a compilation and nothing else.
+    """Compile a function like `numba.njit`, with a more robust disk cache.
 
-    A parallel kernel has its single-threaded version as the attribute ``serial``, which takes a
-    fraction of the time to compile and suits work that is done before a second thread starts.
-    Calls of a parallel kernel are safe from several threads.
+    The attribute ``serial`` of a parallel kernel is its single-threaded version, which compiles in
+    a fraction of the time and is faster for small inputs. Several threads may call a parallel
+    kernel at the same time.
     """
     if function is None:
         return partial(njit, cache=cache, **options)
@@ -60,9 +60,9 @@ def njit(function: Callable | None = None, *, cache: bool = False, **options: An
 
 
 def compiled_with(names: dict[str, Any], kernel: Callable, name: str, **options: Any) -> Any:
-    """Return a kernel under another name, with other values for some of its global names.
+    """Return a kernel under another name, with other values of some global names.
 
-    Unlike a parameter or a closure it costs no compile time, and the disk cache finds it.
+    Unlike a parameter or a closure, this needs no more compile time, and the disk cache works.
     """
     source: Any = unwrap(kernel)
     function = FunctionType(source.__code__, {**source.__globals__, **names}, name)
@@ -71,7 +71,7 @@ def compiled_with(names: dict[str, Any], kernel: Callable, name: str, **options:
 
 
 def _dispatcher(function: Callable, cache: bool, options: dict[str, Any], variant: str = "") -> Any:
-    """Numba's dispatcher of a function; variants of a function are cached separately."""
+    """Return the Numba dispatcher of a function; variants are cached separately."""
     kernel = numba.njit(**options)(function)
     # With NUMBA_DISABLE_JIT, njit returns the function itself.
     if not hasattr(kernel, "enable_caching"):
@@ -80,7 +80,7 @@ def _dispatcher(function: Callable, cache: bool, options: dict[str, Any], varian
         try:
             if HAS_NUMBA_INTERNALS:
                 kernel._cache = KernelCache(function, variant, warn_uncached)
-            elif not variant:  # Numba's own cache does not distinguish variants of a function.
+            elif not variant:  # The cache of Numba does not distinguish variants of a function.
                 kernel.enable_caching()
         except RuntimeError:
             warn_uncached()
@@ -90,7 +90,7 @@ def _dispatcher(function: Callable, cache: bool, options: dict[str, Any], varian
 
 
 def _link_into_callers(kernel: Any, function: Callable, options: dict[str, Any]) -> None:
-    """Make other kernels link a version of this kernel that has no machine code of its own."""
+    """Make other kernels link a version of this kernel without machine code."""
 
     @once
     def linked() -> Any:
@@ -100,16 +100,16 @@ def _link_into_callers(kernel: Any, function: Callable, options: dict[str, Any])
     kernel.get_overload = lambda signature: linked().get_overload(signature)
 
 
-# For kernels that only other kernels call: a call from Python crashes the process.
-# Division follows IEEE 754, because Python's check for zero would keep loops from vectorising.
+# Decorator of kernels that only other kernels call; a call from Python crashes the process.
+# Division follows IEEE 754, because a check for zero would prevent vectorisation.
 inner: Any = numba.njit(error_model="numpy", **_LINK_ONLY)
-# The same without the fast-math flags of callers, which Numba passes on to what they call.
+# The same without the fast-math flags that Numba propagates from callers.
 exact_inner: Any = numba.njit(error_model="numpy", fastmath=False, **_LINK_ONLY)
 
 
 @once
 def warn_uncached() -> None:
-    """Warn, once, that compiled kernels are not cached, with a remedy."""
+    """Warn once that compiled kernels are not cached."""
     warnings.warn(
         "compiled kernels cannot be kept on the disk, so every process compiles its own; name a "
         "folder that can be written to in the environment variable NUMBA_CACHE_DIR",
@@ -121,7 +121,7 @@ def warn_uncached() -> None:
 def _thread_safe(kernel: Callable, serial: Callable) -> Any:
     """Wrap a parallel kernel so that several threads may call it at the same time.
 
-    A forked process calls ``serial`` instead, the single-threaded version: OpenMP would end it.
+    A forked process calls ``serial`` instead, because OpenMP would terminate it.
     """
 
     @wraps(kernel)
@@ -136,7 +136,7 @@ def _thread_safe(kernel: Callable, serial: Callable) -> Any:
 
 
 def _threading_layer() -> str | None:
-    """Return the threading layer of parallel kernels; None before the first has run."""
+    """Return the threading layer of Numba; None before the first parallel kernel has run."""
     try:
         return numba.threading_layer()
     except ValueError:
@@ -153,7 +153,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def frozen(array: NDArray) -> NDArray:
-    """Return a read-only view: kernels compile once, whether or not an array is writeable."""
+    """Return a read-only view, so that kernels are compiled for one type of array."""
     view = array.view()
     view.flags.writeable = False
     return view

@@ -1,9 +1,9 @@
-"""Kernels that are only linked into other kernels, without machine code of their own.
+"""Compilation of kernels that are only linked into other kernels.
 
-Numba optimises each function together with everything it calls and generates machine code for it,
-and does so again for every caller (numba #9566 shows that a chain of calls takes quadratic time to
-compile). Only the code of the outermost function is run. Here a callee stays unoptimised LLVM
-code; the kernel that Python calls optimises and translates the whole, once.
+Numba optimises each function together with its callees and generates machine code for it, and
+repeats this for each caller (with numba #9566, the compile time of a chain of calls is quadratic).
+Only the code of the outermost function is run. Here a callee remains unoptimised LLVM code, which
+is optimised and translated once, in the kernel that Python calls.
 """
 
 from __future__ import annotations
@@ -34,11 +34,10 @@ require(Compiler, "compile_extra")
 
 
 class _LinkedLibrary(JITCodeLibrary):
-    """Code of a function that is linked into its callers; it has no address.
+    """Code of a function that is linked into its callers and has no address.
 
-    A function with `use_widest_vectors` is optimised here all the same:
-    the width is an attribute of the function, and inlining it before its loops are vectorised
-    would lose the attribute.
+    A function with `use_widest_vectors` is optimised nevertheless: the width is an attribute of the
+    function, which would be lost if it were inlined before its loops are vectorised.
     """
 
     has_wide_vectors = False
@@ -57,18 +56,18 @@ class _LinkedLibrary(JITCodeLibrary):
 
     @property
     def codegen(self) -> Any:
-        """A code generator that ignores the constants of code without an address."""
+        """Code generator that ignores the constants of code without an address."""
         return _NoCodegen
 
 
 class _NoCodegen:
     @staticmethod
     def set_env(name: str, environment: Any) -> None:
-        """Do nothing: code that is not in memory has no pointer to its constants."""
+        """Do nothing."""
 
 
 class LinkOnlyCompiler(Compiler):
-    """Numba's compiler, whose result is only linked into other kernels."""
+    """Numba compiler whose result is only linked into other kernels."""
 
     def compile_extra(self, func: Callable) -> Any:
         """Compile a Python function."""

@@ -1,11 +1,11 @@
 """NamedTuples of arrays passed by reference.
 
-Numba passes a NamedTuple by value: the sparse engine's ninety arrays are eight hundred words on
-the stack of every call, and LLVM takes most of a minute to compile that (numba #5953). And each
-field that is read changes an array's reference count, atomically, so that threads contend for the
-counter. A reference is one pointer to a copy of the tuple whose arrays are not counted. It lives
-as long as the function that made it, and the caller must keep the arrays alive, which engines do.
-A tuple within a tuple is read as a reference, too: a pointer into the same copy.
+Numba passes a NamedTuple by value: the ninety arrays of the sparse engine are eight hundred words
+on the stack of each call, which takes most of a minute to compile (numba #5953). Also, each read of
+a field changes the reference count of an array atomically, so that threads contend for the counter.
+A reference is one pointer to a copy of the tuple without reference counts. It is valid within the
+function that created it, and the caller must keep the arrays alive. A nested tuple is also read as
+a reference, a pointer into the same copy.
 """
 
 from hashlib import sha256
@@ -20,17 +20,17 @@ from numba.np.arrayobj import make_array
 
 
 class Reference(types.Type):
-    """Type of a pointer to a NamedTuple; its fields are read as the tuple's are."""
+    """Type of a pointer to a NamedTuple, with the fields of the tuple."""
 
     def __init__(self, target):
         self.target = target
-        # The names of argument types are part of every LLVM symbol: thousands of characters if the
-        # arrays were spelled out.
+        # The names of argument types are part of LLVM symbols, which would have thousands of
+        # characters without the digest.
         digest = sha256(str(target).encode()).hexdigest()[:16]
         super().__init__(name=f"Reference({target.instance_class.__name__}, {digest})")
 
     def field(self, name):
-        """Return the type of a field that is read."""
+        """Return the type of a field."""
         kind = self.target.types[self.target.fields.index(name)]
         return Reference(kind) if isinstance(kind, types.NamedTuple) else kind
 
@@ -57,7 +57,7 @@ def _read_field(context, builder, kind, value, name):
 
 
 def _store(context, builder, kind, value, place):
-    """Write a tuple's fields one by one, arrays without a reference count."""
+    """Store the fields of a tuple, arrays without a reference count."""
     for k, part in enumerate(kind.types):
         item, target = builder.extract_value(value, k), cgutils.gep_inbounds(builder, place, 0, k)
         if isinstance(part, types.NamedTuple):

@@ -1,10 +1,10 @@
 """Hand-vectorised tiles of min-plus and max-plus products with the index of the winner.
 
-A tile is 4 rows of A and a panel of columns of B, a few vectors wide. Its best sums so far stay
-in registers while j runs: each step loads one number of each row and the panel's vectors of one
-j, and computes a sum and a minimum of each pair. Nothing is reduced across the lanes of a vector,
-so that a tile can stop at any j and mark the improved cells with one comparison each. Numba
-compiles no loop to such code.
+A tile consists of 4 rows of A and a panel of columns of B, a few vectors wide. Its best sums so far
+are in registers: each step j loads one number of each row and the vectors of the panel, and
+computes a sum and a minimum of each pair. There is no reduction across the lanes of a vector, so
+that a tile can stop at any j and mark the improved cells with one comparison each. Numba does not
+generate such code from loops.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _SIZES = {ir.FloatType(): 4, ir.DoubleType(): 8, _INT32: 4}
 
 
 def _load(builder: Any, pointer: Any, index: Any, vector: Any) -> Any:
-    """Load a vector from any index of an array: only its elements are aligned."""
+    """Load a vector from any index of an array, with the alignment of its elements."""
     place = builder.bitcast(builder.gep(pointer, [index]), vector.as_pointer())
     found = builder.load(place)
     found.align = _SIZES[vector.element]
@@ -46,7 +46,7 @@ def _store(builder: Any, value: Any, pointer: Any, index: Any) -> None:
 
 
 def _broadcast(builder: Any, number: Any, vector: Any) -> Any:
-    """Broadcast a number to every lane."""
+    """Broadcast a number to all lanes."""
     nothing = ir.Constant(vector, ir.Undefined)
     one = builder.insert_element(nothing, number, _INT32(0))
     return builder.shuffle_vector(
@@ -64,8 +64,8 @@ def _row_pointers(builder: Any, array: Any, first: Any) -> list[Any]:
 def _tile(name: str, better: str) -> Any:
     """Return the code generator of a tile.
 
-    ``name`` is the LLVM intrinsic that reduces two vectors, ``better`` the comparison that tells
-    which cells have improved.
+    ``name`` is the LLVM intrinsic that reduces two vectors, ``better`` the comparison of new and
+    old values.
     """
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -135,7 +135,7 @@ def minplus_tile(typingctx, A, row, lo, hi, panel, best, block, mark):
 
 @intrinsic
 def maxplus_tile(typingctx, A, row, lo, hi, panel, best, block, mark):
-    """Update ``best`` with the maxima, as `minplus_tile` does with the minima."""
+    """Update ``best`` with maxima, as `minplus_tile` does with minima."""
     return _tile_signature(A, panel, best, block), _tile("llvm.maxnum", ">")
 
 

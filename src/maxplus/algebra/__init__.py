@@ -1,4 +1,4 @@
-"""Max-plus and min-plus algebra: the products every model is built from."""
+"""Products of max-plus and min-plus algebra, on which all models are based."""
 
 from maxplus.algebra.products import maxplus, minplus, morphological_perceptron
 

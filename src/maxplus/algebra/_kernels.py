@@ -1,13 +1,12 @@
 """Kernels of min-plus and max-plus products of row blocks, A (n × m) with Bᵀ (k × m).
 
-Both operands are contiguous along the reduced axis, so the inner loop reads vectors straight from
-memory. A 4 × 4 tile keeps sixteen running minima in registers: eight vector loads feed sixteen
-sums (see `plus`) and sixteen minima.
+Both operands are contiguous along the reduced axis, so that the inner loop reads vectors directly
+from memory. A 4 × 4 tile has sixteen running minima in registers: eight vector loads are used in
+sixteen sums (see `plus`) and sixteen minima.
 
-Products that also return the winning j take columns in blocks of 64. At the end of a block each
-cell records whether it has improved, and so ends with its value and the first block that contains
-it; the winner is then searched in that block alone. The index costs one comparison per 64 sums,
-and the search.
+Products with the winning j process columns in blocks of 64. After each block, the cells that have
+improved store the block, so that the winner is searched in one block only. The index costs one
+comparison per 64 sums, and the search.
 
 Cells and rows are written for min-plus, and compiled for max-plus from the same code, with other
 values of the global names in `_MAXPLUS`. One more level of calls, or both semirings in one kernel,
@@ -28,11 +27,11 @@ from maxplus._compile.tiles import (
     minplus_tile,
 )
 
-# One parallel task: 32 rows of A (200 kB at 1568 float32) stay in the second-level cache.
+# Rows of A in a parallel task, which fit into the second-level cache (200 kB for 1568 float32).
 ROWS_PER_TASK = 32
-# The same with the index, whose panels of columns are read again for each task.
+# The same for products with the index, whose panels of columns are read again for each task.
 _ROWS_PER_INDEX_TASK = 64
-# Products with fewer additions than this are done before a second thread starts.
+# Number of additions from which a parallel product is faster.
 PARALLEL_FROM = 4_000_000
 # The zero of the min-plus semiring.
 _ZERO = np.inf
@@ -45,7 +44,7 @@ _MAXPLUS = {"fmin": fmax, "_ZERO": -_ZERO}
 
 @njit(cache=True)
 def minplus_cell(a, b):
-    """min_j (a_j + b_j) for two vectors; +inf when they are empty."""
+    """Return min_j (a_j + b_j) of two vectors; +inf if they are empty."""
     use_widest_vectors()
     m = a.dtype.type(_ZERO)
     for j in range(a.size):
@@ -136,7 +135,7 @@ _maxplus_parallel = compiled_with(_MAXPLUS, _minplus_parallel, "_maxplus_paralle
 
 
 def product_into(A, BT, smallest, out):
-    """Compute the product of checked operands, min-plus if ``smallest``; threaded if large."""
+    """Compute the product of validated operands, min-plus if ``smallest``; in parallel if large."""
     if A.size * BT.shape[0] >= PARALLEL_FROM:
         (_minplus_parallel if smallest else _maxplus_parallel)(A, BT, out)
     else:
@@ -145,10 +144,10 @@ def product_into(A, BT, smallest, out):
 
 @njit(cache=True)
 def annihilating_sums(A, BT, zero, values, index):
-    """The product when both infinities occur, cell by cell: zero + anything = zero.
+    """Compute a product of operands that contain both infinities, cell by cell.
 
-    ``zero`` is the semiring's own zero (+inf for min-plus, −inf for max-plus);
-    IEEE addition would give NaN where it meets the other infinity.
+    ``zero`` is the zero of the semiring (+inf for min-plus, −inf for max-plus). Its sum with any
+    number is ``zero``; in IEEE arithmetic, the sum of both infinities is NaN.
     """
     smallest = zero > 0
     for r in range(A.shape[0]):
@@ -168,7 +167,7 @@ def annihilating_sums(A, BT, zero, values, index):
 
 @njit(cache=True)
 def _cells(A, BT, smallest, values, winners):
-    """The product cell by cell, on one thread; O(n·k·m)."""
+    """Compute the product cell by cell, on one thread; O(n·k·m)."""
     for r in range(A.shape[0]):
         for c in range(BT.shape[0]):
             v = minplus_cell(A[r], BT[c]) if smallest else maxplus_cell(A[r], BT[c])
@@ -177,7 +176,7 @@ def _cells(A, BT, smallest, values, winners):
 
 @njit(cache=True)
 def _pack(BT, zero, panel):
-    """Copy rows of BT into a panel (m, width), padded with the semiring's zero."""
+    """Copy rows of BT into a panel (m, width), padded with the zero of the semiring."""
     for j in range(panel.shape[0]):
         for c in range(panel.shape[1]):
             panel[j, c] = BT[c, j] if c < BT.shape[0] else zero
@@ -185,13 +184,13 @@ def _pack(BT, zero, panel):
 
 @njit(cache=True)
 def _tile_row(tile, n_rows):
-    """Return the first row of a tile; the last tile overlaps the one before it."""
+    """Return the first row of a tile; the last tile overlaps the previous one."""
     return min(ROWS * tile, n_rows - ROWS)
 
 
 @njit(cache=True)
 def _block_of_rows(A, panel, lo, smallest, best, block):
-    """Reduce the columns of the block at ``lo``, for all rows of a task and one panel."""
+    """Reduce the block of columns at ``lo``, for all rows of a task and one panel."""
     use_widest_vectors()
     hi = min(lo + BLOCK, A.shape[1])
     for tile in range(best.shape[0]):
@@ -204,7 +203,7 @@ def _block_of_rows(A, panel, lo, smallest, best, block):
 
 @njit(cache=True)
 def _find_winners(A, BT, best, block, values, winners):
-    """Copy the values of a panel and search the winner of each in its block."""
+    """Copy the values of a panel and find the winner of each in its block."""
     use_widest_vectors()
     none = np.int64(BLOCK - 1)
     last = A.shape[1] - BLOCK
@@ -213,17 +212,17 @@ def _find_winners(A, BT, best, block, values, winners):
             r = _tile_row(tile, A.shape[0]) + row
             a, own, begin = A[r], best[tile, row], block[tile, row]
             for c in range(BT.shape[0]):
-                # The last block may be short and then overlaps the one before it. The overlap
-                # cannot contain the winner: the block before would have been recorded.
+                # A short last block overlaps the previous one. The overlap cannot contain the
+                # winner: the previous block would have been stored.
                 lo = min(np.int64(begin[c]), last)
                 values[r, c] = own[c]
-                # Callers index arrays by it: whatever the numbers are, it must be a valid index.
+                # Callers use it as an index, so it must be valid even for NaN.
                 winners[r, c] = lo + min(first_of_block(a, BT[c], lo, own[c]), none)
 
 
 @njit(cache=True, parallel=True)
 def _tiled(A, BT, smallest, values, winners):
-    """The product of at least 4 rows and 64 columns, tile by tile, over the threads; O(n·k·m)."""
+    """Compute a product of at least 4 rows and 64 columns by tiles, in parallel; O(n·k·m)."""
     n, m, k = A.shape[0], A.shape[1], BT.shape[0]
     width = PANEL_BYTES // A.itemsize
     zero = A.dtype.type(np.inf if smallest else -np.inf)
@@ -232,7 +231,7 @@ def _tiled(A, BT, smallest, values, winners):
         _pack(BT[p * width : (p + 1) * width], zero, panels[p])
     tasks = max(1, n // _ROWS_PER_INDEX_TASK)
     for task in prange(tasks):
-        # The last task takes the remainder, too, so that none has fewer rows than a tile.
+        # The last task includes the remainder, so that no task has fewer rows than a tile.
         first = task * _ROWS_PER_INDEX_TASK
         rows = slice(first, first + _ROWS_PER_INDEX_TASK if task < tasks - 1 else n)
         own = A[rows]
@@ -249,10 +248,10 @@ def _tiled(A, BT, smallest, values, winners):
 
 
 def winners_into(A, BT, smallest, values, winners):
-    """Compute the product of checked operands and the lowest winning j of each cell.
+    """Compute the product of validated operands and the lowest winning j of each cell.
 
-    Min-plus if ``smallest``; at least one column. O(n·k·m), a tenth more than the values alone for
-    large products.
+    Min-plus if ``smallest``; at least one column. O(n·k·m); for large products, a tenth slower than
+    without the index.
     """
     is_large = A.size * BT.shape[0] >= PARALLEL_FROM
     has_tiles = A.shape[0] >= ROWS and A.shape[1] >= BLOCK
@@ -260,7 +259,7 @@ def winners_into(A, BT, smallest, values, winners):
 
 
 def maxplus_winners(A, BT):
-    """Return the max-plus product (n, k) of checked operands and the lowest winning j."""
+    """Return the max-plus product (n, k) of validated operands and the lowest winning j."""
     values = np.empty((A.shape[0], BT.shape[0]), A.dtype)
     winners = np.empty(values.shape, np.int64)
     winners_into(A, BT, False, values, winners)

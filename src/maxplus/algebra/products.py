@@ -17,14 +17,14 @@ def minplus(
     A: ArrayLike, B: ArrayLike, *, return_index: Literal[True]
 ) -> tuple[NDArray, NDArray]: ...
 def minplus(A: ArrayLike, B: ArrayLike, *, return_index: bool = False) -> Any:
-    """Min-plus product, ``out[i, k] = min_j (A[i, j] + B[j, k])``.
+    """Return the min-plus product, ``out[i, k] = min_j (A[i, j] + B[j, k])``.
 
     Parameters
     ----------
     A : array of shape (n, m)
     B : array of shape (m, k)
-        float32 operands are computed in float32, everything else in float64.
-        +inf is the semiring's zero: it absorbs whatever is added to it.
+        Products of float32 operands are float32, all others float64. +inf is the zero of the
+        semiring: its sum with any number is +inf.
     return_index : bool
         Also return the winning j, the lowest one among equals.
 
@@ -35,7 +35,7 @@ def minplus(A: ArrayLike, B: ArrayLike, *, return_index: bool = False) -> Any:
 
     Notes
     -----
-    O(n·m·k) additions and comparisons, with the index a tenth more; parallel over rows.
+    O(n·m·k) additions and comparisons, a tenth more with the index; parallel over rows.
 
     Examples
     --------
@@ -53,9 +53,9 @@ def maxplus(
     A: ArrayLike, B: ArrayLike, *, return_index: Literal[True]
 ) -> tuple[NDArray, NDArray]: ...
 def maxplus(A: ArrayLike, B: ArrayLike, *, return_index: bool = False) -> Any:
-    """Max-plus product, ``out[i, k] = max_j (A[i, j] + B[j, k])``.
+    """Return the max-plus product, ``out[i, k] = max_j (A[i, j] + B[j, k])``.
 
-    The mirror image of `minplus`: −inf is the semiring's zero.
+    As in `minplus`, with −inf as the zero of the semiring.
 
     Parameters
     ----------
@@ -82,18 +82,18 @@ def maxplus(A: ArrayLike, B: ArrayLike, *, return_index: bool = False) -> Any:
 def morphological_perceptron(
     x: ArrayLike, w: ArrayLike, b: float = -np.inf
 ) -> np.floating | NDArray:
-    """Activation a(x) = max{ b, max_i (x_i + w_i) } (the paper's definition 2.1).
+    """Return the activation max{ b, max_i (x_i + w_i) } (definition 2.1 of the paper).
 
     Parameters
     ----------
     x : array of shape (n_features,) or (n_samples, n_features)
     w : array of shape (n_features,)
     b : float
-        Bias; −inf, the semiring's zero, leaves it out.
+        Bias; −inf, the zero of the semiring, for no bias.
 
     Returns
     -------
-    One activation for a vector, an array of shape (n_samples,) for a matrix.
+    activation : a number for a vector, an array of shape (n_samples,) for a matrix
 
     Examples
     --------
@@ -114,10 +114,7 @@ def morphological_perceptron(
 
 
 def as_operand(name: str, value: ArrayLike, ndim: int) -> NDArray:
-    """Return a float array after checking its dimension; raise if it contains NaN.
-
-    float32 stays float32.
-    """
+    """Return a float array, float32 or float64; raise if its dimension is wrong or it has NaN."""
     array = np.asarray(value)
     if array.dtype.kind not in "fiub":
         raise TypeError(f"{name} must hold real numbers, got dtype {array.dtype}")
@@ -125,7 +122,7 @@ def as_operand(name: str, value: ArrayLike, ndim: int) -> NDArray:
         array = array.astype(np.float64, copy=False)
     if array.ndim != ndim:
         raise ValueError(f"{name} must have {ndim} dimension(s), got shape {array.shape}")
-    # A minimum propagates NaN: one pass, without a temporary array.
+    # The minimum is NaN if any element is; this needs no temporary array.
     if array.size and np.isnan(array.min()):
         raise ValueError(f"{name} contains NaN; replace or drop the missing values first")
     return array
@@ -154,6 +151,6 @@ def _product(A: ArrayLike, B: ArrayLike, zero: float, index: bool) -> Any:
 
 
 def _holds_opposite(array: NDArray, zero: float) -> bool:
-    """Return whether the infinity occurs that is not the semiring's zero."""
+    """Return whether the array contains the infinity that is not the zero of the semiring."""
     extreme = array.min(initial=np.inf) if zero > 0 else array.max(initial=-np.inf)
     return bool(extreme == -zero)

@@ -14,11 +14,11 @@ from maxplus.models._checks import as_rows
 from maxplus.models.lmm import TermSum
 
 EPS = float(np.finfo(np.float64).eps)
-LEAST = float(np.finfo(np.float64).smallest_subnormal)
+SMALLEST = float(np.finfo(np.float64).smallest_subnormal)
 
 
 class Bounds(NamedTuple):
-    """Scores stay within [low, high], both of shape (N, C), wherever the input is in its box."""
+    """Lower and upper bounds of scores, both of shape (N, C), for all inputs in a box."""
 
     low: NDArray
     high: NDArray
@@ -32,14 +32,13 @@ def box_bounds(model: TermSum, X: NDArray, eps: ArrayLike, scale: NDArray | None
     are exact, where φ_ph(t) = min(a·t + A, b·t + B) has the slopes (a, b) = slopes[p] and
     the offsets (A, B) = offsets[h, p] of an LMM.
 
-    *Lowest.* A minimum of lines is lowest where one of them is: at an end of the interval.
+    *Lowest.* A minimum of lines is lowest at an end of the interval.
 
     *Highest.* The minimum of the highest values of both lines bounds φ_ph from above. It is
-    exact unless the slopes have opposite signs and the lines cross inside the
-    interval; then φ_ph is highest at the crossing, with the value
-    (|b|·A + |a|·B) / (|a| + |b|), which is the highest φ_ph gets anywhere. Therefore
-    the exact maximum of g_h is the minimum of these values, but at most cap_h, the lowest of
-    these peaks over the features with slopes of opposite signs.
+    exact unless the slopes have opposite signs and the lines cross inside the interval. Then
+    φ_ph has its global maximum at the crossing, (|b|·A + |a|·B) / (|a| + |b|). Therefore the
+    exact maximum of g_h is the minimum of these values, but at most cap_h, the lowest of these
+    peaks over the features with slopes of opposite signs.
 
     So max_h (max g_h + W2[h, d]) is the exact maximum of z_d, and
     max_h (min g_h + W2[h, d]) is at most its minimum. Two forward passes; O(N·P·H). Bounds of a
@@ -55,8 +54,8 @@ def box_bounds(model: TermSum, X: NDArray, eps: ArrayLike, scale: NDArray | None
 
     Returns
     -------
-    Bounds, in float64, of the exact scores and also of those computed in the model's type:
-        the rounding of a forward pass is allowed for.
+    Bounds
+        In float64, valid for exact scores and for scores computed in the model's float type.
 
     Examples
     --------
@@ -76,7 +75,7 @@ def box_bounds(model: TermSum, X: NDArray, eps: ArrayLike, scale: NDArray | None
     exact, magnitude = model.astype(np.float64), Magnitude(model)
     with np.errstate(all="ignore"):
         low, high = mapped_box(model, X, box.eps, magnitude.moving(box.scale))
-        slack = magnitude.rounding(low, high)[:, None]
+        slack = magnitude.rounding(magnitude.products(low, high))[:, None]
         below, above = (np.tile(exact.intercept, (len(X), 1)) for _ in range(2))
         for features, lmm in exact.terms:
             pairs = (np.repeat(end[:, features], 2, axis=1) for end in (low, high))
@@ -96,7 +95,7 @@ class Box(NamedTuple):
 
 
 def check_box(model: Network, n_rows: int, eps: ArrayLike, scale: ArrayLike | None) -> Box:
-    """Return both as arrays; ValueError that names the invalid argument."""
+    """Validate eps and scale and return them as arrays."""
     try:
         widths = np.asarray(eps, np.float64)
     except (TypeError, ValueError):
@@ -119,10 +118,9 @@ def check_box(model: Network, n_rows: int, eps: ArrayLike, scale: ArrayLike | No
 
 
 def mapped_box(model: TermSum, X: NDArray, eps: NDArray, scale: NDArray) -> tuple[NDArray, NDArray]:
-    """Return the least and the greatest mapped features in each box, exact or computed.
+    """Return the smallest and the largest mapped features in each box, exact or computed.
 
-    The ends of a box are rounded outwards. A feature moves by a rounding error at least, so that
-    bounds are continuous at eps = 0.
+    The ends of a box are rounded outwards, even for eps = 0, so that bounds are continuous there.
     """
     low, high = np.empty(X.shape), np.empty(X.shape)
     _fill_box(frozen(X), frozen(eps), scale, low, high)
@@ -144,11 +142,11 @@ def _fill_box(X, eps, scale, low, high):
             # A feature with scale 0 is fixed even for an infinite eps.
             if scale[p] > 0.0:
                 reach = eps[n] * scale[p]
-                reach += reach * EPS + LEAST
+                reach += reach * EPS + SMALLEST
                 low[n, p] -= reach
-                low[n, p] -= abs(low[n, p]) * EPS + LEAST
+                low[n, p] -= abs(low[n, p]) * EPS + SMALLEST
                 high[n, p] += reach
-                high[n, p] += abs(high[n, p]) * EPS + LEAST
+                high[n, p] += abs(high[n, p]) * EPS + SMALLEST
 
 
 def caps(model: LMM) -> NDArray:
@@ -188,41 +186,62 @@ class Magnitude:
         ]
 
     def moving(self, scale: NDArray) -> NDArray:
-        """Return the scale with 0 for features without influence: 0·inf is not a number."""
+        """Return the scale with 0 for features without influence, because 0·inf is NaN."""
         influence = np.zeros(scale.size)
         np.add.at(influence, self.features, self.steep)
         return np.where(influence > 0.0, scale, 0.0)
 
-    def of_terms(self, sizes: NDArray) -> NDArray:
-        """Return max_i |W0[i]|·sizes_p of each term for sizes (N, P), shape (N, T)."""
-        return np.maximum.reduceat(self.steep * sizes[:, self.features], self._first, axis=1)
+    def products(self, low: NDArray, high: NDArray) -> NDArray:
+        """Return max_i |W0[i]·u_p| of each term for low ≤ u ≤ high (N, P), shape (N, T).
+
+        Not finite if a number is not. O(N·Σ_t m_t).
+        """
+        products = np.zeros((len(low), len(self._constants)))
+        _fill_products(frozen(low), frozen(high), self.features, self.steep, self._first, products)
+        return products
 
     def __call__(self, sizes: NDArray) -> NDArray:
         """Return the bound for each row of sizes (N, P), shape (N,); O(N·Σ_t m_t)."""
-        parts = np.empty((len(sizes), 2 * len(self._constants) + 1))
+        return self._total(self.products(sizes, sizes))
+
+    def _total(self, products: NDArray) -> NDArray:
+        parts = np.empty((len(products), 2 * len(self._constants) + 1))
         parts[:, 0] = self._intercept
-        parts[:, 1::2] = self.of_terms(sizes)
+        parts[:, 1::2] = products
         parts[:, 2::2] = self._constants
         # Added from left to right, as the scripts of reports do it.
         return np.add.accumulate(parts, axis=1)[:, -1]
 
-    def rounding(self, low: NDArray, high: NDArray) -> NDArray:
-        """Return the most by which a score can be off, for mapped features (N, P) in each box.
+    def rounding(self, products: NDArray) -> NDArray:
+        """Return the largest rounding error of a score, for `products` (N, T) of each box.
 
         Let L be the sum of all terms' largest |W0[i]·u| + |W1[i, h]| + |W2[h, d]|, and of the
         largest intercept. A score in the model's float type is, for each of the T terms, a rounded
-        product and two rounded sums, and T more sums: it is off by at most (T + 3)·u·L, up to
-        terms in u², where u = eps / 2. What is computed for bounds, in float64, is off by as much;
-        points where a slope changes, by a few roundings of the same numbers, each of which changes
-        a score by no more than that; caps, mapped features and differences of offsets, by less
-        than 12·u·L. Where there are maps, u is at most their largest value. O(N·Σ_t m_t).
+        product and two rounded sums, and T more sums. Its error is at most (T + 3)·u·L, up to
+        terms in u², where u = eps / 2. Bounds are computed in float64 with the same error. Points
+        where a slope changes have a few rounding errors of the same numbers, each of which changes
+        a score by no more than that. Caps, mapped features and differences of offsets have errors
+        below 12·u·L. With a feature map, u is at most its largest value.
         """
         feature_map = self._model.feature_map
-        if feature_map is None:
-            sizes = np.maximum(np.abs(low), np.abs(high))
-        else:
+        if feature_map is not None:
             sizes = np.maximum.reduceat(np.abs(feature_map.u), feature_map.starts[:-1])[None]
-        largest = np.broadcast_to(self(sizes), len(low))
-        T, info = len(self._model.terms), np.finfo(self._model.dtype)
+            products = np.broadcast_to(self.products(sizes, sizes), products.shape)
+        T, info = len(self._constants), np.finfo(self._model.dtype)
         shares = (T + 3.0) * float(info.eps) + (T + 32.0) * EPS
-        return shares * largest + 16.0 * (T + 1.0) * float(info.smallest_subnormal)
+        return shares * self._total(products) + 16.0 * (T + 1.0) * float(info.smallest_subnormal)
+
+
+@njit(cache=True, nogil=True)
+def _fill_products(low, high, features, steep, first, products):
+    """Fill products (N, T), see `Magnitude.products`; NaN propagates."""
+    for n in range(low.shape[0]):
+        for t in range(first.size):
+            largest = 0.0
+            end = first[t + 1] if t + 1 < first.size else features.size
+            for j in range(first[t], end):
+                p = features[j]
+                product = steep[j] * max(abs(low[n, p]), abs(high[n, p]))
+                if product > largest or product != product:
+                    largest = product
+            products[n, t] = largest

@@ -11,20 +11,16 @@ from numpy.typing import NDArray
 
 from maxplus._compile.intrinsics import fmax, fmin
 from maxplus._compile.jit import frozen, njit
-from maxplus.algebra._kernels import PARALLEL_FROM, ROWS_PER_TASK, minplus_rows
+from maxplus.algebra._kernels import PARALLEL_FROM, ROWS_PER_TASK, minplus_cell, minplus_rows
 from maxplus.certify.bounds import Magnitude, caps, mapped_box
 from maxplus.models import LMM
+from maxplus.models._lmm_kernels import linear
 from maxplus.models.additive import breakpoints
 from maxplus.models.lmm import TermSum
 
-# Terms with more entries of W1 are bounded without relating units to each other.
-LARGE_TERM = 20_000
-# Numbers in the rows that are bounded together: 32 MB.
-VALUES_AT_ONCE = 4_000_000
-
 
 class Shape(NamedTuple):
-    """The terms over one feature, where the slope of a score changes, and the scores there."""
+    """The terms over one feature, the points where slopes change, and the scores there."""
 
     feature: int
     lmms: list[LMM]
@@ -33,7 +29,7 @@ class Shape(NamedTuple):
 
 
 class LowestMargins(NamedTuple):
-    """Lower bounds of the margins of exact scores, (N,), and what rounding can add, (N,)."""
+    """Lower bounds of the margins of exact scores, (N,), and bounds of the rounding error, (N,)."""
 
     margin: NDArray
     rounding: NDArray
@@ -49,10 +45,10 @@ class LowestMargins(NamedTuple):
 class Margins:
     """Lower bounds of z_y − z_d, for all classes d ≠ y, over a box around each row of X.
 
-    A box |x'_p − x_p| ≤ eps·scale_p has its ends rounded outwards. Feature maps do not decrease,
-    neither exactly nor as computed, and neither does rounding to the model's float type; so a
-    mapped feature lies between the mapped ends. A margin is a sum over terms, and features move
-    independently: the sum of the lowest margins of its parts is at most the lowest margin.
+    A box |x'_p − x_p| ≤ eps·scale_p has its ends rounded outwards. Exact and computed feature maps
+    are monotone, and so is rounding to the model's float type. Therefore a mapped feature lies
+    between the mapped ends. A margin is a sum over terms, and features move independently: the sum
+    of the lowest margins of its parts is at most the lowest margin.
 
     *Terms over one feature.* All terms over the same feature are one part. Its margin is a
     piecewise-linear function of the mapped feature u: lowest at an end of the interval, or where
@@ -61,12 +57,13 @@ class Margins:
 
         z_d(u) = max_h min(a·u + A_h, b·u + B_h) = b·u + max_h min((a − b)·u + A_h, B_h).
 
-    A unit with another one's A and B, or less, does not count. Those left, by falling A, have
-    rising B: the maximum rises with unit j up to u = (B_j − A_j)/(a − b), and is constant up to
-    u = (B_j − A_j+1)/(a − b), where unit j + 1 exceeds it. So there are at most 2H − 1 such points.
-    Points and the scores there are computed once; O(C·H·(log H + H·C)) for a term.
+    A unit is irrelevant if another unit has both a larger A and a larger B. Sorted by decreasing
+    A, the remaining units have increasing B. The maximum increases with unit j up to
+    u = (B_j − A_j)/(a − b), and is constant up to u = (B_j − A_j+1)/(a − b), where unit j + 1
+    exceeds it. So there are at most 2H − 1 such points. Points and the scores there are computed
+    once; O(C·H·(log H + H·C)) for a term.
 
-    *Other terms.* Each is a part of its own, bounded by `term_margins`.
+    *Other terms.* Each is a separate part, bounded by `term_margins`.
 
     Parameters
     ----------
@@ -93,30 +90,31 @@ class Margins:
         return shapes_of(self.exact)
 
     @cached_property
-    def _others(self) -> list[tuple[NDArray, LMM, NDArray, NDArray | None]]:
-        """Features, network and caps of each other term, and the unit that gives a row its z_y."""
-        U, own = self.exact.mapped(self.X), (np.arange(len(self.X)), self.y)
+    def _wide_terms(self) -> list[tuple[NDArray, WideTerm]]:
+        """The features of each term over several features, and the term at all rows."""
+        U = self.exact.mapped(self.X)
         found = []
         for features, lmm in self.exact.terms:
             if features.size > 1:
-                is_large = lmm.W1.size > LARGE_TERM
-                unit = None if is_large else lmm.active_path(U[:, features]).unit[own]
-                found.append((features, lmm, caps(lmm), unit))
+                is_all = features.size == U.shape[1]
+                term = WideTerm.at(lmm, caps(lmm), U if is_all else U[:, features])
+                unit = (term.g + lmm.W2.T[self.y]).argmax(axis=1)
+                found.append((features, term._replace(unit=unit)))
         return found
 
     @property
     def slope(self) -> float:
-        """No score changes faster than that with eps: Σ_t max_i |W0[i]|·rise_p·scale_p."""
+        """Largest change of a score per eps: Σ_t max_i |W0[i]|·rise_p·scale_p."""
         rise, feature_map = np.ones(self.model.n_features), self.model.feature_map
         if feature_map is not None:
             rise = np.maximum.reduceat(feature_map.rises, feature_map.starts[:-1])
         with np.errstate(over="ignore"):
             moved = np.minimum(rise * self.scale, np.finfo(np.float64).max)
-            slopes = self._magnitude.of_terms(moved[None])[0]
+            slopes = self._magnitude.products(moved[None], moved[None])[0]
         return min(sum(slopes.tolist()), float(np.finfo(np.float64).max))
 
     def lowest(self, rows: NDArray, eps: NDArray) -> LowestMargins:
-        """Return the lowest margins of some rows over boxes of their own sizes.
+        """Return the lowest margins of some rows over boxes of different sizes.
 
         The margin does not rise with eps, up to rounding. O(n·Σ_t m_t·H_t), and O(C) for each
         point inside an interval at which the slope of a term over one feature changes.
@@ -126,65 +124,61 @@ class Margins:
         rows : integer array of shape (n,)
         eps : array of shape (n,), >= 0, may be infinite
         """
-        step = max(1, VALUES_AT_ONCE // self.model.n_features)
-        margin, rounding = np.empty(len(rows)), np.empty(len(rows))
-        for lo in range(0, len(rows), step):
-            some = slice(lo, lo + step)
-            margin[some], rounding[some] = self._lowest(rows[some], eps[some])
-        return LowestMargins(margin, rounding)
-
-    def _lowest(self, rows: NDArray, eps: NDArray) -> tuple[NDArray, NDArray]:
         y, b = self.y[rows], self.exact.intercept
         with np.errstate(all="ignore"):
             low, high = mapped_box(self.model, self.X[rows], eps, self.scale)
-            # Without numbers for all features there is no bound.
-            unknown = ~np.isfinite(low + high).all(axis=1)
+            products = self._magnitude.products(low, high)
+            # Without finite numbers for all features there is no bound.
+            unknown = ~np.isfinite(products).all(axis=1)
             low[unknown] = high[unknown] = 0.0
+            products[unknown] = 0.0
             margins = b[y][:, None] - b
             for shape in self._shapes:
                 margins += shape_margins(shape, low, high, y)
-            for features, lmm, cap, unit in self._others:
-                own = slice(None) if features.size == low.shape[1] else features
-                ends = low[:, own], high[:, own]
-                margins += term_margins(lmm, cap, *ends, y, None if unit is None else unit[rows])
+            for t, (features, term) in enumerate(self._wide_terms, 1):
+                columns = slice(None) if features.size == low.shape[1] else features
+                ends, is_last = (low[:, columns], high[:, columns]), t == len(self._wide_terms)
+                add_term_margins(term.rows(rows), *ends, y, is_last, margins)
             margins[np.arange(len(y)), y] = np.inf
             margins[unknown] = -np.inf
-            return margins.min(axis=1), self.rounding(low, high)
-
-    def rounding(self, low: NDArray, high: NDArray) -> NDArray:
-        """Return the most by which margins, the differences of two scores, can be off."""
-        return 2.0 * self._magnitude.rounding(low, high)
-
-    def gap(self, rows: NDArray, eps: NDArray) -> NDArray:
-        """Return the lowest margins of some rows, less rounding; −inf if unknown."""
-        return self.lowest(rows, eps).gap
+            rounding = 2.0 * self._magnitude.rounding(products)
+            return LowestMargins(margins.min(axis=1), rounding)
 
     def is_far_ahead(self, lead: NDArray, eps: NDArray) -> NDArray:
         """Return whether leads of class y are so large that the gap for eps is certainly above 0.
 
-        The gap is at least the lead, less 2·slope·eps and rounding: that of the scores that the
-        lead was computed from, and that of the gap. Not of mapped features, which rounding can
-        move by more. O(N·Σ_t m_t).
+        The gap is at least the lead less 2·slope·eps and less the rounding of the scores and of
+        the gap, here that of the largest values of all rows. Always False for mapped features,
+        which rounding can move by more. O(N·P).
         """
         if self.model.feature_map is not None:
             return np.zeros(len(lead), bool)
+        X = self.X
+        largest = np.maximum(X.max(axis=0, initial=0.0), -X.min(axis=0, initial=0.0))[None]
         with np.errstate(all="ignore"):
-            rounding = self.rounding(*mapped_box(self.model, self.X, eps, self.scale))
+            # In a box, a product |W0[i]·x_p| grows by at most slope·eps.
+            products = self._magnitude.products(largest, largest) + (eps * self.slope)[:, None]
+            rounding = 2.0 * self._magnitude.rounding(products)
             return lead > 2.0 * eps * self.slope + 4.0 * rounding
 
     def sign(self, rows: NDArray, eps: NDArray, tolerance: float) -> NDArray:
         """Return the sign of the gaps of rows for eps·(1 + tolerance), 0 where it is too small."""
-        at = self.lowest(rows, eps)
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore", invalid="ignore"):
             beyond = self.lowest(rows, (1.0 + 2.0 * tolerance) * eps)
-        return np.where(beyond.gap > beyond.rounding, 1, np.where(at.gap < -at.rounding, -1, 0))
+            # The gap falls by at most 2·slope per eps.
+            fall = 4.0 * tolerance * eps * self.slope + 4.0 * beyond.rounding
+            sign = np.where(beyond.gap > beyond.rounding, 1, -1)
+            near = np.flatnonzero((sign < 0) & ~(beyond.gap < -fall))
+        at = self.lowest(rows[near], eps[near])
+        sign[near] = np.where(at.gap < -at.rounding, -1, 0)
+        return sign
 
     def is_bounded(self) -> NDArray:
-        """Return whether the gap of each row is lost for some eps; always without a map."""
+        """Return whether the gap of each row is ≤ 0 for some eps; always True without a map."""
         every = np.arange(len(self.X))
         if self.model.feature_map is None:
             return np.ones(every.size, bool)
-        return ~(self.gap(every, np.full(every.size, np.inf)) > 0.0)
+        return ~(self.lowest(every, np.full(every.size, np.inf)).gap > 0.0)
 
 
 def shapes_of(exact: TermSum) -> list[Shape]:
@@ -217,8 +211,51 @@ def shape_margins(shape: Shape, low: NDArray, high: NDArray, y: NDArray) -> NDAr
     return margins
 
 
+class WideTerm(NamedTuple):
+    """A term over several features, and the values of its units at inputs u.
+
+    Attributes
+    ----------
+    lmm : LMM with m features, float64
+    caps : array of shape (H,), the largest value of each unit
+    u : array of shape (N, m)
+    g : array of shape (N, H), min_i (W0[i]·u_p + W1[i, h])
+    unit : array of shape (N,) or empty, the unit that all others are compared with
+    """
+
+    lmm: LMM
+    caps: NDArray
+    u: NDArray
+    g: NDArray
+    unit: NDArray
+
+    @classmethod
+    def at(cls, lmm: LMM, caps: NDArray, u: NDArray) -> WideTerm:
+        """Return the term at inputs u, without a unit."""
+        g = np.empty((len(u), lmm.n_hidden))
+        is_large = len(u) * lmm.W1.size >= PARALLEL_FROM
+        (_unit_values if is_large else _unit_values.serial)(frozen(u), lmm.weights, g)
+        return cls(lmm, caps, u, g, np.empty(0, np.int64))
+
+    def rows(self, rows: NDArray) -> WideTerm:
+        """Return the term at some of the inputs."""
+        return self._replace(u=self.u[rows], g=self.g[rows], unit=self.unit[rows])
+
+
+@njit(cache=True, parallel=True)
+def _unit_values(u, weights, g):
+    """Fill g (N, H) with the values of all units at inputs u (N, m); O(N·m·H)."""
+    N = u.shape[0]
+    for task in prange((N + ROWS_PER_TASK - 1) // ROWS_PER_TASK):
+        first, end = task * ROWS_PER_TASK, min((task + 1) * ROWS_PER_TASK, N)
+        lam = np.empty((end - first, weights.W0.size))
+        for n in range(first, end):
+            linear(u[n], weights.W0, lam[n - first])
+        minplus_rows(lam, weights.W1T, g[first:end])
+
+
 def term_margins(
-    lmm: LMM, cap: NDArray, low: NDArray, high: NDArray, y: NDArray, unit: NDArray | None = None
+    lmm: LMM, caps: NDArray, low: NDArray, high: NDArray, y: NDArray, unit: NDArray | None = None
 ) -> NDArray:
     """Return lower bounds of z_y − z_d of an LMM for inputs between low and high, shape (N, C).
 
@@ -231,14 +268,13 @@ def term_margins(
       D_h = min_i (W1[i, k] + max(−W1[i, h], min λ_i − max g_h)).
 
     The bound is the minimum over h of the largest of the three. min g and max g are exact, as in
-    `maxplus.certify.box_bounds`. All parts fall as the box grows, for a fixed unit k. Of large
-    terms the third bound is left out: it takes several times as long as the others.
+    `maxplus.certify.box_bounds`. For a fixed unit k, all bounds fall as the box grows.
     O(N·(m + C)·H).
 
     Parameters
     ----------
     lmm : LMM with m features, float64
-    cap : array of shape (H,), the largest value of each unit (`caps`)
+    caps : array of shape (H,), the largest value of each unit
     low, high : arrays of shape (N, m)
     y : array of shape (N,)
     unit : array of shape (N,), optional
@@ -248,62 +284,98 @@ def term_margins(
     -------
     array of shape (N, C)
     """
-    if unit is None:
-        unit = np.empty(0, np.int64)
-    margins = np.empty((len(y), lmm.n_classes))
-    is_large = len(y) * lmm.W1.size >= PARALLEL_FROM
-    kernel = _term_margins if is_large else _term_margins.serial
-    # Read-only arrays, so that kernels compile once.
-    arrays = map(frozen, (low, high, cap, y, unit))
-    kernel(*arrays, lmm.weights, margins)
+    margins = np.zeros((len(y), lmm.n_classes))
+    term = WideTerm.at(lmm, caps, low)
+    if unit is not None:
+        term = term._replace(unit=unit)
+    add_term_margins(term, low, high, y, False, margins)
     return margins
 
 
+def add_term_margins(
+    term: WideTerm, low: NDArray, high: NDArray, y: NDArray, only_lowest: bool, margins: NDArray
+) -> None:
+    """Add `term_margins` of a term to margins (N, C), for boxes that contain ``term.u``.
+
+    From u to another input in the box, a unit rises by at most max_i (max λ_i − W0[i]·u_p). So
+    most units can be neither the maximum of class y nor the minimum of the margins, and are
+    skipped. Margins of d = y do not change. With ``only_lowest``, all other margins of a row become
+    the lowest of them.
+    """
+    is_large = len(y) * term.lmm.W1.size >= PARALLEL_FROM
+    kernel = _add_term_margins if is_large else _add_term_margins.serial
+    # Read-only arrays, so that kernels compile once.
+    arrays = map(frozen, (low, high, y, term.caps, term.u, term.g, term.unit))
+    kernel(*arrays, term.lmm.weights, only_lowest, margins)
+
+
 @njit(cache=True, parallel=True)
-def _term_margins(low, high, cap, y, unit, weights, margins):
-    """Fill margins (N, C), see `term_margins`; no units are related if ``unit`` is empty."""
+def _add_term_margins(low, high, y, caps, u, g, unit, weights, only_lowest, margins):
+    """`add_term_margins` in blocks of rows."""
     N = low.shape[0]
     for task in prange((N + ROWS_PER_TASK - 1) // ROWS_PER_TASK):
-        lo = task * ROWS_PER_TASK
-        hi = min(lo + ROWS_PER_TASK, N)
-        _term_margins_rows(low, high, cap, y, unit, weights, lo, hi, margins)
+        rows = range(task * ROWS_PER_TASK, min((task + 1) * ROWS_PER_TASK, N))
+        _add_rows(low, high, y, caps, u, g, unit, weights, only_lowest, rows, margins)
 
 
 @njit(cache=True)
-def _term_margins_rows(low, high, cap, y, unit, weights, lo, hi, margins):
-    """`_term_margins` of the rows lo to hi on one thread; O((hi − lo)·(m + C)·H)."""
+def _add_rows(low, high, y, caps, u, g, unit, weights, only_lowest, rows, margins):
+    """`add_term_margins` of some rows on one thread; O((m + C)·H) for each, often O(m + C·H)."""
     W0, W1T, W2T = weights
-    n, H, rows = hi - lo, cap.size, W0.size
-    lowest, highest = np.empty((n, rows)), np.empty((n, rows))
-    bottom, top = np.empty((n, H)), np.empty((n, H))
-    for r in range(n):
-        for i in range(rows):
-            a, b = W0[i] * low[lo + r, i // 2], W0[i] * high[lo + r, i // 2]
-            lowest[r, i], highest[r, i] = min(a, b), max(a, b)
-    minplus_rows(lowest, W1T, bottom)
-    minplus_rows(highest, W1T, top)
-    for r in range(n):
-        heights, least = W2T[y[lo + r]], margins[lo + r]
-        own = -np.inf
+    (C, H), size = W2T.shape, W0.size
+    lowest, highest = np.empty(size), np.empty(size)
+    top, ahead, bound = np.empty(H), np.empty(H), np.empty(H)
+    # 0: the maximum of a unit is a bound; 1: it is known; 2: the unit is compared with `unit`.
+    stage = np.empty(H, np.int8)
+    for n in rows:
+        label, rise = y[n], -np.inf
+        heights = W2T[label]
+        for i in range(size):
+            a, b = W0[i] * low[n, i // 2], W0[i] * high[n, i // 2]
+            lowest[i], highest[i] = min(a, b), max(a, b)
+            rise = max(rise, highest[i] - W0[i] * u[n, i // 2])
+        start = 0
         for h in range(H):
-            own = max(own, bottom[r, h] + heights[h])
-        for d in range(least.size):
-            least[d] = np.inf
+            if g[n, h] + heights[h] > g[n, start] + heights[start]:
+                start = h
+        own = minplus_cell(lowest, W1T[start]) + heights[start]
         for h in range(H):
-            g = min(top[r, h], cap[h])
-            ahead = max(own - g, heights[h])
-            is_least = False
-            for d in range(least.size):
-                is_least |= ahead - W2T[d, h] < least[d]
-            if not is_least:
-                continue
-            if unit.size > 0:
-                k, lead = unit[lo + r], np.inf
-                for i in range(rows):
-                    lead = fmin(lead, W1T[k, i] + fmax(-W1T[h, i], lowest[r, i] - g))
-                ahead = max(ahead, lead + heights[k])
-            for d in range(least.size):
-                least[d] = min(least[d], ahead - W2T[d, h])
+            if g[n, h] + heights[h] > own and h != start:
+                own = max(own, minplus_cell(lowest, W1T[h]) + heights[h])
+        for h in range(H):
+            top[h], stage[h] = min(g[n, h] + rise, caps[h]), 0
+            ahead[h] = max(own - top[h], heights[h])
+        width = C if only_lowest else 1
+        for first in range(0, C, width):
+            bound[:] = np.inf
+            for d in range(first, first + width):
+                if d != label:
+                    for h in range(H):
+                        bound[h] = fmin(bound[h], margins[n, d] + (ahead[h] - W2T[d, h]))
+            start, least = 0, np.inf
+            for h in range(1, H):
+                if bound[h] < bound[start]:
+                    start = h
+            for j in range(-1, H):
+                h = start if j < 0 else j
+                while bound[h] < least and stage[h] < 2:
+                    if stage[h] == 0:
+                        top[h] = min(minplus_cell(highest, W1T[h]), caps[h])
+                        ahead[h] = max(own - top[h], heights[h])
+                    elif unit.size > 0:
+                        k, lead = unit[n], np.inf
+                        for i in range(size):
+                            lead = fmin(lead, W1T[k, i] + fmax(-W1T[h, i], lowest[i] - top[h]))
+                        ahead[h] = max(ahead[h], lead + heights[k])
+                    stage[h] += 1
+                    bound[h] = np.inf
+                    for d in range(first, first + width):
+                        if d != label:
+                            bound[h] = min(bound[h], margins[n, d] + (ahead[h] - W2T[d, h]))
+                least = min(least, bound[h])
+            for d in range(first, first + width):
+                if d != label:
+                    margins[n, d] = least
 
 
 @njit(cache=True, nogil=True)

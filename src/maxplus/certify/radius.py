@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +16,8 @@ from maxplus.models.lmm import TermSum
 # A radius is found up to this share of itself; the certified side is returned.
 TOLERANCE = 1e-6
 GROWTH = 4.0
+# Numbers in the rows that are bounded together: 32 MB.
+VALUES_AT_ONCE = 4_000_000
 # Names of held columns that a sentence lists.
 N_NAMES = 3
 
@@ -31,16 +33,14 @@ def certified_at(
 ) -> NDArray:
     """Return whether each row's predicted class stays the same everywhere in its box.
 
-    That is whether `certified_radius` is at least eps: the lowest margins of the class over every
-    other, term by term, have a sum above 0. They are exact for terms over one feature, and at
-    least the difference of their `box_bounds` for other terms. With eps = 0 nothing moves, so
-    nothing can change.
+    This is equivalent to `certified_radius` >= eps: the lowest margins of the class over every
+    other class, added over all terms, are above 0. They are exact for terms over one feature, and
+    at least the difference of the `box_bounds` for other terms. All rows are certified for eps = 0.
 
-    Without feature maps no score of a term changes faster than max_i |W0[i]|·scale_p, so that a
-    lead of more than twice eps times the sum of these needs no bounds: most rows cost one forward
-    pass, the others about five; one less with ``scores``, what ``model.scores(X)`` has given. Only
-    where the margin is almost 0 at eps is the radius itself computed, because it is found to
-    within a millionth.
+    Without a feature map, no score changes by more than eps times the sum of the terms'
+    max_i |W0[i]|·scale_p. Rows with a lead of more than twice that need no bounds and cost one
+    forward pass, others three or four, and one less if ``scores`` are given. If the margin is
+    almost 0 at eps, the radius itself is computed, because it has a tolerance of a millionth.
 
     Parameters
     ----------
@@ -49,8 +49,9 @@ def certified_at(
     eps : float or array of shape (N,), >= 0
     scale : array of shape (P,), >= 0, optional
     scores : array of shape (N, C), optional
+        The result of ``model.scores(X)``.
     where : array of bool of shape (N,), optional
-        Rows to be certified; the others are not.
+        Rows to certify; False is returned for all others.
 
     Returns
     -------
@@ -74,26 +75,37 @@ def certified_at(
         raise ValueError(
             f"scores must have shape {(len(X), model.n_classes)}, those of X; got {Z.shape}"
         )
-    asked = np.ones(len(X), bool) if where is None else np.asarray(where, bool)
-    if asked.shape != (len(X),):
-        raise ValueError(f"where must have shape ({len(X)},), one for each row; got {asked.shape}")
+    selected = np.ones(len(X), bool) if where is None else np.asarray(where, bool)
+    if selected.shape != (len(X),):
+        raise ValueError(
+            f"where must have shape ({len(X)},), one for each row; got {selected.shape}"
+        )
     first, second = _two_highest(Z.astype(np.float64, copy=False))
-    margins = Margins(model, X, Z.argmax(axis=1), box.scale)
+    y = Z.argmax(axis=1)
+    margins = Margins(model, X, y, box.scale)
     # A radius is short by up to TOLERANCE·eps, and rounding can change what is almost 0.
     is_far_ahead = margins.is_far_ahead(first - second, (1.0 + 2.0 * TOLERANCE) * box.eps)
-    certain = asked & ((box.eps == 0.0) | is_far_ahead)
-    open_rows = np.flatnonzero(asked & ~certain)
-    if open_rows.size:
-        sign = margins.sign(open_rows, box.eps[open_rows], TOLERANCE)
-        certain[open_rows] = sign > 0
-        near = open_rows[sign == 0]
+    certain = selected & ((box.eps == 0.0) | is_far_ahead)
+    open_rows = np.flatnonzero(selected & ~certain)
+    for rows in _blocks(model, open_rows):
+        margins = Margins(model, X[rows], y[rows], box.scale)
+        sign = margins.sign(np.arange(rows.size), box.eps[rows], TOLERANCE)
+        certain[rows] = sign > 0
+        near = rows[sign == 0]
         if near.size:
             certain[near] = certified_radius(model, X[near], box.scale) >= box.eps[near]
     return certain
 
 
+def _blocks(model: TermSum, rows: NDArray) -> Iterator[NDArray]:
+    """Yield blocks of rows that are bounded together."""
+    size = max(1, VALUES_AT_ONCE // (model.n_features + model.n_hidden))
+    for lo in range(0, len(rows), size):
+        yield rows[lo : lo + size]
+
+
 def _two_highest(Z: NDArray) -> tuple[NDArray, NDArray]:
-    """Return the highest score of each row and the next, (N,) each; O(N·C), column by column."""
+    """Return the two highest scores of each row, (N,) each; O(N·C)."""
     first, second = Z[:, 0], np.full(len(Z), -np.inf)
     for z in Z.T[1:]:
         first, second = np.maximum(first, z), np.maximum(second, np.minimum(first, z))
@@ -106,9 +118,9 @@ def certified_radius(model: TermSum, X: NDArray, scale: ArrayLike | None = None)
     The sum of the terms' lowest margins (`certified_at`) falls with eps, by at most 2·eps·slope,
     where the slope is the sum of the terms' max_i |W0[i]|·scale_p, each times the largest rise of
     the feature map. It is positive up to (z₁ − z₂) / (2·slope) at least, from where the search
-    starts; z₁ and z₂ are the two highest scores. Rows are searched together, and each evaluation
-    costs about two forward passes over the rows that are still open: O(N·Σ_t m_t·H_t), about eight
-    times.
+    starts; z₁ and z₂ are the two highest scores. Rows are searched together, with about eight
+    evaluations. Each costs at most two forward passes over the rows that are still open,
+    O(N·Σ_t m_t·H_t), and less where few units come close to the maximum.
 
     Parameters
     ----------
@@ -119,9 +131,9 @@ def certified_radius(model: TermSum, X: NDArray, scale: ArrayLike | None = None)
 
     Returns
     -------
-    array of shape (N,): 0 where the two highest scores are equal, up to rounding;
-        infinity where no feature that may move has any influence, or where feature maps keep
-        every input from changing the prediction
+    array of shape (N,)
+        0 if the two highest scores are equal up to rounding; infinity if no feature that may move
+        has any influence, or if no input at all changes the prediction because of a feature map.
 
     Examples
     --------
@@ -137,21 +149,18 @@ def certified_radius(model: TermSum, X: NDArray, scale: ArrayLike | None = None)
     X = as_rows(X, model.n_features, np.float64)
     factors = check_box(model, len(X), 0.0, scale).scale
     y = model.scores(X).argmax(axis=1)
-    margins = Margins(model, X, y, factors)
     radius = np.full(len(X), np.inf)
-    bounded = np.flatnonzero(margins.is_bounded())
-    radius[bounded] = _search(
-        lambda rows, eps: margins.gap(bounded[rows], eps), bounded.size, margins.slope
-    )
+    for rows in _blocks(model, np.arange(len(X))):
+        margins = Margins(model, X[rows], y[rows], factors)
+        bounded = np.flatnonzero(margins.is_bounded())
+        radius[rows[bounded]] = _search(margins, bounded)
     return radius
 
 
-def _search(gap_at: Callable[[NDArray, NDArray], NDArray], n_rows: int, slope: float) -> NDArray:
-    """Return the largest eps with a gap > 0 of each row, to within a millionth and no larger.
-
-    ``gap_at(rows, eps)`` falls with eps, by at most 2·slope per eps.
-    """
-    gap_low = gap_at(np.arange(n_rows), np.zeros(n_rows))
+def _search(margins: Margins, rows: NDArray) -> NDArray:
+    """Return the largest eps with a gap > 0 of some rows, to within a millionth and no larger."""
+    n_rows, slope = len(rows), margins.slope
+    gap_low = margins.lowest(rows, np.zeros(n_rows)).gap
     low, high = np.zeros(n_rows), np.full(n_rows, np.inf)
     if slope == 0.0:
         return np.where(gap_low > 0.0, np.inf, 0.0)
@@ -161,9 +170,9 @@ def _search(gap_at: Callable[[NDArray, NDArray], NDArray], n_rows: int, slope: f
     while open_rows.size:
         state = (low[open_rows], high[open_rows], gap_low[open_rows], gap_high[open_rows])
         eps = _guess(step, *state, slope)
-        # At the ends of what floats can hold there may be nothing left to try.
+        # No float may be left between both ends.
         new = (eps > state[0]) & (eps < state[1])
-        gap = gap_at(open_rows, eps)
+        gap = margins.lowest(rows[open_rows], eps).gap
         good, bad = new & (gap > 0.0), new & ~(gap > 0.0)
         low[open_rows[good]], gap_low[open_rows[good]] = eps[good], gap[good]
         high[open_rows[bad]], gap_high[open_rows[bad]] = eps[bad], gap[bad]
@@ -177,11 +186,11 @@ def _search(gap_at: Callable[[NDArray, NDArray], NDArray], n_rows: int, slope: f
 def _guess(
     step: int, low: NDArray, high: NDArray, gap_low: NDArray, gap_high: NDArray, slope: float
 ) -> NDArray:
-    """Return the next eps of each row: outwards until the gap is gone, then between.
+    """Return the next eps of each row: larger until the gap is ≤ 0, then inside the bracket.
 
-    The gap is piecewise linear and often a line, so the secant's root is tried from both
-    sides at once: a little below it and a little above it close the bracket quickly.
-    Every third time the middle is taken, which bounds the number of steps.
+    The gap is piecewise linear and often a line. Points slightly below and slightly above the
+    root of the secant therefore close the bracket quickly. Every third step is a bisection, which
+    bounds the number of steps.
     """
     with np.errstate(invalid="ignore", over="ignore"):
         outwards = np.maximum(GROWTH * low, (1.0 - 0.1 * TOLERANCE) * gap_low / (2.0 * slope))
@@ -195,10 +204,10 @@ def _guess(
 
 
 class CertifiedRows(NamedTuple):
-    """Number of rows and of right rows; median and least radius of the right ones.
+    """Number of rows and of right rows, and the median and smallest radius of the right rows.
 
-    Both are NaN where no row is right. Wrong rows do not count: a wrong prediction that stays the
-    same certifies nothing.
+    Both radii are NaN if no row is right. Wrong rows are ignored: certifying a wrong prediction is
+    of no use.
     """
 
     rows: int
@@ -208,26 +217,28 @@ class CertifiedRows(NamedTuple):
 
     @classmethod
     def of(cls, radius: ArrayLike, right: ArrayLike) -> CertifiedRows:
-        """Return the summary of the radius of each row, and whether its prediction is right."""
+        """Summarise radii of rows, given the mask of right predictions."""
         radii, is_right = np.asarray(radius, np.float64), np.asarray(right, bool)
         if radii.ndim != 1 or radii.shape != is_right.shape:
             raise ValueError(
                 f"radius and right must be one number and one truth value for each row; got shapes "
                 f"{radii.shape} and {is_right.shape}"
             )
-        own = radii[is_right]
-        if not own.size:
+        kept = np.sort(radii[is_right])
+        if not kept.size:
             return cls(len(radii), 0, np.nan, np.nan)
-        # Half of the rows reach at least the lower median: no mean of two, which no row has.
-        return cls(len(radii), own.size, float(np.sort(own)[(own.size - 1) // 2]), float(own.min()))
+        # At least half of the rows have the lower median, which, unlike a mean, may be infinite.
+        return cls(len(radii), kept.size, float(kept[(kept.size - 1) // 2]), float(kept[0]))
 
     def sentence(self, unit: str = "training deviations", held: Sequence[str] = ()) -> str:
-        """Return a sentence about the rows that are certified, and up to which radius.
+        """Describe in a sentence which rows are certified, up to which radius.
 
         Parameters
         ----------
-        unit : what radii are counted in
-        held : names of columns that were held fixed
+        unit : str
+            Unit of the radii.
+        held : sequence of str
+            Names of columns that were held fixed.
 
         Returns
         -------
@@ -235,7 +246,7 @@ class CertifiedRows(NamedTuple):
         """
         if not self.right:
             return f"None of the {self.rows} rows is right, so nothing is certified."
-        fixed = f" ({_listed(held)} held fixed)" if held else ""
+        fixed = f" ({_join_names(held)} held fixed)" if held else ""
         wrong = self.rows - self.right
         others = f"the {wrong} rows that are wrong, nor about " if wrong else ""
         return (
@@ -244,7 +255,7 @@ class CertifiedRows(NamedTuple):
         )
 
     def _reach(self, unit: str, fixed: str) -> str:
-        """Return how far half of the right rows may move, and all of them."""
+        """Describe the radii of half of the right rows and of all right rows."""
         if np.isposinf(self.least):
             return (
                 f"All of those {self.right} provably stay right however far every number moves"
@@ -262,7 +273,7 @@ class CertifiedRows(NamedTuple):
         )
 
 
-def _listed(names: Sequence[str]) -> str:
+def _join_names(names: Sequence[str]) -> str:
     shown = ", ".join(names[:N_NAMES])
     more = len(names) - N_NAMES
     return f"{shown} and {more} more" if more > 0 else shown

@@ -1,7 +1,6 @@
-"""Communicators: the messages that the ranks of a training exchange.
+"""Communicators: collective operations of the ranks of a training.
 
-Code is written once, for a `Communicator`. Usually that is `SERIAL`, a single process, where every
-message is returned as it is, at no cost.
+All code uses a `Communicator`, by default `SERIAL`, a single process.
 """
 
 from __future__ import annotations
@@ -9,7 +8,6 @@ from __future__ import annotations
 import os
 import pickle
 import sys
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -24,19 +22,21 @@ E = TypeVar("E", bound=BaseException)
 
 
 class DifferentRanksError(ValueError):
-    """Ranks that are to train one model were called with different arguments."""
+    """The ranks of a training were called with different arguments."""
 
 
-class Communicator(ABC):
-    """Messages among the ranks 0..size−1 of a training; each has rows of its own.
+class Communicator:
+    """Collective operations among the ranks 0..size−1 of a training, each of which has some rows.
 
-    All ranks call the same methods in the same order. Rows are numbered consecutively, those of
-    rank 0 first. Weights, random generators and histories are the same on all ranks.
+    This class is a single process, whose operations return their arguments; a subclass with several
+    ranks overrides them. All ranks call the same methods in the same order. Rows are numbered
+    consecutively, those of rank 0 first. Weights, random generators and histories are the same on
+    all ranks.
     """
 
-    rank: int
-    size: int
-    # Processors for each rank, where several share a machine.
+    rank: int = 0
+    size: int = 1
+    # Processors for each rank if several ranks share a machine.
     cores: int | None = None
     # Index of this rank among those on its machine.
     place: int = 0
@@ -51,57 +51,60 @@ class Communicator(ABC):
         """True for a single rank."""
         return self.size == 1
 
-    # -- messages --------------------------------------------------------------------------------
+    # -- operations that subclasses override -----------------------------------------------------
 
-    @abstractmethod
     def allgather(self, thing: T) -> list[T]:
         """Return the objects of all ranks, in their order."""
+        return [thing]
 
-    @abstractmethod
     def bcast(self, thing: T) -> T:
         """Return the object of rank 0."""
+        return thing
 
-    @abstractmethod
     def allgatherv(self, rows: NDArray) -> NDArray:
         """Return the rows of all ranks, concatenated in their order."""
+        return rows
 
-    @abstractmethod
     def gather(self, rows: NDArray) -> NDArray:
-        """Return the rows of all ranks on rank 0, and none of them on the others."""
+        """Return the rows of all ranks on rank 0, and an empty array on other ranks."""
+        return rows
 
-    @abstractmethod
     def sum(self, array: NDArray) -> NDArray:
-        """Return the sum over all ranks, added in their order: the same bits on all of them."""
+        """Return the sum over all ranks, added in their order: bit-identical on all ranks."""
+        return array
 
-    @abstractmethod
     def meet(self, own: NDArray, received: NDArray) -> None:
-        """Fill ``received`` (size, …) with each rank's ``own``: few numbers, low latency."""
+        """Fill ``received`` (size, …) with ``own`` of each rank: few numbers, low latency."""
+        received[0] = own
 
-    @abstractmethod
     def allreduce_or(self, numbers: NDArray) -> None:
-        """Combine numbers each of which is 0 on all ranks but one; in place, bit by bit."""
+        """Combine numbers, each of which is 0 on all ranks except one; in place, bitwise."""
 
-    @abstractmethod
     def nearby(self, n: int) -> list[int]:
-        """Return the numbers of the ranks that share memory with this one."""
+        """Return the numbers of the ranks that share memory with this rank."""
+        return [n]
 
-    @abstractmethod
     def shared(self, shape: tuple[int, ...]) -> NDArray:
-        """Return float64 numbers in memory that those ranks share, one array for each shape."""
+        """Return float64 numbers in memory that these ranks share, one array for each shape."""
+        return np.zeros(shape)
+
+    def raised_on_all_ranks(self, error: BaseException) -> bool:
+        """Return whether all ranks have raised this error, so that no rank waits for another."""
+        return True
 
     # -- derived operations ----------------------------------------------------------------------
 
     def total(self, n: int) -> int:
         """Return the sum of an integer over all ranks."""
-        return n if self.is_alone else sum(self.allgather(n))
+        return sum(self.allgather(n))
 
     def before(self, n: int) -> int:
         """Return the sum over the ranks before this one: the number of its first row."""
-        return 0 if self.is_alone else sum(self.allgather(n)[: self.rank])
+        return sum(self.allgather(n)[: self.rank])
 
     def largest(self, value: float) -> float:
         """Return the maximum over all ranks; NaN if any value is."""
-        return value if self.is_alone else float(np.max(self.allgather(value)))
+        return float(np.max(self.allgather(value)))
 
     def mean(self, values: NDArray) -> float:
         """Return the mean of the values of all ranks."""
@@ -112,7 +115,7 @@ class Communicator(ABC):
 
     def any(self, truth: bool) -> bool:
         """Return whether it is true on any rank."""
-        return truth if self.is_alone else any(self.allgather(truth))
+        return any(self.allgather(truth))
 
     def agree(self, settings: Mapping[str, Any]) -> None:
         """Raise DifferentRanksError, on all ranks, if their values of ``settings`` differ."""
@@ -131,7 +134,7 @@ class Communicator(ABC):
 
     @contextmanager
     def raise_on_all_ranks(self) -> Iterator[None]:
-        """Raise an error of any rank inside on all ranks; no messages may be sent inside."""
+        """Raise an error of any rank on all ranks; no collective operations are allowed inside."""
         if self.is_alone:
             yield
             return
@@ -154,8 +157,8 @@ class Communicator(ABC):
     def root_only(self, work: Callable[[Any], T], rows: Any) -> T:
         """Run ``work(all rows)`` on rank 0 and return its result, or raise its error, on all ranks.
 
-        A single process passes its rows themselves; otherwise ``work`` gets a `SharedRows`, or the
-        ``whole`` of another ``Share``, which requests the rows it needs from the other ranks.
+        The argument of ``work`` is the array of rows in a single process; otherwise it is a
+        `SharedRows`, or the ``whole`` of another ``Share``, which requests rows from other ranks.
         """
         if self.is_alone:
             return work(rows)
@@ -164,58 +167,12 @@ class Communicator(ABC):
         share = RowsShare(rows) if isinstance(rows, np.ndarray) else rows
         return run_root_only(self, work, share)
 
-    def raised_on_all_ranks(self, error: BaseException) -> bool:
-        """Return whether all ranks have raised this error: then none waits for another."""
-        return True
 
-
-class SerialCommunicator(Communicator):
-    """A single process, whose messages are returned as they are."""
-
-    rank = 0
-    size = 1
-
-    def allgather(self, thing: T) -> list[T]:
-        """Return a list of the object."""
-        return [thing]
-
-    def bcast(self, thing: T) -> T:
-        """Return the object."""
-        return thing
-
-    def allgatherv(self, rows: NDArray) -> NDArray:
-        """Return the rows."""
-        return rows
-
-    def gather(self, rows: NDArray) -> NDArray:
-        """Return the rows."""
-        return rows
-
-    def sum(self, array: NDArray) -> NDArray:
-        """Return the array."""
-        return array
-
-    def meet(self, own: NDArray, received: NDArray) -> None:
-        """Copy the numbers."""
-        received[0] = own
-
-    def allreduce_or(self, numbers: NDArray) -> None:
-        """Do nothing."""
-
-    def nearby(self, n: int) -> list[int]:
-        """Return a list of the number."""
-        return [n]
-
-    def shared(self, shape: tuple[int, ...]) -> NDArray:
-        """Return new numbers."""
-        return np.zeros(shape)
-
-
-SERIAL = SerialCommunicator()
+SERIAL = Communicator()
 
 
 def mark_collective(error: E) -> E:
-    """Mark an error as raised by all ranks, so that the other ranks need not be ended."""
+    """Mark an error as raised on all ranks, so that the other ranks need not be aborted."""
     error.is_collective = True  # type: ignore[attr-defined]
     return error
 
@@ -240,7 +197,7 @@ _CURRENT: ContextVar[Communicator] = ContextVar("communicator", default=SERIAL)
 
 
 def current() -> Communicator:
-    """Return the communicator of trainings; a single process unless `use_mpi` is active.
+    """Return the current communicator: a single process unless `use_mpi` is active.
 
     Returns
     -------
@@ -257,7 +214,7 @@ def current() -> Communicator:
 
 @contextmanager
 def using(communicator: Communicator) -> Iterator[Communicator]:
-    """Use a communicator for the trainings inside.
+    """Make a communicator the current one inside a ``with`` block.
 
     Parameters
     ----------
@@ -266,7 +223,7 @@ def using(communicator: Communicator) -> Iterator[Communicator]:
     Yields
     ------
     Communicator
-        The same.
+        The given communicator.
 
     Examples
     --------
@@ -284,21 +241,21 @@ def using(communicator: Communicator) -> Iterator[Communicator]:
 
 @contextmanager
 def use_mpi(comm: Any = None) -> Iterator[Communicator]:
-    """Let all ranks of an MPI communicator train one model, each with rows of its own.
+    """Train with all ranks of an MPI communicator, each of which passes a part of the rows.
 
-    Every rank makes the same calls inside. Classifiers are then fitted on the rows of all ranks,
-    those of rank 0 first. Afterwards every rank has the fitted model, and what belongs to training
-    rows (``training_losses_``) for its own rows. An error on one rank ends all of them.
+    Every rank makes the same calls inside. Classifiers are fitted on the rows of all ranks, those
+    of rank 0 first. Afterwards every rank has the fitted model; attributes of training rows
+    (``training_losses_``) refer to the rows of this rank. An error on one rank ends all ranks.
 
     Parameters
     ----------
     comm : mpi4py communicator, optional
-        All ranks that the program was started with by default.
+        By default all ranks of the program.
 
     Yields
     ------
     Communicator
-        The communicator: ``rank`` of ``size``, and the messages among the ranks.
+        The communicator, with the attributes ``rank`` and ``size``.
 
     Examples
     --------
@@ -329,7 +286,7 @@ def use_mpi(comm: Any = None) -> Iterator[Communicator]:
 
 
 def _print_on_first_only(error: BaseException) -> None:
-    """Suppress the traceback of an error that ends this program: rank 0 prints the same one."""
+    """Suppress the traceback of an error that ends this program, because rank 0 prints it."""
     usual = sys.excepthook
 
     def hook(kind: type[BaseException], value: BaseException, trace: TracebackType | None) -> None:
@@ -341,15 +298,15 @@ def _print_on_first_only(error: BaseException) -> None:
 
 # -- launchers -----------------------------------------------------------------------------------
 
-# Environment variables in which MPI launchers, SLURM's among them, pass the number of processes.
+# Environment variables in which MPI launchers, including SLURM, pass the number of processes,
 SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "PMIX_SIZE", "MV2_COMM_WORLD_SIZE")
-# And the rank of the process.
+# and the rank of the process.
 RANKS = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "MV2_COMM_WORLD_RANK")
 
 
 def is_launched() -> bool:
     """Return whether an MPI launcher has started this process together with others."""
-    # With PMIx, SLURM passes the number of ranks in a variable of its own.
+    # With PMIx, SLURM passes the number of ranks in another variable.
     by_slurm = "PMIX_RANK" in os.environ and _number("SLURM_STEP_NUM_TASKS") > 1
     return by_slurm or any(_number(name) > 1 for name in SIZES)
 

@@ -1,4 +1,4 @@
-"""The communicator of ranks that an MPI launcher has started; only this module needs mpi4py."""
+"""MPI communicator; the only module that imports mpi4py."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from maxplus.distributed.communicator import Communicator, is_launched, mark_col
 
 T = TypeVar("T")
 
-# Bytes of the parts that larger arrays are sent in: MPI counts in 32 bits.
-MOST_BYTES = 1 << 30
-# Seconds between the messages of ranks that fail with the same error: the first one ends them all.
+# Maximum size of a message: MPI counts in 32 bits, so larger arrays are sent in parts.
+MAX_BYTES = 1 << 30
+# Seconds between the messages of ranks that fail with the same error: the first one aborts all.
 MESSAGE_DELAY = 0.05
-# Seconds that a rank that fails waits for the others to fail alike.
+# Seconds that a failing rank waits for the other ranks to fail with the same error.
 FAILURE_TIMEOUT = 1.0
 
 
 class MPICommunicator(Communicator):
-    """Messages through an mpi4py communicator."""
+    """Communicator that uses an mpi4py communicator."""
 
     def __init__(self, comm: Any) -> None:
-        # Duplicates keep these messages apart from those of the program.
+        # Duplicates separate these messages from those of the calling program.
         self._comm, self._failures = comm.Dup(), comm.Dup()
         self.rank, self.size = comm.rank, comm.size
         self._windows: dict[tuple[int, ...], Any] = {}
@@ -40,7 +40,7 @@ class MPICommunicator(Communicator):
         self._machine = self._comm.Split_type(MPI.COMM_TYPE_SHARED)
         self.place = self._machine.rank
         if self.size > 1:
-            # Launchers may have bound each rank to some of the machine's processors, or to none.
+            # Launchers may have bound each rank to some of the processors of the machine.
             processors = set().union(*self._machine.allgather(_processors()))
             self.cores = max(1, len(processors) // self._machine.size)
             # Blocking and non-blocking collectives do not match: all ranks must use the same kind.
@@ -49,7 +49,7 @@ class MPICommunicator(Communicator):
 
     @classmethod
     def of(cls, comm: Any = None) -> MPICommunicator:
-        """Return that of an mpi4py communicator, by default of all ranks."""
+        """Return the communicator of an mpi4py communicator, by default of all ranks."""
         try:
             from mpi4py import MPI
         except ImportError:
@@ -92,17 +92,17 @@ class MPICommunicator(Communicator):
         return self._concatenated(rows, everywhere=True)
 
     def gather(self, rows: NDArray) -> NDArray:
-        """Return the rows of all ranks on rank 0, and none of them on the others."""
+        """Return the rows of all ranks on rank 0, and an empty array on other ranks."""
         return self._concatenated(rows, everywhere=False)
 
     def _concatenated(self, rows: NDArray, *, everywhere: bool) -> NDArray:
-        """Broadcast each rank's rows, or send them to rank 0, in parts that MPI can count."""
+        """Broadcast the rows of each rank, or send them to rank 0, in parts of `MAX_BYTES`."""
         rows = np.ascontiguousarray(rows)
         counts = self.allgather(len(rows))
         wanted = everywhere or self.is_first
         whole = np.empty((sum(counts) if wanted else 0, *rows.shape[1:]), rows.dtype)
         width = max(1, rows.dtype.itemsize * int(np.prod(rows.shape[1:], dtype=np.int64)))
-        step = max(1, MOST_BYTES // width)
+        step = max(1, MAX_BYTES // width)
         begin = 0
         for owner, count in enumerate(counts):
             own = whole[begin : begin + count] if wanted else rows
@@ -123,7 +123,7 @@ class MPICommunicator(Communicator):
             self._comm.Recv(data, source=owner)
 
     def sum(self, array: NDArray) -> NDArray:
-        """Return the sum over all ranks, added in their order, which MPI's own does not define.
+        """Return the sum over all ranks, added in their order, which MPI reductions do not specify.
 
         Each rank adds one part of the array, and all ranks receive the sums of all parts.
         """
@@ -143,9 +143,9 @@ class MPICommunicator(Communicator):
         return parts.reshape(-1)[: array.size].reshape(array.shape)
 
     def meet(self, own: NDArray, received: NDArray) -> None:
-        """Fill ``received`` (size, …) with each rank's ``own``: few numbers, low latency."""
+        """Fill ``received`` (size, …) with ``own`` of each rank: few numbers, low latency."""
         if self._is_crowded:
-            # MPI waits without yielding, but the rank it waits for may need this processor.
+            # A blocking call would occupy the processor that the other rank may need.
             request = self._comm.Iallgather(own, received)
             while not request.Test():
                 _yield_processor()
@@ -153,7 +153,7 @@ class MPICommunicator(Communicator):
             self._comm.Allgather(own, received)
 
     def allreduce_or(self, numbers: NDArray) -> None:
-        """Combine numbers each of which is 0 on all ranks but one; in place, bit by bit."""
+        """Combine numbers, each of which is 0 on all ranks except one; in place, bitwise."""
         from mpi4py import MPI
 
         self._comm.Allreduce(MPI.IN_PLACE, numbers.reshape(-1).view(np.int64), op=MPI.BOR)
@@ -174,7 +174,7 @@ class MPICommunicator(Communicator):
         return np.frombuffer(memory, np.float64, n).reshape(shape)
 
     def raised_on_all_ranks(self, error: BaseException) -> bool:
-        """Return whether all ranks raise the same error soon; not if some wait for messages."""
+        """Return whether all ranks raise the same error within `FAILURE_TIMEOUT`."""
         if self.is_alone or getattr(error, "is_collective", False):
             return True
         own = np.frombuffer(sha256(f"{type(error)} {error}".encode()).digest()[:8], np.int64)
@@ -191,7 +191,7 @@ class MPICommunicator(Communicator):
         return True
 
     def end(self, error: BaseException) -> None:
-        """Print the error of this rank and end all ranks."""
+        """Print the error of this rank and abort all ranks."""
         if self.is_alone:
             return
         time.sleep(MESSAGE_DELAY * self.rank)

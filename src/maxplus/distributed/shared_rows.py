@@ -1,8 +1,8 @@
-"""Work that rank 0 does for all ranks, on the rows of all of them.
+"""Functions that run on rank 0 with access to the rows of all ranks.
 
-Work that runs once, before or after a training, is written for one process and an array. On rank
-0 it gets `SharedRows` instead, whose indexing requests rows from the ranks that have them, so that
-it takes no more memory there than on one machine. All ranks get its result, or its error.
+Such a function runs once, before or after training, and is written for an array. Its argument on
+rank 0 is a `SharedRows`, whose indexing requests rows from the ranks that have them, so that rank 0
+needs no more memory than a single process. All ranks get its result, or its error.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from maxplus.distributed.communicator import SERIAL, Communicator, mark_collecti
 T = TypeVar("T")
 See = Callable[[NDArray], NDArray]
 
-# Kinds of requests of rank 0; the last two end the work.
+# Kinds of requests of rank 0; the last two are sent when the function has returned or failed.
 ROWS, COLUMNS, REDUCTION, RESULT, ERROR = "rows", "columns", "reduction", "result", "error"
-# Numbers of a block of columns, of all ranks together.
+# Size of a block of columns, summed over all ranks.
 BLOCK_SIZE = 4_000_000
 
 
 class Share(Protocol):
-    """A rank's part of data that is distributed over all ranks."""
+    """The part of a distributed data set that one rank holds."""
 
     def whole(self, comm: Communicator) -> Any:
-        """Return a view of all parts for rank 0, which reads them by requests to all ranks."""
+        """Return a view of all parts for rank 0, which requests data from all ranks."""
 
     def answer(self, comm: Communicator, question: Any) -> Any:
-        """Answer a request on all ranks; rank 0 gets the answers of all."""
+        """Answer a request on all ranks; rank 0 receives all answers."""
 
 
 def run_root_only(comm: Communicator, work: Callable[[Any], T], share: Share) -> T:
@@ -40,7 +40,7 @@ def run_root_only(comm: Communicator, work: Callable[[Any], T], share: Share) ->
     if not comm.is_first:
         return _serve(comm, share)
     try:
-        # The other ranks take no part in what the work calls.
+        # Other ranks do not take part in calls made by ``work``.
         with using(SERIAL):
             result = work(whole)
     except Exception as error:
@@ -51,7 +51,7 @@ def run_root_only(comm: Communicator, work: Callable[[Any], T], share: Share) ->
 
 
 def _serve(comm: Communicator, share: Share) -> Any:
-    """Answer the requests of rank 0 until its work ends."""
+    """Answer the requests of rank 0 until its function ends."""
     while True:
         question = comm.bcast(None)
         assert question is not None
@@ -63,10 +63,10 @@ def _serve(comm: Communicator, share: Share) -> Any:
 
 
 class SharedRows:
-    """Rows (N, P) of all ranks, which indexing returns as arrays.
+    """Rows (N, P) of all ranks; indexing returns arrays.
 
-    Rows are selected by their numbers, a mask or a slice, columns by ``[:, slice]``. ``see`` is
-    a function that is applied to rows on the rank that has them; `seen` sets it.
+    Rows are selected by their numbers, a mask or a slice, columns by ``[:, slice]``. ``see`` is a
+    function that is applied to rows on the rank that has them (see `seen`).
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class SharedRows:
         return int(np.prod(self.shape))
 
     def seen(self, see: See) -> SharedRows:
-        """Return the same rows with ``see`` applied to whatever is requested."""
+        """Return the same rows, with ``see`` applied to each request."""
         return SharedRows(self._comm, self._own, self._counts, see)
 
     def __getitem__(self, which: Any) -> NDArray:
@@ -111,11 +111,11 @@ class SharedRows:
         return rows.reshape(*which.shape, *rows.shape[1:])
 
     def min(self, axis: int | None = None) -> Any:
-        """Return the minimum, or that of each column."""
+        """Return the minimum of all elements or of each column."""
         return np.min(self._reductions(np.min, axis), axis=0)
 
     def max(self, axis: int | None = None) -> Any:
-        """Return the maximum, or that of each column."""
+        """Return the maximum of all elements or of each column."""
         return np.max(self._reductions(np.max, axis), axis=0)
 
     def count_nonzero(self) -> int:
@@ -123,9 +123,9 @@ class SharedRows:
         return int(np.sum(self._reductions(np.count_nonzero, None)))
 
     def blocks(self) -> Iterator[tuple[slice, NDArray]]:
-        """Yield all columns in blocks of at least two.
+        """Yield all columns in blocks of at least two columns.
 
-        NumPy would sum a single column in another order.
+        NumPy sums a single column in a different order.
         """
         P = self.shape[1]
         width = max(2, BLOCK_SIZE // max(len(self), 1))
@@ -139,7 +139,7 @@ class SharedRows:
         return np.concatenate([block.mean(axis=0, dtype=dtype) for _, block in self.blocks()])
 
     def _reductions(self, reduce: Callable, axis: int | None) -> list[Any]:
-        """Return the reductions of all ranks that have rows."""
+        """Return the reduction of each rank that has rows."""
         found = self._request(REDUCTION, (reduce, axis))
         return [value for value in found if value is not None]
 
@@ -160,7 +160,7 @@ class RowsShare:
         return SharedRows(comm, self.own, comm.allgather(len(self.own)))
 
     def answer(self, comm: Communicator, question: Any) -> Any:
-        """Send this rank's part of the requested rows, columns or reduction to rank 0."""
+        """Send the requested rows, columns or reduction of this rank to rank 0."""
         (kind, what, see), own = question, self.own
         seen = (lambda rows: rows) if see is None else see
         if kind == ROWS:
@@ -179,5 +179,5 @@ def count_nonzero(X: NDArray | SharedRows) -> int:
 
 
 def column_blocks(X: NDArray | SharedRows) -> Iterator[tuple[slice, NDArray]]:
-    """Yield blocks of columns and their slices; an array is one block."""
+    """Yield slices and blocks of columns; an array is one block."""
     return X.blocks() if isinstance(X, SharedRows) else iter([(slice(None), X)])

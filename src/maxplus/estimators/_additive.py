@@ -302,7 +302,7 @@ class JointTraining(TermTraining):
         """Return the settings of the training, with more steps for many rows."""
         if n_rows < MANY_ROWS:
             return self.annealing
-        return self.annealing._replace(least_steps=MANY_STEPS)
+        return self.annealing._replace(min_steps=MANY_STEPS)
 
     def prepare(self, rows: TrainingData, rng: np.random.Generator) -> Prepared:
         """Transform features, and select features and pairs by briefly training shape functions.

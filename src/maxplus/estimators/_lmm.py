@@ -30,7 +30,7 @@ from maxplus.estimators._training_data import (
     validated_rows,
 )
 from maxplus.explain import feature_importances, term_means
-from maxplus.explain.importances import ENOUGH
+from maxplus.explain.importances import MAX_ROWS
 from maxplus.models import LMM, AdditiveLMM
 from maxplus.models.additive import useless_units, with_units
 from maxplus.models.initialization import box_lmm, box_lmm_bytes, class_distance
@@ -189,7 +189,7 @@ class BaseLMMClassifier(ExplainMixin, WeightsMixin, BaseMaxPlusClassifier):
         is_sum = isinstance(model, AdditiveLMM)
 
         def measure(X: NDArray) -> tuple[NDArray | None, NDArray]:
-            part = X[:: max(1, -(-len(X) // ENOUGH))]
+            part = X[:: max(1, -(-len(X) // MAX_ROWS))]
             return term_means(model, part) if is_sum else None, feature_importances(model, part)
 
         means, importances = comm.root_only(measure, data.X)

@@ -18,6 +18,7 @@ from maxplus.estimators._parameters import (
     NONE,
     TRAINED,
     Effect,
+    Kind,
     Parameters,
     integer,
     is_set,
@@ -49,6 +50,7 @@ from maxplus.training import (
     TopKLoss,
     TrainingMonitor,
     TrainingProblem,
+    TrimmedMaxLoss,
     constant,
     level,
     memory,
@@ -63,11 +65,16 @@ Self = TypeVar("Self", bound="BaseSubgradientClassifier")
 
 TWO_PHASE, CONSTANT = "two-phase", "constant"
 STEPS = (TWO_PHASE, "polyak", CONSTANT, "level")
+OBJECTIVE = Kind(
+    "an Objective (maxplus.training)",
+    lambda v: isinstance(v, Objective) and not isinstance(v, type),
+)
+STEP_RULE = Kind("a StepRule (maxplus.training)", lambda v: isinstance(v, StepRule))
 
 SUBGRADIENT: Parameters = {
     **TRAINED,
-    "objective": (one_of("max", "mean"),),
-    "step": (one_of(*STEPS),),
+    "objective": (one_of("max", "mean"), OBJECTIVE),
+    "step": (one_of(*STEPS), STEP_RULE),
     "polyak_target": (real(minimum=0.0),),
     "polyak_fraction": (real(minimum=0.0, maximum=1.0),),
     "learning_rate": (real(above=0.0),),
@@ -84,6 +91,7 @@ EFFECTS: tuple[Effect, ...] = (
         lambda clf: clf.step in (TWO_PHASE, CONSTANT),
         "step is 'two-phase' or 'constant'",
     ),
+    Effect(("polyak_target",), lambda clf: isinstance(clf.step, str), "step is a name"),
 )
 # Parameters of random initial weights.
 RANDOM_INIT: Parameters = {
@@ -116,8 +124,8 @@ class BaseSubgradientClassifier(BaseMaxPlusClassifier):
     # The engine for ``engine="auto"``, except for the mean loss.
     _automatic_engine: ClassVar[str] = "dense"
 
-    objective: str
-    step: str
+    objective: str | Objective
+    step: str | StepRule
     polyak_target: float
     polyak_fraction: float
     learning_rate: float
@@ -182,6 +190,11 @@ class BaseSubgradientClassifier(BaseMaxPlusClassifier):
         """Return the available objectives by name."""
         return {"max": MaxLoss(), "mean": MeanLoss()}
 
+    def _objective(self) -> Objective:
+        """Return the objective that is given by name or as an object."""
+        given = self.objective
+        return self._objectives()[given] if isinstance(given, str) else given
+
     def _init_values(self) -> dict[str, Any]:
         """Return the current values of the initialisation parameters."""
         return {name: getattr(self, name) for name in self._init_params}
@@ -207,7 +220,7 @@ class BaseSubgradientClassifier(BaseMaxPlusClassifier):
         if self.engine in ("auto", used):
             return
         why = f"on a {type(self).__name__}, which it cannot train"
-        if not ENGINES[self.engine].minimises(type(self._objectives()[self.objective])):
+        if not ENGINES[self.engine].minimises(type(self._objective())):
             why = f"with objective={self.objective!r}, which it cannot minimise"
         warn_no_effect(f"engine={self.engine!r}", f"{why}; {used!r} is used")
 
@@ -229,9 +242,11 @@ class BaseSubgradientClassifier(BaseMaxPlusClassifier):
 
     def _engine_class(self) -> type[Engine]:
         """Return the selected engine if it supports model and objective, else the automatic one."""
-        automatic = ENGINES["sgd" if self.objective == "mean" else self._automatic_engine]
+        objective = type(self._objective())
+        automatic = ENGINES["sgd" if objective is MeanLoss else self._automatic_engine]
+        if not automatic.minimises(objective):
+            automatic = ENGINES["dense"]
         engine = ENGINES.get(self.engine, automatic)
-        objective = type(self._objectives()[self.objective])
         fits = engine.minimises(objective) and issubclass(self._model_class, engine.models)
         return engine if fits else automatic
 
@@ -242,6 +257,8 @@ class BaseSubgradientClassifier(BaseMaxPlusClassifier):
 
     def _step_rule(self, n_classes: int, best: float) -> StepRule:
         """Return the step rule; ``best`` is the lowest loss of earlier iterations."""
+        if isinstance(self.step, StepRule):
+            return self.step
         first = polyak(self.polyak_target)
         then = constant(paper_alpha(self.learning_rate, n_classes), self.polyak_target)
         if self.step == "polyak":
@@ -260,7 +277,7 @@ class BaseSubgradientClassifier(BaseMaxPlusClassifier):
         return TrainingProblem(
             data.X,
             data.y,
-            self._objectives()[self.objective],
+            self._objective(),
             self._step_rule(data.n_classes, best),
             w0_update_interval=int(getattr(self, "w0_update_interval", 0)),
             start=earlier.size,
@@ -318,15 +335,20 @@ class SubgradientLMMClassifier(BaseLMMClassifier, BaseSubgradientClassifier):
         The paper's k in W2; equal to the slope by default.
     init : {"prototypes", "gaussian", "uniform"}, default="prototypes"
         The paper's construction from random training samples, or i.i.d. weights.
-    objective : {"max", "mean", "top-k"}, default="max"
-        Objective to minimise: the maximum loss, the mean loss, or the mean of the k largest
-        losses.
+    objective : {"max", "mean", "top-k", "trimmed-max"} or Objective, default="max"
+        Objective to minimise: the maximum loss, the mean loss, the mean of the k largest losses, or
+        the maximum without the largest losses. A user-defined `maxplus.training.Objective` is
+        trained by the "dense" engine; a model file cannot hold it.
     top_k : int or float, default=0.1
         With "top-k", the number k of samples, or the fraction of them (rounded up).
-    step : {"two-phase", "polyak", "constant", "level"}, default="two-phase"
+    n_trimmed : int or float, default=0.1
+        With "trimmed-max", the number of samples that each iteration ignores, or the fraction of
+        them (rounded up): those with the largest losses, whose labels may be wrong.
+    step : {"two-phase", "polyak", "constant", "level"} or StepRule, default="two-phase"
         Step-size rule: Polyak steps, constant steps, or both in this order ("two-phase"). "level"
         uses Polyak steps whose target increases from ``polyak_target`` to the lowest loss so far,
-        for data that cannot be fitted well (`maxplus.training.level`).
+        for data that cannot be fitted well (`maxplus.training.level`). A
+        `maxplus.training.StepRule` replaces all parameters of steps; a model file cannot hold it.
     polyak_target : float, default=0.0
         Target value of the objective in Polyak steps; training stops when it is reached.
     polyak_fraction : float, default=0.5
@@ -338,9 +360,10 @@ class SubgradientLMMClassifier(BaseLMMClassifier, BaseSubgradientClassifier):
         with 1 in every iteration, with 0 never.
     engine : {"auto", "dense", "tree", "sparse", "sgd"}, default="auto"
         Implementation of the iterations. "dense", "tree" and "sparse" minimise the maximum
-        loss and produce bit-identical iterates, as do "dense" and "sparse" for "top-k"; "dense"
-        also minimises the mean loss, as does "sgd" with one sample per step. "auto" is "sgd" for
-        the mean loss, "dense" if training takes about two seconds or less, and "sparse" otherwise.
+        loss and produce bit-identical iterates, as do "dense" and "sparse" for "top-k" and
+        "trimmed-max"; "dense" also minimises the mean loss, as does "sgd" with one sample per step.
+        "auto" is "sgd" for the mean loss, "dense" if training takes about two seconds or less or
+        the objective is user-defined, and "sparse" otherwise.
         An engine that does not support the ``objective`` is replaced by "auto", with a warning.
         The "sparse" engine is compiled when it is first used after installation;
         ``maxplus compile`` does so ahead of time.
@@ -403,6 +426,11 @@ class SubgradientLMMClassifier(BaseLMMClassifier, BaseSubgradientClassifier):
     _effects = (
         *EFFECTS,
         Effect(("top_k",), lambda clf: clf.objective == "top-k", "objective is 'top-k'"),
+        Effect(
+            ("n_trimmed",),
+            lambda clf: clf.objective == "trimmed-max",
+            "objective is 'trimmed-max'",
+        ),
     )
     _parameters: ClassVar[Parameters] = {
         **SUBGRADIENT,
@@ -410,8 +438,9 @@ class SubgradientLMMClassifier(BaseLMMClassifier, BaseSubgradientClassifier):
         "slope": (real(above=0.0), one_of("auto")),
         "init_margin": (real(above=0.0), NONE),
         "init": (one_of("prototypes", "gaussian", "uniform"),),
-        "objective": (one_of("max", "mean", "top-k"),),
+        "objective": (one_of("max", "mean", "top-k", "trimmed-max"), OBJECTIVE),
         "top_k": (samples(1),),
+        "n_trimmed": (samples(0),),
         "w0_update_interval": (integer(0),),
     }
 
@@ -422,9 +451,10 @@ class SubgradientLMMClassifier(BaseLMMClassifier, BaseSubgradientClassifier):
         slope: float | str = "auto",
         init_margin: float | None = None,
         init: str = "prototypes",
-        objective: str = "max",
+        objective: str | Objective = "max",
         top_k: int | float = 0.1,
-        step: str = "two-phase",
+        n_trimmed: int | float = 0.1,
+        step: str | StepRule = "two-phase",
         polyak_target: float = 0.0,
         polyak_fraction: float = 0.5,
         learning_rate: float = 0.1,
@@ -444,6 +474,7 @@ class SubgradientLMMClassifier(BaseLMMClassifier, BaseSubgradientClassifier):
         self.init = init
         self.objective = objective
         self.top_k = top_k
+        self.n_trimmed = n_trimmed
         self.step = step
         self.polyak_target = polyak_target
         self.polyak_fraction = polyak_fraction
@@ -459,7 +490,10 @@ class SubgradientLMMClassifier(BaseLMMClassifier, BaseSubgradientClassifier):
         self.callbacks = callbacks
 
     def _objectives(self) -> dict[str, Objective]:
-        return super()._objectives() | {"top-k": TopKLoss(self.top_k)}
+        return super()._objectives() | {
+            "top-k": TopKLoss(self.top_k),
+            "trimmed-max": TrimmedMaxLoss(self.n_trimmed),
+        }
 
     def _engine_for(self, data: TrainingData) -> type[Engine]:
         engine = super()._engine_for(data)
@@ -515,9 +549,9 @@ class MaxPlusClassifier(BaseSubgradientClassifier):
         Glorot uniform, N(0, scale²) or U(−scale, scale).
     scale : float, default=1.0
         Scale of the Gaussian and uniform distributions.
-    objective : {"max", "mean"}, default="max"
+    objective : {"max", "mean"} or Objective, default="max"
         Objective to minimise: the maximum or the mean loss.
-    step : {"two-phase", "polyak", "constant", "level"}, default="two-phase"
+    step : {"two-phase", "polyak", "constant", "level"} or StepRule, default="two-phase"
     polyak_target : float, default=0.0
     polyak_fraction : float, default=0.5
     learning_rate : float, default=0.1
@@ -559,8 +593,8 @@ loss_curve_, max_loss_, mean_loss_, perfect_fit_, training_losses_, training_lab
         *,
         init: str = "glorot",
         scale: float = 1.0,
-        objective: str = "max",
-        step: str = "two-phase",
+        objective: str | Objective = "max",
+        step: str | StepRule = "two-phase",
         polyak_target: float = 0.0,
         polyak_fraction: float = 0.5,
         learning_rate: float = 0.1,
@@ -626,9 +660,9 @@ class LinearMaxPlusClassifier(BaseSubgradientClassifier):
         Glorot uniform, N(0, scale²) or U(−scale, scale); b starts at 0.
     scale : float, default=1.0
         Scale of the Gaussian and uniform distributions.
-    objective : {"max", "mean"}, default="mean"
+    objective : {"max", "mean"} or Objective, default="mean"
         Objective to minimise: the maximum or the mean loss.
-    step : {"two-phase", "polyak", "constant", "level"}, default="constant"
+    step : {"two-phase", "polyak", "constant", "level"} or StepRule, default="constant"
     polyak_target : float, default=0.0
     polyak_fraction : float, default=0.5
     learning_rate : float, default=0.1
@@ -677,8 +711,8 @@ loss_curve_, max_loss_, mean_loss_, perfect_fit_, training_losses_, training_lab
         *,
         init: str = "glorot",
         scale: float = 1.0,
-        objective: str = "mean",
-        step: str = "constant",
+        objective: str | Objective = "mean",
+        step: str | StepRule = "constant",
         polyak_target: float = 0.0,
         polyak_fraction: float = 0.5,
         learning_rate: float = 0.1,

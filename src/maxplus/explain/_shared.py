@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maxplus.models import LMM, AdditiveLMM, Network
+from maxplus.models import LMM, Network
+from maxplus.models.lmm import TermSum
 
 if TYPE_CHECKING:
     from maxplus.explain.domain import Domain
@@ -60,7 +61,7 @@ def check_lmm(model: Any, what: str, remedy: str) -> LMM:
 
 def check_model(model: Any) -> None:
     """Raise TypeError unless the model is an LMM or a sum of LMM terms."""
-    if not isinstance(model, LMM | AdditiveLMM):
+    if not isinstance(model, TermSum):
         raise TypeError(f"model must be an LMM or an AdditiveLMM; got a {type(model).__name__}")
 
 

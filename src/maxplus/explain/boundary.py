@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from maxplus._compile.jit import frozen, njit
 from maxplus.certify.bounds import Magnitude
-from maxplus.models import LMM, AdditiveLMM
+from maxplus.models.lmm import TermSum
 
 EPS = float(np.finfo(np.float64).eps)
 # Minimum number of (row, weight) pairs for which threads pay off: a tenth of a second of work.
@@ -212,8 +212,8 @@ def _walk(terms, p, x, side, begin, limit, lowest, second, feature, constant, y,
     """Return the least change in [begin, limit] of x_p beyond which another class wins by the lead.
 
     Infinite if no class does. ``constant`` (C,) is the sum of the terms without feature p. A step
-    ends where the slope of a score changes or a segment of φ ends, but is at least as long as no
-    score can close the gap. O(H·C) per step and term with the feature.
+    ends where the slope of a score changes or a segment of φ ends, but not before a score can
+    close the gap. O(H·C) per step and term with the feature.
     """
     sign = 1.0 if side == 0 else -1.0
     steepest = 0.0
@@ -300,7 +300,7 @@ def _changes(X, y, terms, low, high, unit, moves, only_nearest, lead, change):
 class DecisionBoundary:
     """The decision boundary of a model along single features, exact in float64."""
 
-    def __init__(self, model: LMM | AdditiveLMM) -> None:
+    def __init__(self, model: TermSum) -> None:
         self.model = model
         self.terms = flat_terms(model)
         self._magnitude = Magnitude(model)
@@ -333,8 +333,8 @@ class DecisionBoundary:
     ) -> NDArray:
         """Return the increase and decrease of each feature at which another class wins by the lead.
 
-        Shape (P, 2), infinite where there is none within the bounds; with ``only_nearest``, also
-        where it is farther than the nearest.
+        The array has shape (P, 2) and is infinite where no class wins within the bounds. With
+        ``only_nearest``, it may also be infinite where the nearest change is smaller.
         """
         bounds = bounds._replace(moves=bounds.moves[None])
         return self._changes(x[None], np.array([y]), bounds, lead, only_nearest)[0]
@@ -376,7 +376,7 @@ class DecisionBoundary:
         return steepest if steepest > 0.0 else np.inf
 
 
-def flat_terms(model: LMM | AdditiveLMM) -> FlatTerms:
+def flat_terms(model: TermSum) -> FlatTerms:
     """Return the weights of all terms in the layout of the kernels."""
     lmms = [term.lmm.astype(np.float64) for term in model.terms]
     n_features = [term.features.size for term in model.terms]

@@ -16,17 +16,18 @@ from maxplus.explain._shared import check_class_names, check_model
 from maxplus.explain.boundary import ROUNDINGS, DecisionBoundary
 from maxplus.explain.counterfactuals import nearest_counterfactuals
 from maxplus.explain.domain import Domain, rounded_away
-from maxplus.models import LMM, AdditiveLMM
+from maxplus.models import LMM
 from maxplus.models._checks import as_row
 from maxplus.models.additive import breakpoints
+from maxplus.models.lmm import TermSum
 
-# Numbers of decimals that are tried in turn, from a tenth of a unit.
+# Numbers of decimals that are tried, relative to the unit of a column.
 DIGITS = range(1, 13)
 # Relative lead, of the range of scores, by which another class has to win; above the tolerance of
 # the solver.
 MARGIN = 1e-6
 # Maximum number of binary variables.
-MOST_SWITCHES = 5_000
+MAX_SWITCHES = 5_000
 # Status code of SciPy's solver.
 INFEASIBLE = 2
 
@@ -37,7 +38,7 @@ class Change(NamedTuple):
     Then the class is ``becomes``. ``distance`` is the sum of the columns' distances in units;
     ``at_least`` is a lower bound for changes of so few columns, equal to it up to rounding unless
     the time limit was reached. ``row`` is the changed row for printing: its numbers have few
-    digits and are no nearer, and the model predicts ``becomes``; ``text`` describes the change. If
+    digits, are not closer to the row, and lead to ``becomes``; ``text`` describes the change. If
     no change flips the class, ``feature`` is empty, ``becomes`` −1 and ``distance`` infinite.
     """
 
@@ -55,7 +56,7 @@ class Change(NamedTuple):
 
 
 def smallest_change(
-    model: LMM | AdditiveLMM,
+    model: TermSum,
     x: ArrayLike,
     domain: Domain,
     n_columns: int = 2,
@@ -96,7 +97,7 @@ def smallest_change(
     Examples
     --------
     >>> from maxplus.explain import Domain, smallest_change
-    >>> from maxplus.models import LMM, AdditiveLMM
+    >>> from maxplus.models import LMM
     >>> model = LMM.of_boxes([[0.0, 0.0], [2.0, 2.0]], 0.5, [[0.0, -4.0], [-4.0, 0.0]], 1.0)
     >>> domain = Domain.free(2).within(-3.0, 3.0)
     >>> smallest_change(model, [0.1, 0.2], domain, n_columns=2).becomes
@@ -114,7 +115,7 @@ def smallest_change(
         found = Found(single.feature, single.value, float(single.distance[0]))
         best = _change(model, row, y, domain, found, names)
     else:
-        best = _nothing(row)
+        best = _no_change(row)
     if n_columns == 1 or best.distance == 0.0:
         return best
     reach = best.distance if best.feature.size else n_columns * _farthest(row, domain)
@@ -158,13 +159,13 @@ def _after(x: NDArray, domain: Domain, feature: NDArray, value: NDArray) -> NDAr
     return x
 
 
-def _nothing(x: NDArray) -> Change:
+def _no_change(x: NDArray) -> Change:
     text = "no change of so few columns flips it"
     return Change(np.empty(0, int), np.empty(0), -1, np.inf, np.inf, x, text)
 
 
 def _change(
-    model: LMM | AdditiveLMM,
+    model: TermSum,
     x: NDArray,
     y: int,
     domain: Domain,
@@ -175,8 +176,8 @@ def _change(
     feature, value, distance = found
     row = _after(x, domain, feature, value)
     becomes = int(model.scores(row[None]).argmax())
-    if becomes == y:  # hidden by rounding in the model's float type
-        return _nothing(x)
+    if becomes == y:  # Rounding in the model's float type hides the change.
+        return _no_change(x)
     free = np.flatnonzero(domain.is_free[feature])
     for digits in DIGITS:
         shown = value.copy()
@@ -206,7 +207,7 @@ class Found(NamedTuple):
 
 
 class _Side(NamedTuple):
-    """A number that rises or falls: its switch moves it to ``begin``, then segment by segment."""
+    """Increase or decrease of a number: a switch moves it to ``begin``, shares along segments."""
 
     feature: int
     sign: float
@@ -233,9 +234,7 @@ class ChangeSearch:
     above a wall of each unit.
     """
 
-    def __init__(
-        self, model: LMM | AdditiveLMM, x: NDArray, y: int, d: int, domain: Domain
-    ) -> None:
+    def __init__(self, model: TermSum, x: NDArray, y: int, d: int, domain: Domain) -> None:
         self.model, self.x, self.y, self.d, self.domain = model, x, y, d, domain
         self.milp = MILP()
         self.sides: list[_Side] = []
@@ -279,7 +278,7 @@ class ChangeSearch:
         return found
 
     def _move(self, p: int, variable: int, begin: NDArray, end: NDArray) -> None:
-        """Let a variable between 0 and 1 move φ_p from one value to another."""
+        """Make a variable between 0 and 1 move φ_p from one value to another."""
         change = float(self._shape(p, end)[0] - self._shape(p, begin)[0])
         if change:
             self.margin[variable] += change
@@ -326,10 +325,10 @@ class ChangeSearch:
                 program.at_most(switches, 1.0)
                 self.columns += sides
             if domain.whole[p] and sides:
-                self._add_whole(p)
+                self._add_integer(p)
 
     def _add_side(self, p: int, sign: float, begin: float, end: float) -> int:
-        """Let a number rise (sign 1) or fall: to where it may begin, and up to an end."""
+        """Add the increase (sign 1) or decrease of a number, from ``begin`` to ``end``."""
         program, unit = self.milp, float(self.domain.unit[p])
         switch = program.switch(cost=abs(begin - float(self.x[p])) / unit)
         inside = self._grid(p, min(begin, end), max(begin, end))
@@ -351,8 +350,8 @@ class ChangeSearch:
         self._reach(p, u)
         return switch
 
-    def _add_whole(self, p: int) -> None:
-        """Let x'_p be a whole number if it moves: x'_p − x_p = n − (x_p − ⌊x_p⌋)·switch."""
+    def _add_integer(self, p: int) -> None:
+        """Make x'_p an integer if it moves: x'_p − x_p = n − (x_p − ⌊x_p⌋)·switch."""
         at = float(self.x[p])
         fraction = at - np.floor(at)
         line: dict[int, float] = defaultdict(float)
@@ -362,7 +361,7 @@ class ChangeSearch:
                 for length, share in zip(side.lengths.tolist(), side.shares, strict=True):
                     line[share] += side.sign * length
         most = sum(map(abs, line.values()))
-        number = self.milp.variable(-np.ceil(most), np.ceil(most), is_whole=True)
+        number = self.milp.variable(-np.ceil(most), np.ceil(most), is_integer=True)
         scale = max(1.0, most)
         for sign in (1.0, -1.0):
             exact = {j: sign * c / scale for j, c in line.items()}
@@ -515,34 +514,34 @@ class MILP:
         self.low: list[float] = []
         self.high: list[float] = []
         self.cost: list[float] = []
-        self.is_whole: list[bool] = []
+        self.is_integer: list[bool] = []
         self.rows: list[tuple[Mapping[int, float], float]] = []
 
     def variable(
-        self, low: float, high: float, *, is_whole: bool = False, cost: float = 0.0
+        self, low: float, high: float, *, is_integer: bool = False, cost: float = 0.0
     ) -> int:
         """Add a variable and return its number."""
         self.low.append(low)
         self.high.append(high)
         self.cost.append(cost)
-        self.is_whole.append(is_whole)
+        self.is_integer.append(is_integer)
         return len(self.low) - 1
 
     def switch(self, cost: float = 0.0) -> int:
         """Add a variable that is 0 or 1 and return its number."""
-        return self.variable(0.0, 1.0, is_whole=True, cost=cost)
+        return self.variable(0.0, 1.0, is_integer=True, cost=cost)
 
     @property
     def n_switches(self) -> int:
         """Number of integer variables."""
-        return sum(self.is_whole)
+        return sum(self.is_integer)
 
     def check_size(self) -> None:
         """Raise ValueError if there are too many switches."""
-        if self.n_switches > MOST_SWITCHES:
+        if self.n_switches > MAX_SWITCHES:
             raise ValueError(
                 f"the smallest change of several columns is a choice among {self.n_switches} "
-                f"switches here, more than {MOST_SWITCHES}: fix columns, or take the change of one "
+                f"switches here, more than {MAX_SWITCHES}: fix columns, or take the change of one "
                 "column (explain, nearest_counterfactuals)"
             )
 
@@ -564,7 +563,7 @@ class MILP:
         if first.x is None:
             bound = np.inf if first.status == INFEASIBLE else first.mip_dual_bound
             return Optimum(None, 0.0 if bound is None else float(bound))
-        held = np.where(self.is_whole, np.round(first.x), np.nan)
+        held = np.where(self.is_integer, np.round(first.x), np.nan)
         low, high = (np.where(np.isnan(held), end, held) for end in (self.low, self.high))
         second = self._run(low, high, seconds)
         at_least = float(first.mip_dual_bound)
@@ -579,7 +578,7 @@ class MILP:
         limits = LinearConstraint(matrix, -np.inf, np.array([limit for _, limit in self.rows]))
         return milp(
             np.array(self.cost),
-            integrality=np.array(self.is_whole, int),
+            integrality=np.array(self.is_integer, int),
             bounds=Bounds(low, high),
             constraints=limits,
             options={"time_limit": seconds, "mip_rel_gap": 0.0},

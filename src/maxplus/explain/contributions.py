@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, NamedTuple
 
@@ -12,14 +12,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from maxplus.explain._shared import Tabular, check_class_names, check_domain, check_model, records
 from maxplus.explain.domain import Domain
-from maxplus.models import LMM, AdditiveLMM
 from maxplus.models._checks import as_rows, check_index
 from maxplus.models.additive import breakpoints
+from maxplus.models.lmm import TermSum
 
-# Number of groups that a text lists; the others are summed.
-N_NAMED = 5
-# Numbers below this are printed as 0.00.
-LEAST = 0.005
+# Maximum number of groups that a text lists; the rest is summed.
+MAX_LISTED = 5
+# Smaller numbers are printed as 0.00.
+MIN_SHOWN = 0.005
 MISSING = "missing"
 
 
@@ -36,7 +36,7 @@ class Contributions:
     predicted, rival : arrays of shape (N,), the numbers of classes A and B
     margin : array of shape (N,), z_A − z_B
     baseline : array of shape (N,), the mean of z_A − z_B over the reference rows
-    contribution : array of shape (N, G), centred: what a group adds to z_A − z_B, less its mean
+    contribution : array of shape (N, G), the part of z_A − z_B of each group minus its mean
     groups : G tuples of columns, single columns first; terms over the same columns are added
         A column is numbered by its first feature: a category has several.
     domain : Domain, the columns and their names
@@ -52,8 +52,8 @@ class Contributions:
     groups: tuple[tuple[int, ...], ...]
     domain: Domain
     class_names: Sequence[str]
-    # Smaller contributions are not listed in texts.
-    _least: ClassVar[float] = LEAST
+    # Minimum size of contributions that texts list.
+    _min_shown: ClassVar[float] = MIN_SHOWN
 
     def __len__(self) -> int:
         """Return the number of rows explained."""
@@ -103,8 +103,8 @@ class Contributions:
         -------
         list of at most five int
         """
-        first = self.order[n, :N_NAMED]
-        return first[np.abs(self.contribution[n, first]) >= self._least].tolist()
+        first = self.order[n, :MAX_LISTED]
+        return first[np.abs(self.contribution[n, first]) >= self._min_shown].tolist()
 
     def phrase(self, n: int, g: int) -> str:
         """Return the columns of group g with their values in row n: "age = 61 and sex = 'm'".
@@ -158,21 +158,23 @@ class Contributions:
 
         Returns
         -------
-        tuple of float and str, an empty one without such groups
+        tuple of float and str
+            (0.0, "") if all groups are listed.
         """
-        others = self.order[n, len(self.named(n)) :]
-        if not others.size:
+        rest = self.order[n, len(self.named(n)) :]
+        if not rest.size:
             return 0.0, ""
-        what = "column" if all(len(self.groups[g]) == 1 for g in others) else "group"
-        words = f"{others.size} more {what}{'s' * (others.size > 1)}"
-        return float(self.contribution[n, others].sum()), words
+        what = "column" if all(len(self.groups[g]) == 1 for g in rest) else "group"
+        count = f"{rest.size} more {what}{'s' * (rest.size > 1)}"
+        return float(self.contribution[n, rest].sum()), count
 
     def lines(self) -> dict[str, NDArray]:
-        """Return a line for each row and group, the largest contributions of a row first.
+        """Return table columns with an entry per row and group, by decreasing contribution.
 
         Returns
         -------
-        dict of arrays: row, group (its number), columns, value and contribution
+        dict of arrays
+            row, group (its number), columns, value and contribution.
         """
         row, g = np.repeat(np.arange(len(self)), len(self.groups)), self.order.ravel()
         values = [
@@ -216,7 +218,7 @@ class PredictionContributions(Contributions, Tabular):
     """
 
     prediction: NDArray
-    _least: ClassVar[float] = 0.0
+    _min_shown: ClassVar[float] = 0.0
 
     def to_records(self) -> np.recarray:
         """Return a record per row and group of columns, the largest contributions of a row first.
@@ -275,16 +277,14 @@ def columns_of(domain: Domain) -> NDArray:
     return columns
 
 
-def groups_of(
-    model: LMM | AdditiveLMM, columns: NDArray
-) -> tuple[tuple[tuple[int, ...], ...], NDArray]:
+def groups_of(model: TermSum, columns: NDArray) -> tuple[tuple[tuple[int, ...], ...], NDArray]:
     """Return the distinct sets of columns of the terms, by size, and the set of each term."""
     keys = [tuple(np.unique(columns[term.features]).tolist()) for term in model.terms]
     groups = tuple(sorted(set(keys), key=lambda key: (len(key), key)))
     return groups, np.array([groups.index(key) for key in keys])
 
 
-def term_means(model: LMM | AdditiveLMM, X: ArrayLike, weight: ArrayLike | None = None) -> NDArray:
+def term_means(model: TermSum, X: ArrayLike, weight: ArrayLike | None = None) -> NDArray:
     """Return the mean scores of each term over reference rows, shape (T, C).
 
     They are the baseline of `contributions` and `shape_function`. O(N·Σ_t m_t·H_t).
@@ -318,7 +318,7 @@ def term_means(model: LMM | AdditiveLMM, X: ArrayLike, weight: ArrayLike | None 
 
 
 def contributions(
-    model: LMM | AdditiveLMM,
+    model: TermSum,
     X: ArrayLike,
     baseline: ArrayLike,
     against: int | None = None,
@@ -330,8 +330,8 @@ def contributions(
     """Explain the margin of the predicted class over another class as an exact sum.
 
     z_A − z_B is the mean margin of the reference rows (the baseline), plus a contribution of each
-    group of features: what the terms over these features add to the margin of this row, less what
-    they add on average. O(N·Σ_t m_t·H_t).
+    group of features: the margin of the terms over these features in this row, minus its mean.
+    O(N·Σ_t m_t·H_t).
 
     Parameters
     ----------
@@ -400,7 +400,7 @@ def contributions(
 
 
 def prediction_contributions(
-    model: LMM | AdditiveLMM, X: ArrayLike, baseline: ArrayLike, bounds: ArrayLike, domain: Domain
+    model: TermSum, X: ArrayLike, baseline: ArrayLike, bounds: ArrayLike, domain: Domain
 ) -> PredictionContributions:
     """Explain predictions of a regression, z_1 − z_0 within bounds, as exact sums.
 
@@ -436,23 +436,25 @@ def prediction_contributions(
     found = contributions(model, X, baseline, domain=domain)
     # `contributions` explains z_0 − z_1 where z_0 is the higher score.
     sign = np.where(found.predicted == 1, 1.0, -1.0)
-    own = {field.name: getattr(found, field.name) for field in fields(found)}
-    own["predicted"], own["rival"] = np.ones_like(found.predicted), np.zeros_like(found.rival)
-    own |= {"margin": sign * found.margin, "baseline": sign * found.baseline}
-    own["contribution"] = sign[:, None] * found.contribution
+    signed_fields = {
+        "predicted": np.ones_like(found.predicted),
+        "rival": np.zeros_like(found.rival),
+        "margin": sign * found.margin,
+        "baseline": sign * found.baseline,
+        "contribution": sign[:, None] * found.contribution,
+    }
     low, high = np.asarray(bounds, np.float64)
-    return PredictionContributions(**own, prediction=np.clip(own["margin"], low, high))
+    prediction = np.clip(signed_fields["margin"], low, high)
+    return PredictionContributions(**vars(found) | signed_fields, prediction=prediction)
 
 
-def shape_function(
-    model: LMM | AdditiveLMM, p: int, baseline: ArrayLike | None = None
-) -> ShapeFunction:
+def shape_function(model: TermSum, p: int, baseline: ArrayLike | None = None) -> ShapeFunction:
     """Return the sum of all terms over feature p alone, as a function of its raw value.
 
     The function is exact: ``x`` holds all points at which its slope can change, the knots of the
-    feature's map and those of the terms, and it is linear between them. A map is constant
-    outside its knots, and so is the function; without a map, it goes on in a straight line beyond
-    its first two and its last two points. It is 0 where the model has no such terms.
+    feature map and those of the terms, and it is linear between them. With a map, the function is
+    constant outside the knots. Without a map, the first and the last segment continue to infinity.
+    It is 0 if the model has no such terms.
 
     Parameters
     ----------
@@ -521,12 +523,10 @@ def _difference(scores: NDArray, predicted: NDArray, rival: NDArray) -> NDArray:
 
 def signed(value: float, space: str = " ") -> str:
     """Format a number with its sign and two decimals."""
-    return f"{'−' if value <= -LEAST else '+'}{space}{abs(value):.2f}"
+    return f"{'−' if value <= -MIN_SHOWN else '+'}{space}{abs(value):.2f}"
 
 
-def _domain(
-    model: LMM | AdditiveLMM, feature_names: Sequence[str] | None, domain: Domain | None
-) -> Domain:
+def _domain(model: TermSum, feature_names: Sequence[str] | None, domain: Domain | None) -> Domain:
     """Return the domain, or an unconstrained one with these names."""
     P = model.n_features
     if domain is not None:
@@ -555,7 +555,7 @@ def row_shares(weight: ArrayLike | None, n_rows: int) -> NDArray:
     return array / array.sum()
 
 
-def _check_baseline(baseline: ArrayLike, model: LMM | AdditiveLMM) -> NDArray:
+def _check_baseline(baseline: ArrayLike, model: TermSum) -> NDArray:
     shape = len(model.terms), model.n_classes
     means = np.asarray(baseline, np.float64)
     if means.shape != shape or not np.isfinite(means).all():

@@ -11,18 +11,18 @@ from numpy.typing import ArrayLike, NDArray
 from maxplus.explain._shared import check_domain, check_model
 from maxplus.explain.boundary import ROUNDINGS, DecisionBoundary, FeatureBounds
 from maxplus.explain.domain import Domain, fewest_digits
-from maxplus.models import LMM, AdditiveLMM
 from maxplus.models._checks import as_rows
+from maxplus.models.lmm import TermSum
 
-# Leads, in ulps of the scores, that are required of another class where rounding hides that it
-# wins; the largest exceeds all rounding errors.
+# Leads of another class, in ulps of the scores, that are searched where rounding hides a crossing.
+# The largest exceeds all rounding errors.
 LEADS = (1 / 16, 1 / 4, 1, 4, 16)
-# Number of listed changes in the first batch, nearest first; each batch is four times larger.
-AT_FIRST = 16
+# Number of listed changes in the first batch, by distance; each batch is four times larger.
+FIRST_BATCH = 16
 # Maximum number of integers within rounding error of the boundary that are tried one by one.
-MOST_TRIED = 64
-# Share of a unit that a printed number may be farther than necessary, for fewer digits.
-FARTHER = 0.1
+MAX_TRIED = 64
+# Share of a unit by which a printed number may be rounded away, for fewer digits.
+MAX_ROUNDING = 0.1
 
 
 class Counterfactuals(NamedTuple):
@@ -51,11 +51,11 @@ class Flip(NamedTuple):
     becomes: int
 
 
-NONE = Flip(np.inf, -1, np.nan, -1)
+NO_FLIP = Flip(np.inf, -1, np.nan, -1)
 
 
 def nearest_counterfactuals(
-    model: LMM | AdditiveLMM, X: ArrayLike, domain: Domain | None = None
+    model: TermSum, X: ArrayLike, domain: Domain | None = None
 ) -> Counterfactuals:
     """Return the smallest change of one column, in units, with which another class wins.
 
@@ -65,16 +65,16 @@ def nearest_counterfactuals(
     with the predicted class is found piece by piece, in float64; then the value is increased by
     the smallest steps that the model's float type resolves, until the model predicts another
     class. A step costs O(H·C) for each term with the feature, and there are a few steps per
-    feature and segment of its map: some hundredths of a second for an image of MNIST with 500
+    feature and segment of its map. An image of MNIST takes some hundredths of a second with 500
     units.
 
-    *Categories and listed values* are tried, nearest first: a forward pass for each.
+    *Categories and listed values* are tried by increasing distance, with a forward pass for each.
 
-    *Integers* of a column with many values are tried only near crossings: a forward pass and a
-    walk along the feature for each. Where rounding decides about more than 64 neighbouring
-    integers, the first one that flips regardless of rounding is taken.
+    *Integers* of a column with many values are tried only near crossings, with a forward pass and
+    a search along the feature for each. If rounding decides about more than 64 neighbouring
+    integers, the first one that flips regardless of rounding is returned.
 
-    A row outside of its domain may move into it; its present values count as no change.
+    A row outside of its domain may move into it, and may keep its values.
 
     Parameters
     ----------
@@ -114,13 +114,13 @@ def nearest_counterfactuals(
     flips, shown = [], []
     for n, x in enumerate(X):
         row = _Row(model, boundary, domain, x, int(y[n]))
-        flip = NONE
+        flip = NO_FLIP
         if found.feature[n] >= 0:
             flip = row.free(int(found.feature[n]), float(found.change[n]), moves[n])
         for p in np.flatnonzero(domain.is_free & ~moves[n]).tolist():
-            flip = min(flip, row.filled_in(p))
+            flip = min(flip, row.imputed(p))
         flip = min(flip, row.listed(flip.distance))
-        flips.append(min(flip, row.whole(flip.distance)))
+        flips.append(min(flip, row.integers(flip.distance)))
         shown.append(row.shown(flips[-1]))
     return Counterfactuals(
         np.array([flip.feature for flip in flips], int),
@@ -136,7 +136,7 @@ class _Row:
 
     def __init__(
         self,
-        model: LMM | AdditiveLMM,
+        model: TermSum,
         boundary: DecisionBoundary,
         domain: Domain,
         x: NDArray,
@@ -155,28 +155,28 @@ class _Row:
         return Flip(abs(value - float(self.x[p])) / float(self.domain.unit[p]), p, value, becomes)
 
     def free(self, p: int, change: float, moves: NDArray) -> Flip:
-        """Return the flip at a change of feature p, or the nearest one despite rounding."""
-        shown = self._show(p, change)
-        return self._nearest_that_shows(self.x, moves) if shown is NONE else shown
+        """Return the flip at a change of feature p, or the nearest visible one."""
+        shown = self._visible(p, change)
+        return self._nearest_visible(self.x, moves) if shown is NO_FLIP else shown
 
-    def filled_in(self, p: int) -> Flip:
-        """Return the nearest flip of a number that was missing; its indicator becomes 0."""
+    def imputed(self, p: int) -> Flip:
+        """Return the nearest flip of an imputed number; its indicator becomes 0."""
         base = self.domain.changed(self.x, p, self.x[p])[0]
         now = int(self._winners(p, self.x[p])[0])
         if now != self.y and self.domain.low[p] <= self.x[p] <= self.domain.high[p]:
             return self._flip(p, float(self.x[p]), now)
-        return self._nearest_that_shows(base, np.arange(base.size) == p)
+        return self._nearest_visible(base, np.arange(base.size) == p)
 
     def listed(self, reach: float) -> Flip:
         """Return the nearest flip among the domain's candidates, within reach."""
         feature, value = self.domain.candidates
         if not feature.size:
-            return NONE
+            return NO_FLIP
         rows = self.domain.changed(self.x, feature, value)
         distance = self.domain.distances(self.x, rows)
         order = np.argsort(distance, kind="stable")
         order = order[(distance[order] <= reach) & (rows[order] != self.x).any(axis=1)]
-        done, size = 0, AT_FIRST
+        done, size = 0, FIRST_BATCH
         while done < order.size:
             some = order[done : done + size]
             winners = self.model.scores(rows[some]).argmax(axis=1)
@@ -185,16 +185,16 @@ class _Row:
                 k, first = some[flipped[0]], int(winners[flipped[0]])
                 return Flip(float(distance[k]), int(feature[k]), float(value[k]), first)
             done, size = done + size, 4 * size
-        return NONE
+        return NO_FLIP
 
-    def whole(self, reach: float) -> Flip:
+    def integers(self, reach: float) -> Flip:
         """Return the nearest flip to an integer of a column with many values, within reach."""
-        domain, x, best = self.domain, self.x, NONE
+        domain, x, best = self.domain, self.x, NO_FLIP
         if not domain.is_long.any():
             return best
         ends = np.stack([np.abs(x), np.abs(domain.low), np.abs(domain.high)])
         ends[1:, ~domain.is_long] = 0.0
-        # A class that is farther behind than this does not win by rounding.
+        # Rounding cannot let a class win that is farther behind.
         slack = ROUNDINGS * self.boundary.rounding(
             np.where(np.isfinite(ends), ends, 0.0).max(axis=0)
         )
@@ -207,24 +207,26 @@ class _Row:
             nearest = min(reach, best.distance)
             if not first[p, side] / domain.unit[p] <= nearest:
                 break
-            best = min(best, self._whole_along(x, p, side, float(first[p, side]), slack, nearest))
+            best = min(
+                best, self._integers_along(x, p, side, float(first[p, side]), slack, nearest)
+            )
         for p in lacking:
             base = domain.changed(x, p, x[p])[0]
             for side in range(2):
                 nearest = min(reach, best.distance)
-                best = min(best, self._whole_along(base, p, side, 0.0, slack, nearest))
+                best = min(best, self._integers_along(base, p, side, 0.0, slack, nearest))
         return best
 
-    def _whole_along(
+    def _integers_along(
         self, base: NDArray, p: int, side: int, change: float, slack: float, reach: float
     ) -> Flip:
         """Return the first integer that flips as feature p rises (side 0) or falls (side 1).
 
-        The search starts at a change of the row ``base``, in which p is not missing; a number that
-        was missing may keep its imputed value.
+        The search starts at a change of the row ``base``, in which p is not missing. An imputed
+        number may keep its value.
         """
         if change == np.inf:
-            return NONE
+            return NO_FLIP
         at, sign = float(base[p]), 1.0 - 2.0 * side
         low, high = float(np.ceil(self.domain.low[p])), float(np.floor(self.domain.high[p]))
         k = sign * np.ceil(sign * at + change)
@@ -238,19 +240,19 @@ class _Row:
                 return self._flip(p, k, winner)
             ahead = (k, high) if side == 0 else (low, k)
             tried += 1
-            lead = -slack if tried < MOST_TRIED else slack
+            lead = -slack if tried < MAX_TRIED else slack
             change = float(self.boundary.along(base, self.y, self._only(p, *ahead), lead)[p, side])
             if change == np.inf:
                 break
             k = sign * max(sign * k + 1.0, np.ceil(sign * at + change))
-        return NONE
+        return NO_FLIP
 
     def shown(self, flip: Flip) -> float:
         """Return the value of a flip with few digits, rounded away from the present value."""
         p, value = flip.feature, flip.value
         if p < 0 or not self.domain.is_free[p]:
             return value
-        at, most = float(self.x[p]), FARTHER * float(self.domain.unit[p])
+        at, most = float(self.x[p]), MAX_ROUNDING * float(self.domain.unit[p])
         change = abs(value - at)
         return fewest_digits(
             value,
@@ -269,7 +271,7 @@ class _Row:
         lows[p], highs[p] = low, high
         return FeatureBounds(lows, highs, self.domain.unit, np.arange(lows.size) == p)
 
-    def _nearest_that_shows(self, base: NDArray, moves: NDArray) -> Flip:
+    def _nearest_visible(self, base: NDArray, moves: NDArray) -> Flip:
         """Return the nearest crossing that is visible in the model's float type.
 
         Rounding may hide the first crossing along a feature but not a later one. Crossings with
@@ -290,13 +292,13 @@ class _Row:
             if not np.isfinite(distance.flat[k]):
                 break
             p = int(k) // 2 % unit.size
-            shown = self._show(p, float(changes.flat[k]))
-            if shown is not NONE:
+            shown = self._visible(p, float(changes.flat[k]))
+            if shown is not NO_FLIP:
                 return shown
-        return NONE
+        return NO_FLIP
 
-    def _show(self, p: int, change: float) -> Flip:
-        """Return the flip at or just beyond a crossing of feature p; NONE if rounding hides it."""
+    def _visible(self, p: int, change: float) -> Flip:
+        """Return the flip at or just beyond a crossing of feature p, unless rounding hides it."""
         last, at = self.boundary.rounding(self.x), float(self.x[p])
         eps = float(np.finfo(self.model.dtype).eps)
         least = (
@@ -309,7 +311,7 @@ class _Row:
         winners = self._winners(p, tried)
         flipped = np.flatnonzero(winners != self.y)
         if not flipped.size:
-            return NONE
+            return NO_FLIP
         return self._flip(p, float(tried[flipped[0]]), int(winners[flipped[0]]))
 
 
@@ -343,7 +345,7 @@ class CounterfactualText(NamedTuple):
         return "missing" if was_missing else self.domain.text(self.X[n], p)
 
     def after(self, n: int) -> str:
-        """Return the exact value that the column must take; "" without a flip."""
+        """Return the value of the column after the flip; "" without a flip."""
         p = int(self.flips.feature[n])
         if p < 0:
             return ""
@@ -356,7 +358,7 @@ class CounterfactualText(NamedTuple):
         return str(self.class_names[d]) if d >= 0 else ""
 
     def sentences(self, n: int) -> list[str]:
-        """Return sentences about the flip of row n, and about its missing values."""
+        """Describe the flip of row n and its missing values, in a sentence each."""
         found = "no change of a single feature flips it"
         if self.flips.feature[n] >= 0:
             found = (
@@ -364,7 +366,7 @@ class CounterfactualText(NamedTuple):
                 f"{self.after(n)}: no other single feature needs less"
             )
         return [found] + [
-            f"{name} was missing, {self._taken_as(n, name)}"
+            f"{name} was missing, {self._imputation(n, name)}"
             for name in self.domain.columns
             if self._was_missing(n, name)
         ]
@@ -381,8 +383,8 @@ class CounterfactualText(NamedTuple):
             "class": np.array([self.becomes(n) for n in rows], str),
         }
 
-    def _taken_as(self, n: int, column: str) -> str:
-        """Return a clause about the value that replaces the missing one of a column."""
+    def _imputation(self, n: int, column: str) -> str:
+        """Describe the imputed value of a column."""
         p = self.domain.column_names.index(column)
         if self.domain.category_of[p] >= 0 and p in self.domain.indicators:
             return "which is a category of its own"

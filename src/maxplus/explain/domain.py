@@ -14,18 +14,18 @@ from numpy.typing import ArrayLike, NDArray
 
 from maxplus.models._checks import as_rows, feature_values
 
-# A column with at most FEW_VALUES distinct values, in FEW_VALUES times as many rows, is limited to
-# these values; the first GLANCE rows usually suffice to find more.
-FEW_VALUES, GLANCE = 10, 1000
+# A column with at most MAX_VALUES distinct values, in MAX_VALUES times as many rows, is limited to
+# these values. The first SAMPLE_ROWS rows usually suffice to exclude other columns.
+MAX_VALUES, SAMPLE_ROWS = 10, 1000
 # Maximum number of integers between the limits of a column that are listed as candidates.
-FEW = 32
+MAX_LISTED = 32
 # Share of a column's unit by which the limit of a condition may be rounded.
 RESOLUTION = 0.01
 # Maximum number of decimals; larger integers are written in scientific notation.
-MOST_DECIMALS = 15
-WRITTEN_OUT = 1e15
+MAX_DECIMALS = 15
+MAX_INTEGER = 1e15
 # Text of a category whose features are all 0.
-NONE_OF_THEM = "none of the known words"
+NO_CATEGORY = "none of the known words"
 
 
 class OneHotGroup(NamedTuple):
@@ -51,8 +51,8 @@ class Candidates(NamedTuple):
 class Domain:
     """The values that P features may take, and the columns that they belong to.
 
-    A column is a number, or a category with a 0/1 feature for each of its values; it changes as a
-    whole. The distance of a change is the largest change of a feature, in units; hence a
+    A column is a number, or a category with a 0/1 feature for each of its values, which change
+    together. The distance of a change is the largest change of a feature, in units. Hence a
     two-valued number and its one-hot encoding have the same distances, and no change within a
     certified radius of the same scale flips a prediction.
 
@@ -154,9 +154,9 @@ class Domain:
     ) -> Domain:
         """Return the domain of the values in training rows; O(N·P).
 
-        Units are standard deviations (1 for a constant), limits the smallest and largest value. A
-        number with two values takes no others, nor does one with at most ten values in ten times
-        as many rows; a number whose values are all integers takes only integers.
+        Units are standard deviations (1 for a constant). Limits are the smallest and largest
+        values. A number with two values, or with at most ten values in ten times as many rows, is
+        limited to these values. A number whose values are all integers takes only integers.
         """
         rows = np.asarray(X)
         if rows.ndim != 2 or not len(rows):
@@ -279,7 +279,7 @@ class Domain:
             low, high = self.low[p], self.high[p]
             if p in self.values:
                 pairs += [(p, float(v)) for v in self.values[p] if low <= v <= high]
-            elif self.whole[p] and np.floor(high) - np.ceil(low) < FEW:
+            elif self.whole[p] and np.floor(high) - np.ceil(low) < MAX_LISTED:
                 pairs += [(p, v) for v in np.arange(np.ceil(low), np.floor(high) + 1).tolist()]
         feature, value = zip(*pairs, strict=True) if pairs else ((), ())
         return Candidates(np.array(feature, int), np.array(value, float))
@@ -287,9 +287,8 @@ class Domain:
     def changed(self, x: NDArray, feature: ArrayLike, value: ArrayLike) -> NDArray:
         """Return row x once for each change, (K, P): ``feature[k]`` takes ``value[k]``.
 
-        The column of the feature changes as a whole: the other features of a category become 0,
-        so that the value 1 selects a category and 0 none of the known ones. The indicator of a
-        number that was missing becomes 0.
+        The other features of a category become 0, so that the value 1 selects a category and 0
+        none of the known ones. The indicator of an imputed number becomes 0.
 
         Parameters
         ----------
@@ -346,7 +345,7 @@ class Domain:
             return self.number(p, x[p]) if exact else self.number(p, float(f"{x[p]:.6g}"))
         category = self.categories[self.category_of[p]]
         on = [w for q, w in zip(category.features, category.words, strict=True) if x[q] == 1.0]
-        return repr(str(on[0])) if len(on) == 1 else NONE_OF_THEM
+        return repr(str(on[0])) if len(on) == 1 else NO_CATEGORY
 
     def number(self, p: int, value: float) -> str:
         """Format a value of number p such that it can be read back, or by its ordinal name.
@@ -388,8 +387,8 @@ class Domain:
     def certificate_scale(self, *, categories: bool = False) -> NDArray:
         """Return the largest change of each feature for a certified radius of 1, (P,).
 
-        A number changes by its unit. Fixed features, categories and two-valued numbers, whose
-        fractions have no meaning, are held (0); with ``categories`` the latter two change as well.
+        A number changes by its unit. Fixed features are 0, and so are categories and two-valued
+        numbers, whose fractions have no meaning, unless ``categories`` is True.
 
         Parameters
         ----------
@@ -440,10 +439,10 @@ def check_range(low: NDArray, high: NDArray) -> None:
 
 def _few_values(column: NDArray) -> NDArray | None:
     """Return the distinct values of a column with few of them; None for other columns."""
-    if np.unique(column[:GLANCE]).size > FEW_VALUES:
+    if np.unique(column[:SAMPLE_ROWS]).size > MAX_VALUES:
         return None
     seen = np.unique(column)
-    many_rows = seen.size <= FEW_VALUES and column.size >= FEW_VALUES * seen.size
+    many_rows = seen.size <= MAX_VALUES and column.size >= MAX_VALUES * seen.size
     return seen if seen.size == 2 or (seen.size > 2 and many_rows) else None
 
 
@@ -522,7 +521,7 @@ def _text(domain: Domain, p: int, low: float, high: float) -> str:
 def number_text(value: float) -> str:
     """Format a number such that it can be read back; integers have no decimal point."""
     value = float(value)
-    if value == round(value, 0) and abs(value) < WRITTEN_OUT:
+    if value == round(value, 0) and abs(value) < MAX_INTEGER:
         return str(int(value))
     return repr(value)
 
@@ -532,11 +531,11 @@ def roundings(value: float, upwards: bool) -> list[float]:
     exact = Decimal(repr(float(value)))
     towards = ROUND_CEILING if upwards else ROUND_FLOOR
     first = -max(exact.adjusted(), 0)
-    last = max(MOST_DECIMALS, MOST_DECIMALS - exact.adjusted())
+    last = max(MAX_DECIMALS, MAX_DECIMALS - exact.adjusted())
     rounded = [
         float(exact.quantize(Decimal(1).scaleb(-decimals), rounding=towards))
         for decimals in range(first, last)
-        if exact.adjusted() + decimals < MOST_DECIMALS
+        if exact.adjusted() + decimals < MAX_DECIMALS
     ]
     return list(dict.fromkeys([*rounded, float(value)]))
 
@@ -545,7 +544,7 @@ def rounded_away(value: float, origin: float, exponent: int) -> float:
     """Round a value away from the origin to a multiple of 10^exponent."""
     towards = ROUND_CEILING if value >= origin else ROUND_FLOOR
     exact = Decimal(repr(float(value)))
-    if exact.adjusted() - exponent > MOST_DECIMALS:
+    if exact.adjusted() - exponent > MAX_DECIMALS:
         return float(value)
     return float(exact.quantize(Decimal(1).scaleb(exponent), rounding=towards))
 
@@ -555,7 +554,7 @@ def fewest_digits(
 ) -> float:
     """Return the number with the fewest digits, away from the origin, for which ``holds`` is True.
 
-    It is at most ``farther`` beyond the value; by default the value itself.
+    It is at most ``farther`` beyond the value. Without such a number, return the value itself.
     """
     tried = np.array([v for v in roundings(value, value >= origin) if abs(v - value) <= farther])
     good = tried[holds(tried)]

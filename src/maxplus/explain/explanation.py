@@ -24,10 +24,11 @@ from maxplus.explain.counterfactuals import (
 )
 from maxplus.explain.domain import Domain
 from maxplus.explain.units import Paths, decisive_paths, unit_boxes
-from maxplus.models import LMM, AdditiveLMM
+from maxplus.models import LMM
 from maxplus.models._checks import as_rows, check_index
 from maxplus.models._softmax import softmax
 from maxplus.models.additive import breakpoints
+from maxplus.models.lmm import TermSum
 
 
 @dataclass(frozen=True)
@@ -55,11 +56,10 @@ class Explanation(Tabular):
 
     Notes
     -----
-    Text counts rows from 1, those of a file and those of the training; arrays and tables have
-    Python's indices, from 0.
+    Text numbers rows, including training rows, from 1. Arrays and tables have indices from 0.
     """
 
-    model: LMM | AdditiveLMM
+    model: TermSum
     X: NDArray
     score: NDArray
     flips: Counterfactuals
@@ -82,7 +82,7 @@ class Explanation(Tabular):
 
     @cached_property
     def probability(self) -> NDArray:
-        """Probability of each class, (N, C)."""
+        """Probabilities of the classes, (N, C)."""
         return softmax(self.score)
 
     @cached_property
@@ -164,13 +164,13 @@ class Explanation(Tabular):
         ``class`` and ``rival``. ``low`` and ``high`` are the `walls`.
 
         For a single network, ``feature`` determines the score of ``class``, and ``value`` is its
-        value; where it ``cancels``, it changes the score of the rival class (the predicted class,
-        or the second for that class) equally, so that the lead does not depend on it.
-        ``margin`` is the lead of the unit over ``runner_up``.
+        value. If it ``cancels``, it changes the score of the rival (the predicted class, or the
+        second for that class) equally, so that the lead does not depend on it. ``margin`` is the
+        lead of the unit over ``runner_up``.
 
         ``flip_feature`` is the column whose change flips the prediction, from ``flip_from`` to
-        ``flip_to`` as they are printed, by ``flip_distance`` units; ``flip_value`` is the exact
-        number, and 1 or 0 for a category: the given one, or none of the known ones.
+        ``flip_to`` as printed, by ``flip_distance`` units. ``flip_value`` is the exact number; for
+        a category it is 1, or 0 for none of the known categories.
 
         Returns
         -------
@@ -298,7 +298,7 @@ class Explanation(Tabular):
 
 
 def explain_predictions(
-    model: LMM | AdditiveLMM,
+    model: TermSum,
     X: ArrayLike,
     baseline: ArrayLike | None,
     class_names: Sequence[str],
@@ -364,7 +364,7 @@ def explain_predictions(
     )
 
 
-def _walls(model: LMM | AdditiveLMM, why: Contributions) -> NDArray:
+def _walls(model: TermSum, why: Contributions) -> NDArray:
     """Return the interval around each value of a single number in which slopes are constant.
 
     O(N·log H) for each number, and O(C·H·log H) for its terms.

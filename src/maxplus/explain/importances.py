@@ -7,15 +7,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from maxplus.explain._shared import check_model
 from maxplus.explain.contributions import contributions, groups_of, row_shares, term_means
-from maxplus.models import LMM, AdditiveLMM
+from maxplus.models import LMM
 from maxplus.models._checks import as_rows, feature_values
+from maxplus.models.lmm import TermSum
 
 # Maximum number of rows, evenly spaced among all, over which importances are averaged.
-ENOUGH = 2_000
+MAX_ROWS = 2_000
 
 
 def feature_importances(
-    model: LMM | AdditiveLMM,
+    model: TermSum,
     X: ArrayLike,
     scale: ArrayLike | None = None,
     weight: ArrayLike | None = None,
@@ -64,14 +65,14 @@ def feature_importances(
     check_model(model)
     rows = as_rows(X, model.n_features, model.dtype)
     share = row_shares(weight, len(rows))
-    step = max(1, -(-len(rows) // ENOUGH))
+    step = max(1, -(-len(rows) // MAX_ROWS))
     if step > 1 and share[::step].sum() > 0.0:
         rows = rows[::step]
         share = row_shares(None if weight is None else share[::step], len(rows))
-    if isinstance(model, LMM):
-        sizes = _slope_sizes(model, rows, share, scale)
-    else:
+    if model.is_sum:
         sizes = _contribution_sizes(model, rows, share)
+    else:
+        sizes = _slope_sizes(model.terms[0].lmm, rows, share, scale)
     total = float(sizes.sum())
     return sizes / total if 0.0 < total < np.inf else np.zeros_like(sizes)
 
@@ -93,7 +94,7 @@ def _slope_sizes(model: LMM, rows: NDArray, share: NDArray, scale: ArrayLike | N
     return varies * (share @ np.abs(slopes))
 
 
-def _contribution_sizes(model: AdditiveLMM, rows: NDArray, share: NDArray) -> NDArray:
+def _contribution_sizes(model: TermSum, rows: NDArray, share: NDArray) -> NDArray:
     """Return the mean |contribution| of each feature of a sum to the margin."""
     found = contributions(model, rows, term_means(model, rows, share))
     size = share[:, None] * np.abs(found.contribution)

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from maxplus.explain._shared import Tabular, check_class_names, check_domain, check_model, records
 from maxplus.explain.domain import Condition, Domain
-from maxplus.explain.winning_boxes import winning_boxes, winning_unit_boxes
-from maxplus.models import LMM, AdditiveLMM
+from maxplus.explain.winning_boxes import rule_boxes
 from maxplus.models._checks import as_labels, as_rows
+from maxplus.models.lmm import TermSum
 
 
 class Rule(NamedTuple):
@@ -102,7 +102,7 @@ class Rules(Tabular):
 
 
 def strongest_rules(
-    model: LMM | AdditiveLMM,
+    model: TermSum,
     X: ArrayLike,
     y: ArrayLike,
     domain: Domain,
@@ -128,7 +128,7 @@ def strongest_rules(
 
     In a sum of terms no single unit decides. Its rules are boxes in which the smallest margin of
     the class over any other, summed over all terms, is positive, with as few conditions as
-    possible; they do not depend on X and y either (``maxplus.explain.winning_boxes``).
+    possible (`maxplus.explain.winning_boxes`). They do not depend on X and y either.
 
     Parameters
     ----------
@@ -163,7 +163,7 @@ def strongest_rules(
     share = np.bincount(labels, minlength=model.n_classes) / max(len(rows), 1)
     rules: list[Rule] = []
     n_hidden = 0
-    for unit, label, conditions, decides in _boxes(model, rows, domain):
+    for unit, label, conditions, decides in rule_boxes(model, rows, domain):
         inside = np.full(len(rows), conditions is not None)
         for condition in conditions or ():
             inside &= condition.holds(rows)
@@ -177,17 +177,6 @@ def strongest_rules(
             n_hidden += 1
         if decides is not None and len(rules) == n:
             break  # Boxes of units are generated in their final order.
-    if not isinstance(model, LMM):
+    if model.is_sum:
         rules.sort(key=lambda rule: (-rule.rows, len(rule.conditions)))
     return Rules(tuple(rules[:n]), len(rows), n_hidden)
-
-
-def _boxes(
-    model: LMM | AdditiveLMM, rows: NDArray, domain: Domain
-) -> Iterator[tuple[int, int, tuple[Condition, ...] | None, int | None]]:
-    """Yield number, class and conditions of each box, and the number of rows its unit decides."""
-    if isinstance(model, LMM):
-        yield from winning_unit_boxes(model, rows, domain)
-        return
-    for k, box in enumerate(winning_boxes(model, domain)):
-        yield k, box.label, box.conditions, None

@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxplus.explain._shared import check_lmm
-from maxplus.models import LMM, AdditiveLMM, FeatureMap
+from maxplus.models import LMM, FeatureMap
 from maxplus.models._checks import as_rows, check_number
 from maxplus.models._lmm_kernels import active_paths
+from maxplus.models.lmm import TermSum
 
 
 class Boxes(NamedTuple):
@@ -68,7 +69,7 @@ def unit_boxes(model: LMM, level: float = 0.0) -> Boxes:
     return Boxes(from_below.max(axis=2), from_above.min(axis=2), _centre(exact), favourite, height)
 
 
-def term_boxes(model: LMM | AdditiveLMM, level: float = 0.0) -> list[Boxes]:
+def term_boxes(model: TermSum, level: float = 0.0) -> list[Boxes]:
     """Return the boxes of the units of each term, in raw units; O(Σ_t m_t·H_t).
 
     Columns of the arrays of term t are its features, in order. Walls are those of `unit_boxes`,
@@ -112,7 +113,7 @@ def term_boxes(model: LMM | AdditiveLMM, level: float = 0.0) -> list[Boxes]:
 class Paths(NamedTuple):
     """Arrays of shape (N, C): each class score's active path and its runner-up.
 
-    z_d = W0[row]·x[feature] + W1[row, unit] + W2[unit, d]; nothing else enters the score.
+    z_d = W0[row]·x[feature] + W1[row, unit] + W2[unit, d].
     """
 
     score: NDArray

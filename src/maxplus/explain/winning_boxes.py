@@ -14,8 +14,9 @@ from maxplus.certify.bounds import Magnitude, caps
 from maxplus.certify.margins import Shape, shape_margins, shapes_of, sum_of_scores, term_margins
 from maxplus.explain.domain import Condition, Domain, OneHotGroup, box_conditions
 from maxplus.explain.units import unit_boxes
-from maxplus.models import LMM, AdditiveLMM
+from maxplus.models import LMM
 from maxplus.models.feature_map import DEVIATION
+from maxplus.models.lmm import TermSum
 
 # Number of bisections of the interval of a unit's level.
 BISECTIONS = 60
@@ -23,65 +24,89 @@ BISECTIONS = 60
 ROUNDINGS = 8.0
 # Maximum number of conditions of a rule, and the cost of a condition, as a logarithm of the share
 # of rows lost.
-MOST_CONDITIONS, CONDITION_COST = 10, 0.1
+MAX_CONDITIONS, CONDITION_COST = 10, 0.1
 # Numbers of further boxes of each class: without a column of the first one, and around centres of
 # units.
 N_VARIANTS, N_CENTRES = 2, 2
 # Maximum number of columns that are cut, the size of their grids, and the grid steps of a cut.
-MOST_COLUMNS, N_GRID, CUTS = 40, 13, (1, 2, 4)
-# Maximum number of columns that are cut in one step, and the relative quality that their cuts need.
-AT_ONCE, NEARLY = 3, 0.6
+MAX_COLUMNS, N_GRID, CUTS = 40, 13, (1, 2, 4)
+# Maximum number of columns that are cut in one step, and the minimum rate of a cut, relative to the
+# best one.
+MAX_CUTS, MIN_RATE = 3, 0.6
 # Number of ends of an interval that are tried in a round, and number of rounds of refinement.
 N_STEPS, N_ROUNDS = 17, 3
 # Range of the grid of a number without limits, in standard deviations.
 REACH = 4.0
 
-# Margins over boxes: mapped ends, raw ends (n, P), classes (n,) -> lowest z_y − z_d (n, C).
-Lowest = Callable[[NDArray, NDArray, NDArray, NDArray, NDArray], NDArray]
 
+class RuleBox(NamedTuple):
+    """A box in which a class wins: its number or unit, the class, and the conditions of the box.
 
-class UnitBox(NamedTuple):
-    """A unit of a network, the class that wins in its box, and the conditions of the box.
-
-    The conditions are None if the class wins in no box of the unit. The unit decides the
-    predicted class of ``decides`` rows.
+    Of a unit of a single network, the conditions are None if its class wins in no box, and
+    ``decides`` is the number of rows whose predicted class the unit determines.
     """
 
     unit: int
     label: int
     conditions: tuple[Condition, ...] | None
-    decides: int
+    decides: int | None
 
 
-def winning_unit_boxes(model: LMM, X: NDArray, domain: Domain) -> Iterator[UnitBox]:
-    """Yield the largest box of each unit in which its class wins.
+def rule_boxes(model: TermSum, X: NDArray, domain: Domain) -> Iterator[RuleBox]:
+    """Yield boxes in which a class has the highest score, for all values in the domain.
 
-    Units are sorted by the number of rows that they decide. Units that decide no row of X, or whose
-    class wins everywhere, have no box. O(N·P·H), and O(P·H) for each step of a bisection.
+    *A single network* has the largest such box of each unit, sorted by the number of rows of X
+    that the unit decides. Units that decide no row, or whose class wins everywhere, have no box.
+    O(N·P·H), and O(P·H) for each step of a bisection.
+
+    *Sums of terms.* A box starts as the whole domain. It is cut, column by column, where a cut
+    raises the smallest margins of the class most in relation to the share of rows that it loses,
+    until the smallest margin over the box, which `maxplus.certify.margins` bounds from below, is
+    positive. Then unnecessary limits are dropped, and the others are widened by equal shares of the
+    remaining margin. The distribution of a feature is taken from its map. Limits are rounded
+    inwards, and the bound is verified for the printed box. Boxes with more than ten conditions and
+    subsets of other boxes are left out. X is not used. O(P·Σ_t m_t·H_t) for each cut.
 
     Parameters
     ----------
-    model : LMM
+    model : LMM or AdditiveLMM
     X : array of shape (N, P)
     domain : Domain
 
     Yields
     ------
-    UnitBox
+    RuleBox
     """
+    if not model.is_sum:
+        yield from _unit_rule_boxes(model.terms[0].lmm, X, domain)
+        return
+    search = _BoxSearch(model, domain)
+    found: list[_PrintedBox] = []
+    for label in range(model.n_classes):
+        for box in search.boxes(label):
+            new = search.printed(box)
+            if new is None or any(old.label == label and old.contains(new) for old in found):
+                continue
+            found = [old for old in found if not (old.label == label and new.contains(old))]
+            found.append(new)
+    for k, printed in enumerate(found):
+        yield RuleBox(k, printed.label, printed.conditions, None)
+
+
+def _unit_rule_boxes(model: LMM, X: NDArray, domain: Domain) -> Iterator[RuleBox]:
     winners = model.scores(X).argmax(axis=1)
     deciding = model.active_path(X).unit[np.arange(len(X)), winners]
     decides = np.bincount(deciding, minlength=model.n_hidden)
     exact = model.astype(np.float64)
-    whole = _Box(domain.low.astype(np.float64), domain.high.astype(np.float64))
+    limits = _Box(domain.low.astype(np.float64), domain.high.astype(np.float64))
     margin = ROUNDINGS * float(np.finfo(model.dtype).eps)
     margin *= float(np.abs(exact.W1).max() + np.abs(exact.W2).max())
     for unit in np.argsort(-decides, kind="stable")[: np.count_nonzero(decides)].tolist():
-        box = _unit_box(exact, unit, whole, margin)
+        box = _unit_box(exact, unit, limits, margin)
         conditions = None if box is None else box_conditions(domain, box.low, box.high)
         if conditions != ():
             label = int(exact.W2[unit].argmax())
-            yield UnitBox(unit, label, conditions, int(decides[unit]))
+            yield RuleBox(unit, label, conditions, int(decides[unit]))
 
 
 class _Box(NamedTuple):
@@ -91,12 +116,12 @@ class _Box(NamedTuple):
     high: NDArray
 
 
-def _unit_box(model: LMM, unit: int, whole: _Box, margin: float) -> _Box | None:
+def _unit_box(model: LMM, unit: int, limits: _Box, margin: float) -> _Box | None:
     """Return the largest box of a unit in which its class wins by a margin, or None.
 
     The higher the level t, the smaller are the box and the scores of other classes in it. The
-    smallest sufficient level is found by bisection; O(P·H) for each step. ``whole`` is the box of
-    all values that the domain allows.
+    smallest sufficient level is found by bisection; O(P·H) for each step. ``limits`` are those of
+    the domain.
     """
     d = int(model.W2[unit].argmax())
     others = np.delete(model.W2, d, axis=1).max(axis=1, initial=-np.inf)
@@ -105,7 +130,7 @@ def _unit_box(model: LMM, unit: int, whole: _Box, margin: float) -> _Box | None:
     needed, cap = np.flatnonzero(~ahead), caps(model)
 
     def wins(t: float) -> bool:
-        box = _box_at(model, unit, t, needed, whole)
+        box = _box_at(model, unit, t, needed, limits)
         if (box.low > box.high).any():
             return True
         return bool((_highest(model, cap, box) + others).max() < t + own)
@@ -121,17 +146,17 @@ def _unit_box(model: LMM, unit: int, whole: _Box, margin: float) -> _Box | None:
     while wins(low):
         low, step = low - step, 2.0 * step
         if not np.isfinite(low):
-            return whole
+            return limits
     for _ in range(BISECTIONS):
         middle = 0.5 * (low + high)
         low, high = (low, middle) if wins(middle) else (middle, high)
-    box = _box_at(model, unit, high, needed, whole)
+    box = _box_at(model, unit, high, needed, limits)
     return None if (box.low > box.high).any() else box
 
 
-def _box_at(model: LMM, unit: int, level: float, needed: NDArray, whole: _Box) -> _Box:
+def _box_at(model: LMM, unit: int, level: float, needed: NDArray, limits: _Box) -> _Box:
     """Return the box of possible values in which the needed rows of a unit are at least a level."""
-    low, high = whole.low.copy(), whole.high.copy()
+    low, high = limits.low.copy(), limits.high.copy()
     feature, slope, above = needed // 2, model.W0[needed], level - model.W1[needed, unit]
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         limit = above / slope
@@ -150,7 +175,7 @@ def _highest(model: LMM, cap: NDArray, box: _Box) -> NDArray:
     return np.minimum((model.offsets + np.maximum(*ends)).min(axis=(1, 2)), cap)
 
 
-class WinningBox(NamedTuple):
+class _PrintedBox(NamedTuple):
     """A box in which no other class can win, and its conditions as printed."""
 
     label: int
@@ -158,16 +183,26 @@ class WinningBox(NamedTuple):
     low: NDArray
     high: NDArray
 
-    def contains(self, other: WinningBox) -> bool:
+    def contains(self, other: _PrintedBox) -> bool:
         """Return whether another box is a subset of this one."""
         return bool((self.low <= other.low).all() and (self.high >= other.high).all())
+
+
+class _Ends(NamedTuple):
+    """Mapped and raw limits (n, P) of boxes, and the class of each, (n,)."""
+
+    mapped_low: NDArray
+    mapped_high: NDArray
+    low: NDArray
+    high: NDArray
+    y: NDArray
 
 
 class _Part(NamedTuple):
     """Terms over the same columns: the mask of these columns, and lowest margins over boxes."""
 
     has_column: NDArray
-    lowest: Lowest
+    lowest: Callable[[_Ends], NDArray]
 
 
 class _Grid(NamedTuple):
@@ -190,7 +225,7 @@ class _Boxes(NamedTuple):
     parts: NDArray
     margins: NDArray
 
-    def one(self, n: int) -> _Boxes:
+    def select(self, n: int) -> _Boxes:
         """Return box n."""
         low, high, parts, margins = (a[n : n + 1] for a in (self.low, self.high, *self[3:]))
         return _Boxes(low, high, self.label, parts, margins)
@@ -211,43 +246,10 @@ class _Boxes(NamedTuple):
         return -np.minimum(self.margins, 0.0).sum(axis=1)
 
 
-def winning_boxes(model: AdditiveLMM, domain: Domain) -> list[WinningBox]:
-    """Return boxes in which one class provably has the highest score, for all values in the domain.
-
-    A box starts as the whole domain. It is cut, column by column, where a cut raises the smallest
-    margins of the class most in relation to the share of rows that it loses, until the smallest
-    margin over the box, which `maxplus.certify.margins` bounds from below, is positive. Then
-    unnecessary limits are dropped, and the others are widened by equal shares of the remaining
-    margin. The distribution of a feature is taken from its map. Limits are rounded inwards, and
-    the bound is verified for the printed box. Only the model and the domain are used.
-    O(P·Σ_t m_t·H_t) for each cut.
-
-    Parameters
-    ----------
-    model : AdditiveLMM
-    domain : Domain
-
-    Returns
-    -------
-    list of WinningBox
-        Without subsets of other boxes, and without boxes of more than ten conditions.
-    """
-    search = _BoxSearch(model, domain)
-    found: list[WinningBox] = []
-    for label in range(model.n_classes):
-        for box in search.boxes(label):
-            new = search.printed(box)
-            if new is None or any(old.label == label and old.contains(new) for old in found):
-                continue
-            found = [old for old in found if not (old.label == label and new.contains(old))]
-            found.append(new)
-    return found
-
-
 class _BoxSearch:
     """The search for boxes of one model in one domain."""
 
-    def __init__(self, model: AdditiveLMM, domain: Domain) -> None:
+    def __init__(self, model: TermSum, domain: Domain) -> None:
         self.model, self.domain = model, domain
         self.exact = model.astype(np.float64)
         self.column_of = np.arange(domain.n_features)
@@ -257,7 +259,7 @@ class _BoxSearch:
             self.column_of[features] = min(features)
             self.low[features], self.high[features] = 0.0, (self.high[features] >= 1.0) * 1.0
         self.members = {c: np.flatnonzero(self.column_of == c) for c in self.column_of.tolist()}
-        self.category = {min(one.features): one for one in domain.categories}
+        self.category = {min(group.features): group for group in domain.categories}
         self.parts = self._parts()
         self.used = np.flatnonzero(
             np.any([part.has_column for part in self.parts], axis=0)
@@ -283,8 +285,7 @@ class _BoxSearch:
                 rows[np.arange(len(category.words)), list(category.features)] = 1.0
                 U = self.model.mapped(rows).astype(np.float64)
                 table = np.sum([sum_of_scores(s.lmms, U[:, s.feature]) for s in own], axis=0)
-                lowest = partial(_category_margins, table, category)
-                parts.append(_Part(every == column, lowest))
+                parts.append(_Part(every == column, partial(_category_margins, table, category)))
         for features, lmm in self.exact.terms:
             if features.size > 1:
                 columns = np.isin(every, self.column_of[features])
@@ -312,8 +313,8 @@ class _BoxSearch:
             for k, part in enumerate(self.parts):
                 new = slice(None) if columns is None else part.has_column[columns]
                 if y[new].size:
-                    parts[new, k] = part.lowest(*(end[new] for end in (*ends, low, high, y)))
-            rounding = 2.0 * self._magnitude.rounding(*ends)
+                    parts[new, k] = part.lowest(_Ends(*(a[new] for a in (*ends, low, high, y))))
+            rounding = 2.0 * self._magnitude.rounding(self._magnitude.products(*ends))
             margins = b[label] - b + parts.sum(axis=1) - rounding[:, None]
         margins[:, label] = np.inf
         margins = np.where(is_known[:, None] & ~np.isnan(margins), margins, -np.inf)
@@ -381,11 +382,11 @@ class _BoxSearch:
                 yield other[0]
 
     def _strongest(self, box: _Boxes) -> list[int]:
-        """Return the columns whose cuts raise margins most, at most MOST_COLUMNS."""
+        """Return the columns whose cuts raise margins most, at most MAX_COLUMNS."""
         boxes, columns, _ = self._cuts(box, self.used)
         gains = np.zeros(len(self.low))
         np.maximum.at(gains, columns, box.shortfall - boxes.shortfall)
-        return sorted(self.used, key=lambda c: -gains[c])[:MOST_COLUMNS]
+        return sorted(self.used, key=lambda c: -gains[c])[:MAX_COLUMNS]
 
     def _centres(self, label: int) -> list[NDArray]:
         """Return centres of units of many features that favour a class, by decreasing lead.
@@ -417,7 +418,7 @@ class _BoxSearch:
         """Cut a box until its class wins; return it with its limited columns, or None."""
         limited: list[int] = []
         while not box.gap > 0.0:
-            allowed = columns if len(limited) < MOST_CONDITIONS else limited
+            allowed = columns if len(limited) < MAX_CONDITIONS else limited
             boxes, which, lost = self._cuts(box, allowed, point)
             gain = box.shortfall - boxes.shortfall
             rates = gain / (lost + 1e-3 + CONDITION_COST * ~np.isin(which, limited))
@@ -428,7 +429,7 @@ class _BoxSearch:
             changed: list[int] = []
             for k in np.argsort(-rates, kind="stable"):
                 column = int(which[k])
-                if len(changed) == AT_ONCE or rates[k] < NEARLY * rates.max():
+                if len(changed) == MAX_CUTS or rates[k] < MIN_RATE * rates.max():
                     break
                 if column not in changed:
                     own = self.members[column]
@@ -524,7 +525,7 @@ class _BoxSearch:
             boxes = moved(places)
             k = int(np.append(~(boxes.gaps > max(target, 0.0)), True).argmax())
             if k > 0:
-                best, inner = boxes.one(k - 1), float(places[k - 1])
+                best, inner = boxes.select(k - 1), float(places[k - 1])
             if k in (0, N_STEPS):
                 break
             outer = float(places[k])
@@ -532,10 +533,13 @@ class _BoxSearch:
 
     # -- text ---------------------------------------------------------------------------------
 
-    def printed(self, box: _Boxes) -> WinningBox | None:
-        """Return the box as printed; None if it is too long, empty, or unproved after rounding."""
+    def printed(self, box: _Boxes) -> _PrintedBox | None:
+        """Return the box as printed.
+
+        None if it has too many conditions, or is empty or not proved after rounding.
+        """
         conditions = box_conditions(self.domain, box.low[0], box.high[0])
-        if not 0 < len(conditions) <= MOST_CONDITIONS:
+        if not 0 < len(conditions) <= MAX_CONDITIONS:
             return None
         low, high = self.low.copy(), self.high.copy()
         for p, floor, ceiling, _ in conditions:
@@ -548,44 +552,27 @@ class _BoxSearch:
                 high[features] = low[features]
         if not self._boxes(low[None], high[None], box.label).gap > 0.0:
             return None
-        return WinningBox(box.label, conditions, low, high)
+        return _PrintedBox(box.label, conditions, low, high)
 
 
-def _shape_margins(
-    shape: Shape, low: NDArray, high: NDArray, _low: NDArray, _high: NDArray, y: NDArray
-) -> NDArray:
-    """Return the lowest margins of the terms over one feature; exact."""
-    return shape_margins(shape, low, high, y)
+def _shape_margins(shape: Shape, ends: _Ends) -> NDArray:
+    return shape_margins(shape, ends.mapped_low, ends.mapped_high, ends.y)
 
 
-def _category_margins(
-    table: NDArray,
-    category: OneHotGroup,
-    _u: NDArray,
-    _v: NDArray,
-    low: NDArray,
-    high: NDArray,
-    y: NDArray,
-) -> NDArray:
-    """Return the lowest margins over the allowed categories; the last line is for no category."""
+def _category_margins(table: NDArray, category: OneHotGroup, ends: _Ends) -> NDArray:
+    """Return the lowest margins over the allowed categories.
+
+    ``table`` has the scores of each category, and in its last row those of no category.
+    """
     features = list(category.features)
-    is_one = low[:, features] > 0.0
-    allowed = (high[:, features] > 0.0) & (is_one.sum(axis=1, keepdims=True) == is_one)
-    no_word = ~is_one.any(axis=1) & (category.none | ~allowed.any(axis=1))
-    allowed = np.column_stack([allowed, no_word])
-    margins = table[:, y].T[:, :, None] - table[None]
+    is_one = ends.low[:, features] > 0.0
+    allowed = (ends.high[:, features] > 0.0) & (is_one.sum(axis=1, keepdims=True) == is_one)
+    is_none = ~is_one.any(axis=1) & (category.none | ~allowed.any(axis=1))
+    allowed = np.column_stack([allowed, is_none])
+    margins = table[:, ends.y].T[:, :, None] - table[None]
     return np.where(allowed[:, :, None], margins, np.inf).min(axis=1)
 
 
-def _term_margins(
-    features: NDArray,
-    lmm: LMM,
-    cap: NDArray,
-    low: NDArray,
-    high: NDArray,
-    _low: NDArray,
-    _high: NDArray,
-    y: NDArray,
-) -> NDArray:
-    """Return lower bounds of the margins of a term over several features."""
-    return term_margins(lmm, cap, low[:, features], high[:, features], y)
+def _term_margins(features: NDArray, lmm: LMM, cap: NDArray, ends: _Ends) -> NDArray:
+    low, high = ends.mapped_low[:, features], ends.mapped_high[:, features]
+    return term_margins(lmm, cap, low, high, ends.y)

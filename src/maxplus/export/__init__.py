@@ -27,7 +27,9 @@ def export_onnx(
 ) -> None:
     """Write a fitted LMM classifier or regressor as an ONNX model; it needs ``maxplus[onnx]``.
 
-    Inputs and outputs of the file are described in ``maxplus.export.onnx.export_onnx``.
+    The file computes `predict` and `predict_proba` with ai.onnx operators, with the same sums in
+    the same float type. A runtime may add the terms of a sum in another order, so that their scores
+    are equal up to rounding.
 
     Parameters
     ----------
@@ -35,6 +37,19 @@ def export_onnx(
 LipschitzInterpolator
     path : str or path
         File to write; an existing one is replaced atomically.
+
+    Notes
+    -----
+    Input ``X`` (N, P) has the type of ``clf.model_.dtype``; N is free. For a classifier, output
+    ``label`` (N,) holds strings, or int64 if labels are integers or booleans;
+    ``probabilities`` (N, C) has its columns in the order of ``clf.classes_``. For a regressor,
+    output ``value`` (N,) holds the predictions. Names of features, if clf has them, are stored as
+    metadata: "feature_names", a JSON list.
+
+    Hidden units are computed in tiles of 8192 sums per sample, or of one unit. A runtime needs
+    4·8192 bytes per sample (float32) besides λ (N, 2P), g (N, H) and z (N, C); there are about
+    2PH / 8192 tiles of two nodes each. Terms with equal numbers of features and units are computed
+    together, and the feature map by a binary search for the segments of all features at once.
 
     Examples
     --------
@@ -55,17 +70,22 @@ LipschitzInterpolator
 def to_torch(clf: BaseLMMClassifier | LMMRegressor | LipschitzInterpolator) -> nn.Module:
     """Return a fitted LMM classifier or regressor as a PyTorch module; needs ``maxplus[torch]``.
 
-    ``maxplus.export.torch`` has the layers ``MinPlus`` and ``MaxPlus``.
+    Scores of a single network are equal to the last bit, those of a sum of terms up to rounding,
+    because PyTorch adds in another order. ``maxplus.export.torch`` has the layers ``MinPlus`` and
+    ``MaxPlus``.
 
     Parameters
     ----------
     clf : fitted LMMClassifier, LMMEnsembleClassifier, SubgradientLMMClassifier, LMMRegressor or \
 LipschitzInterpolator
+        Its weights are copied: training the module does not change it.
 
     Returns
     -------
     torch.nn.Module
-        Its outputs are the scores, or the predictions of a regressor.
+        An `LMMNetwork` or `AdditiveNetwork` of the same float type. Its output (N, C) are the
+        scores, with columns in the order of ``clf.classes_``. Of a regressor, a
+        `RegressionNetwork`, whose output (N,) are the predictions.
 
     Examples
     --------

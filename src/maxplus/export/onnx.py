@@ -40,30 +40,7 @@ LARGEST = 1 << 31
 def export_onnx(
     clf: BaseLMMClassifier | LMMRegressor | LipschitzInterpolator, path: str | os.PathLike[str]
 ) -> None:
-    """Write a fitted LMM classifier or regressor as an ONNX model of ai.onnx operators.
-
-    It computes what `predict` and `predict_proba` do, with the same sums in the same float type.
-    A runtime may add the terms of a sum in another order: scores are then equal up to rounding.
-
-    Parameters
-    ----------
-    clf : fitted LMMClassifier, LMMEnsembleClassifier, SubgradientLMMClassifier, LMMRegressor or \
-LipschitzInterpolator
-    path : file to write; an existing one is replaced atomically
-
-    Notes
-    -----
-    Input ``X`` (N, P) has the type of ``clf.model_.dtype``; N is free. For a classifier, output
-    ``label`` (N,) holds strings, or int64 if labels are integers or booleans;
-    ``probabilities`` (N, C) has its columns in the order of ``clf.classes_``. For a regressor,
-    output ``value`` (N,) holds the predictions. Names of features, if clf has them, are stored as
-    metadata: "feature_names", a JSON list.
-
-    Hidden units are computed in tiles of 8192 sums per sample, or of one unit, so
-    a runtime needs 4·8192 bytes per sample (float32) besides λ (N, 2P), g (N, H)
-    and z (N, C); there are about 2PH / 8192 tiles of two nodes each. Terms with equal numbers of
-    features and units are computed together, and the feature map by a binary search for the
-    segments of all features at once.
+    """Write a fitted estimator as an ONNX model; see `maxplus.export.export_onnx`.
 
     Examples
     --------
@@ -141,10 +118,10 @@ class Graph:
         return result
 
     def product(self, operator: str, x: str, W: NDArray, name: str, result: str) -> str:
-        """y[n, o] = min_i or max_i (x[n, i] + W[i, o]), by the operator ReduceMin or ReduceMax.
+        """Add y[n, o] = min_i or max_i (x[n, i] + W[i, o]), by ReduceMin or ReduceMax.
 
-        Some columns of W at a time: TILE_SUMS sums per sample, or one column. The
-        reduced axis is the last, which runtimes vectorise.
+        Columns of W are divided into tiles of TILE_SUMS sums per sample, or of one column. The
+        last axis is reduced, which runtimes vectorise.
         """
         row_axis = self.integers(f"{name}_row_axis", 1)
         in_axis = self.integers(f"{name}_in_axis", 2)
@@ -160,11 +137,11 @@ class Graph:
 
 
 def add_network(graph: Graph, network: TermSum) -> str:
-    """Add the nodes from ``X`` to scores; names are the paper's."""
+    """Add the nodes from ``X`` to scores, with the names of the paper."""
     if network.feature_map is not None:
         x = add_feature_map(graph, network.feature_map, "X", network.dtype)
     else:
-        # Estimators clip inputs so large that scores would overflow.
+        # Estimators clip large inputs, whose scores would overflow.
         limit = network.dtype.type(network.largest_input)
         ends = [graph.constant("least", -limit), graph.constant("most", limit)]
         x = graph.node("Clip", ["X", *ends], "x")
@@ -276,7 +253,7 @@ def add_scores(graph: Graph, lmm: LMM, x: str, prefix: str = "") -> str:
     x = graph.node("Unsqueeze", [x, axis], f"{prefix}x_columns")
     W0 = graph.constant(f"{prefix}W0", lmm.W0.reshape(-1, 2))
     pairs = graph.node("Mul", [x, W0], f"{prefix}lambda_pairs")
-    # 0 stands for N, which may be 0 itself.
+    # 0 stands for N, which may be 0.
     shape = graph.integers(f"{prefix}lambda_shape", 0, lmm.W0.size)
     lam = graph.node("Reshape", [pairs, shape], f"{prefix}lambda")
     g = graph.product("ReduceMin", lam, lmm.W1, f"{prefix}W1", f"{prefix}g")
@@ -284,7 +261,7 @@ def add_scores(graph: Graph, lmm: LMM, x: str, prefix: str = "") -> str:
 
 
 def _description(network: TermSum) -> str:
-    """Return a sentence about the network, for the file's metadata."""
+    """Describe the network for the metadata of the file."""
     n_terms = len(network.terms)
     kind = f"Sum of {n_terms} Linear-Min-Max terms" if n_terms > 1 else "Linear-Min-Max network"
     return f"{kind} with {network.n_hidden} hidden units"
@@ -299,13 +276,13 @@ def _feature_names(estimator: Any) -> list[str] | None:
 
 
 def label_values(classes: NDArray) -> NDArray:
-    """Return class labels as ONNX has them: strings in an object array, or int64."""
+    """Return class labels in a type of ONNX: strings in an object array, or int64."""
     values = classes.tolist()
     if all(isinstance(value, str) for value in values):
         return np.array(values, object)
     for value in values:
-        whole = isinstance(value, Real) and float(value).is_integer()
-        if not whole or not -(2**63) <= value < 2**63:
+        is_integer = isinstance(value, Real) and float(value).is_integer()
+        if not is_integer or not -(2**63) <= value < 2**63:
             raise TypeError(
                 f"clf has the class label {value!r}, and ONNX labels are strings or whole numbers "
                 "of 64 bits; train on labels encoded with sklearn.preprocessing.LabelEncoder"

@@ -22,18 +22,18 @@ except ImportError as error:
         "PyTorch modules need torch, which is not installed: pip install 'maxplus[torch]'"
     ) from error
 
-# Sums that are formed at a time: 16 MB in float32. Smaller blocks are no faster, and threads
-# synchronise at the end of each.
+# Number of sums that are computed at a time: 16 MB in float32. Smaller blocks are not faster, and
+# threads synchronise at the end of each.
 MAX_SUMS = 1 << 22
 
 
 class _Product(nn.Module):
-    """y_o = best_i (x_i + weight[i, o]), where the best is a minimum or a maximum.
+    """Base class of layers y_o = best_i (x_i + weight[i, o]), where best is min or max.
 
-    Each y has one x and one weight with a derivative, which is 1.
+    The derivative of y is 1 for one x and one weight, and 0 for all others.
     """
 
-    # torch.min or torch.max: both give the first index among equals.
+    # torch.min or torch.max, which return the first index among equals.
     _best: ClassVar[Callable[..., Any]]
 
     @overload
@@ -59,7 +59,7 @@ class _Product(nn.Module):
         return self.weight.shape[1]
 
     def forward(self, x: Tensor) -> Tensor:
-        """(…, in_features) → (…, out_features); O(in·out) per row, and O(in + out) back."""
+        """Map (…, in_features) to (…, out_features); O(in·out) per row, O(in + out) backward."""
         _check_input(x, self.in_features, self.weight)
         rows = x.reshape(-1, self.in_features)
         y = _best_sums(self._best, rows[:, None], self.weight[None])
@@ -76,11 +76,11 @@ class MinPlus(_Product):
     ``MinPlus(weight)`` starts from a copy of an (in, out) array or tensor,
     ``MinPlus(in_features, out_features)`` from Glorot's uniform weights, drawn by
     PyTorch's generator. Inputs are (…, in), outputs (…, out), both in the
-    weights' type. Among equal terms the first one gets the whole derivative, as
-    in this library's models.
+    weights' type. Among equal terms the first one has the derivative 1, as
+    in the models of this library.
 
-    O(N·in·out); memory for MAX_SUMS sums, or one row's, at a time, and 8 bytes per
-    output for the way back.
+    O(N·in·out). The memory is that of MAX_SUMS sums, or of the sums of one row, and 8 bytes per
+    output for the backward pass.
 
     Examples
     --------
@@ -98,7 +98,7 @@ class MinPlus(_Product):
 
 
 class MaxPlus(_Product):
-    """Max-plus layer, y_o = max_i (x_i + weight[i, o]); the mirror image of `MinPlus`."""
+    """Max-plus layer, y_o = max_i (x_i + weight[i, o]), with the arguments of `MinPlus`."""
 
     _best = staticmethod(torch.max)
 
@@ -107,12 +107,12 @@ class _Network(nn.Module):
     """Base class of modules that return scores."""
 
     def probabilities(self, x: Tensor) -> Tensor:
-        """softmax(z), (…, P) → (…, C)."""
+        """Return softmax(z), (…, P) → (…, C)."""
         return self(x).softmax(dim=-1)
 
 
 class LMMNetwork(_Network):
-    """λ_i = W0[i]·x[i // 2], g = MinPlus(W1)(λ), z = MaxPlus(W2)(g).
+    """Linear-Min-Max network: λ_i = W0[i]·x[i // 2], g = MinPlus(W1)(λ), z = MaxPlus(W2)(g).
 
     Arrays of shapes (2P,), (2P, H) and (H, C) are copied into trainable
     parameters: ``W0``, ``minplus.weight`` and ``maxplus.weight``.
@@ -130,14 +130,14 @@ class LMMNetwork(_Network):
         return len(self.W0) // 2
 
     def forward(self, x: Tensor) -> Tensor:
-        """The scores z, (…, P) → (…, C): logits for a cross-entropy; O(P·H) per row."""
+        """Return the scores z, (…, P) → (…, C), logits for a cross-entropy; O(P·H) per row."""
         _check_input(x, self.n_features, self.W0)
         lam = x.repeat_interleave(2, dim=-1) * self.W0
         return self.maxplus(self.minplus(lam))
 
 
 class FeatureMapLayer(nn.Module):
-    """φ(x) of a `maxplus.models.FeatureMap`, computed in float64; its knots are not trained."""
+    """Feature map φ(x) of a `maxplus.models.FeatureMap` in float64; its knots are not trained."""
 
     knots: Tensor
     values: Tensor
@@ -154,11 +154,11 @@ class FeatureMapLayer(nn.Module):
         self.register_buffer("last_knots", torch.tensor(last[:, None]))
 
     def forward(self, x: Tensor) -> Tensor:
-        """(N, P) → (N, P); O(P·log knots) per row."""
+        """Map (N, P) to (N, P); O(P·log knots) per row."""
         columns = x.T.to(self.knots.dtype).contiguous().clamp(self.knots[:, :1], self.last_knots)
         place = torch.searchsorted(self.knots, columns.detach(), right=True) - 1
         tables = (self.knots, self.values, self.rises, self.ends)
-        # A missing value has no segment: it stays missing in any.
+        # NaN has no segment, and stays NaN in any segment.
         knot, value, rise, end = (table.gather(1, place.clamp(0)) for table in tables)
         u = torch.minimum(value + rise * (columns - knot), end)
         return u.T.to(x.dtype)
@@ -181,13 +181,13 @@ class TermGroup(nn.Module):
         )
 
     def forward(self, u: Tensor) -> Tensor:
-        """Scores of each term; O(G·m·H) per row."""
+        """Return the scores of each term; O(G·m·H) per row."""
         lam = u[:, self.features].repeat_interleave(2, dim=-1) * self.W0
         return _best_sums(torch.max, _best_sums(torch.min, lam, self.W1), self.W2)
 
 
 class AdditiveNetwork(_Network):
-    """z = b + Σ_t z_t(φ(x)[features_t]): the terms of an `AdditiveLMM`, in groups of one shape.
+    """Sum of terms, z = b + Σ_t z_t(φ(x)[features_t]), in groups of terms with equal shapes.
 
     All weights of all terms and the ``intercept`` are trainable; the feature map is not.
     """
@@ -204,7 +204,7 @@ class AdditiveNetwork(_Network):
         self.intercept = nn.Parameter(torch.tensor(model.intercept))
 
     def forward(self, x: Tensor) -> Tensor:
-        """The scores z, (…, P) → (…, C); O(Σ_t m_t·H_t) per row."""
+        """Return the scores z, (…, P) → (…, C); O(Σ_t m_t·H_t) per row."""
         _check_input(x, self.n_features, self.intercept)
         u = x.reshape(-1, self.n_features)
         if self.feature_map is not None:
@@ -216,7 +216,7 @@ class AdditiveNetwork(_Network):
 
 
 class RegressionNetwork(nn.Module):
-    """The predictions of a regression, (…, P) → (…): z_1 − z_0 within bounds, or the only score."""
+    """Predictions of a regression, (…, P) → (…): z_1 − z_0 clipped to bounds, or a single score."""
 
     def __init__(self, network: nn.Module, bounds: ArrayLike | None) -> None:
         super().__init__()
@@ -224,7 +224,7 @@ class RegressionNetwork(nn.Module):
         self.bounds = None if bounds is None else [float(b) for b in np.asarray(bounds)]
 
     def forward(self, x: Tensor) -> Tensor:
-        """The predictions; where bounds cut one off, it has no derivative."""
+        """Return the predictions; a clipped one has no derivative."""
         z = self.network(x)
         if self.bounds is None:
             return z[..., 0]
@@ -232,35 +232,7 @@ class RegressionNetwork(nn.Module):
 
 
 def to_torch(clf: BaseLMMClassifier | LMMRegressor | LipschitzInterpolator) -> nn.Module:
-    """Return a fitted LMM estimator as a PyTorch module.
-
-    Scores of a single network are equal to the last bit, those of a sum of terms up to rounding:
-    PyTorch adds in its own order.
-
-    Parameters
-    ----------
-    clf : fitted LMMClassifier, LMMEnsembleClassifier, SubgradientLMMClassifier, LMMRegressor or \
-LipschitzInterpolator
-        Its weights are copied: training the module leaves it as it is.
-
-    Returns
-    -------
-    `LMMNetwork` or `AdditiveNetwork` of the same float type, whose output (N, C) equals
-    ``clf.model_.scores``; columns are in the order of ``clf.classes_``. Of a
-    regressor a `RegressionNetwork`, whose output (N,) are the predictions.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from sklearn.datasets import load_iris
-    >>> from maxplus import SubgradientLMMClassifier
-    >>> from maxplus.export import to_torch
-    >>> X, y = load_iris(return_X_y=True)
-    >>> clf = SubgradientLMMClassifier(n_hidden=20, engine="dense", max_iter=5).fit(X, y)
-    >>> network = to_torch(clf)
-    >>> bool((network(torch.tensor(X)).detach().numpy() == clf.model_.scores(X)).all())
-    True
-    """
+    """Return a fitted LMM estimator as a PyTorch module; see `maxplus.export.to_torch`."""
     model = fitted_network(clf)
     network: nn.Module
     if isinstance(model, LMM):
@@ -275,12 +247,12 @@ LipschitzInterpolator
 
 
 def _best_sums(best: Callable[..., Any], rows: Tensor, weight: Tensor) -> Tensor:
-    """y[n, g, o] = best_i (rows[n, g, i] + weight[g, i, o]), where best is torch.min or torch.max.
+    """Return y[n, g, o] = best_i (rows[n, g, i] + weight[g, i, o]), best being torch.min or max.
 
-    The winners are looked for without gradients, block by block; then y is the
-    sum of two selections, which PyTorch differentiates by itself.
+    The winners are computed without gradients, block by block. Then y is the sum of two
+    selections, which PyTorch differentiates.
     """
-    # Contiguous along the reduced axis, which is several times as fast.
+    # A contiguous reduced axis is several times faster.
     columns = weight.detach().mT.contiguous()
     blocks = rows.detach().split(max(1, MAX_SUMS // weight.numel()))
     winners = torch.cat([best(b[:, :, None] + columns, dim=-1).indices for b in blocks])

@@ -1,4 +1,4 @@
-"""Checkpoints, from which a training is resumed after the end of its process."""
+"""Checkpoints, from which an interrupted fit is resumed."""
 
 from __future__ import annotations
 
@@ -24,18 +24,21 @@ KIND = "maxplus-checkpoint"
 
 
 class Checkpoint:
-    """A callback that writes the state of a training to a file, periodically and at its end.
+    """Callback that writes the state of a fit to a file, periodically and at its end.
 
     After a crash, `maxplus.resume` continues from the file and ends with the same weights, to the
-    last bit, as a training without interruption. If the file cannot be written, for example
+    last bit, as a fit without interruption. If the file cannot be written, for example
     because the disk is full, a warning is issued, the previous file is kept, and training
     continues.
 
     Parameters
     ----------
-    path : the file, which is replaced atomically
-    every : seconds between two checkpoints
-    notes : JSON data to store with the state
+    path : str or path
+        The file, which is replaced atomically.
+    every : float
+        Seconds between two checkpoints.
+    notes : JSON value, optional
+        Data to store with the state.
 
     Examples
     --------
@@ -55,7 +58,7 @@ class Checkpoint:
         self._origin: Origin | None = None
 
     def __call__(self, progress: Progress) -> None:
-        """Write the state if it is due; a stage without a state is repeated from its beginning."""
+        """Write the state if it is due; a stage without a state will be repeated."""
         now = time.monotonic()
         if progress.origin is not self._origin:
             self._origin = progress.origin
@@ -65,7 +68,7 @@ class Checkpoint:
         try:
             self._write(progress.state())
         except OSError as error:
-            # An error without a number is not the system's: the path cannot be that of a file.
+            # The system did not raise an error without a number: the path is invalid.
             if error.errno is None:
                 raise
             again = "" if progress.is_last else f"; trying again in {self.every:g} seconds"
@@ -101,24 +104,28 @@ def resume(
     sample_weight: Any = None,
     augment: Any = None,
 ) -> Any:
-    """Resume a training from a file that a `maxplus.io.Checkpoint` has written.
+    """Resume a fit from a file that a `maxplus.io.Checkpoint` has written.
 
     Parameters
     ----------
-    path : the checkpoint
-    X, y : the data that the training began with
-    callbacks : as in the estimators, for the rest of the training; files cannot hold them
-    sample_weight : the weights that the training began with
-    augment : the one that the training began with, if it had one, for the same reason
+    path : str or path
+        The checkpoint.
+    X, y, sample_weight
+        The data of the interrupted fit.
+    callbacks
+        Callbacks of the estimator, which files cannot store.
+    augment
+        The ``augment`` of the estimator, if it had one, which files cannot store.
 
     Returns
     -------
-    The fitted estimator, as the training without interruption would have given it.
+    estimator
+        The fitted estimator, equal to that of a fit without interruption.
 
     Raises
     ------
     FileError (a ValueError)
-        When the file is damaged or the data are not those it began with.
+        If the file is damaged or belongs to other data.
 
     Examples
     --------
@@ -160,7 +167,7 @@ def resume(
 def read_checkpoint(
     path: str | os.PathLike[str],
 ) -> tuple[Any, TrainingState, NDArray, dict[str, Any]]:
-    """Return the estimator in training, the state of the training, the classes, the document."""
+    """Return the unfitted estimator, the state of its fit, the classes and the document."""
     document, arrays = read_container(path, KIND)
     try:
         estimator, classes = unfitted(document), read_classes(document.get("classes"))

@@ -26,18 +26,17 @@ from maxplus.training.memory import available_bytes, human_bytes
 VERSION = 1
 # Maximum size of a file; MNIST with 10,000 units takes 60 MB.
 MAX_BYTES = 8_000_000_000
-# The header holds the document, which has no arrays: a million feature names take a third.
+# Maximum size of the header with the document; a million feature names take a third of it.
 MAX_HEADER = 32_000_000
-# Lists and objects that JSON opens; each takes thirty times the memory of its two characters.
+# Maximum number of JSON lists and objects, each of which takes 30 times its length in memory.
 MAX_NESTS = 1_000_000
-# The longest integers are those of a random generator's state, of 39 digits; integers with many
-# more are beyond all floats.
+# Maximum number of digits of an integer; the state of a random generator has 39 digits.
 MAX_DIGITS = 100
-# From this size on, the digest is checked before memory is taken for the content.
+# Minimum size of files whose digest is checked before their content is loaded.
 LARGE = 100_000_000
-# Bytes that are read at a time where a file is only checked.
+# Number of bytes that are read at a time to check a digest.
 PIECE = 1 << 20
-# Characters of an error message, which may quote a damaged file.
+# Maximum length of an error message, which may quote a damaged file.
 MESSAGE = 500
 _METADATA = {"format", "version", "document", "digest"}
 
@@ -61,7 +60,7 @@ class Header(NamedTuple):
 def write_container(
     path: str | os.PathLike[str], kind: str, document: dict[str, Any], arrays: dict[str, NDArray]
 ) -> None:
-    """Write a file of one kind ("maxplus-model", …), whole or not at all."""
+    """Write a file of one kind ("maxplus-model", …) atomically."""
     text = json.dumps(document, ensure_ascii=False, allow_nan=True, sort_keys=True)
     content = pack(kind, text, arrays)
     if int.from_bytes(content[:8], "little") > MAX_HEADER:
@@ -99,7 +98,7 @@ def read_container(
     place = Path(path)
     name = str(place)
     if place.exists() and not (place.is_file() or place.is_dir()):
-        # Opening a pipe would block until another process writes to it.
+        # Opening a pipe blocks until another process writes to it.
         raise FileError(f"{name} is a device, a pipe or a socket; copy its content into a file")
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
@@ -157,7 +156,7 @@ def parse(text: str) -> Any:
     try:
         value = json.loads(text, parse_int=_integer)
         if "\\u" in text:
-            # Escapes can spell half of a surrogate pair, which cannot be written to a file again.
+            # An escape can be half of a surrogate pair, which cannot be encoded.
             json.dumps(value, ensure_ascii=False).encode()
     except RecursionError:
         raise ValueError("its lists and objects are nested too deeply") from None
@@ -173,7 +172,7 @@ def _integer(digits: str) -> int:
 
 
 def _pieces(file: BinaryIO) -> Iterator[bytes]:
-    """Yield the rest of a file, some bytes at a time."""
+    """Yield the rest of a file in pieces."""
     while piece := file.read(PIECE):
         yield piece
 
@@ -194,7 +193,7 @@ def _check_metadata(name: str, metadata: dict[str, str], kind: str) -> None:
 
 
 def _check_memory(name: str, size: int) -> None:
-    """Raise FileError unless memory holds the content and the arrays made from it."""
+    """Raise FileError if the content and its arrays do not fit into memory."""
     available = available_bytes()
     if available is not None and 2 * size > available:
         raise FileError(
@@ -204,7 +203,7 @@ def _check_memory(name: str, size: int) -> None:
 
 
 def _check_digest(name: str, header: Header, pieces: Iterable[bytes | memoryview]) -> None:
-    """Raise FileError unless the bytes behind the header are those that the digest is of."""
+    """Raise FileError if the bytes after the header do not match the digest."""
     metadata = header.metadata
     found = _digest(metadata["format"], metadata["document"], header.arrays, pieces)
     if metadata["digest"] != found:

@@ -1,9 +1,9 @@
 """Files of fitted estimators.
 
-The arrays of a sum of terms are flat, however many terms there are: term t has the features
+The arrays of a sum of terms are concatenated: term t has the features
 ``features[feature_start[t] : feature_start[t + 1]]`` and the units ``unit_start[t]`` to
-``unit_start[t + 1]``. ``W0``, ``W1`` (unit by unit) and ``W2`` are those of all terms, one after
-the other. ``knot_start`` (P + 1,), ``knot_x`` and ``knot_u`` are the feature map; without a map
+``unit_start[t + 1]``. ``W0``, ``W1`` (unit by unit) and ``W2`` contain the weights of all terms, in
+order. ``knot_start`` (P + 1,), ``knot_x`` and ``knot_u`` define the feature map; without a map
 there are no knots.
 """
 
@@ -50,10 +50,9 @@ from maxplus.training import History
 
 KIND = "maxplus-model"
 ESTIMATORS = {name: getattr(estimators, name) for name in FITTED}
-# Begins the names of the arrays of a model.
+# Prefix of the names of a model's arrays.
 PREFIX = "model."
-# Arrays of a sum of terms with the number of their axes: integers, and floats of the model's type
-# or, of the feature map, float64.
+# Arrays of a sum of terms and their numbers of axes: int64, the model's float type, float64.
 INTEGERS = {"feature_start": 1, "features": 1, "unit_start": 1, "knot_start": 1}
 WEIGHTS = {"W0": 1, "W1": 1, "W2": 2, "intercept": 1}
 KNOTS = {"knot_x": 1, "knot_u": 1}
@@ -75,16 +74,15 @@ def save(
 
     Notes
     -----
-    The encoding of tables (``encoder_``, a `maxplus.tables.TableEncoder`) and the validation on
-    held-out rows (``validation_``, what `maxplus.evaluation.Validation.to_json` gives) are kept
-    with an estimator that has them, and `maxplus.load` gives them back.
+    The file includes ``encoder_`` (a `maxplus.tables.TableEncoder`) and ``validation_`` (see
+    `maxplus.evaluation.Validation.to_json`), if the estimator has them.
 
-    By default nothing per training row is written, only counts and means. ``remember_rows`` keeps
-    labels, losses, ``suspects_``, ``residuals_``, the samples in ``history_``, the rows that a
-    validation names, and hashes of the rows where ``training_rows_`` has them (from
-    `maxplus.tables.row_hashes`; ``maxplus train --remember-rows`` sets it). Labels and losses
-    can then be read from the file, in the order of the training rows, and guesses of rows can be
-    tested against the hashes. SECURITY.md lists what a file reveals in any case.
+    By default no data about single training rows are written, only counts and means.
+    ``remember_rows`` stores labels, losses, ``suspects_``, ``residuals_``, the samples in
+    ``history_``, the rows listed in a validation, and the row hashes in ``training_rows_``, which
+    ``maxplus train --remember-rows`` computes. Labels and losses can then be read from the file, in
+    the order of the training rows, and guesses of rows can be tested against the hashes.
+    SECURITY.md lists what every file reveals.
 
     Examples
     --------
@@ -107,7 +105,7 @@ def save(
         )
     document, arrays = describe(estimator, remember_rows)
     document["notes"] = notes
-    # Only the first of several ranks writes.
+    # Only rank 0 writes.
     if current().is_first:
         write_container(path, KIND, document, arrays)
 
@@ -124,15 +122,15 @@ def load(path: str | os.PathLike[str]) -> Any:
     Returns
     -------
     estimator
-        As it was when it was saved, to the last bit, but for what is known of single training
-        rows: that is there if it was saved with ``remember_rows=True``.
+        Equal to the saved one to the last bit. Attributes of single training rows exist only if it
+        was saved with ``remember_rows=True``.
 
     Raises
     ------
     FileError (a ValueError)
-        When the file is damaged, of another kind or from a later version.
+        If the file is damaged, of another kind or from a later version.
     OSError
-        When it cannot be opened.
+        If it cannot be opened.
 
     Examples
     --------
@@ -152,7 +150,7 @@ def load(path: str | os.PathLike[str]) -> Any:
 
 
 def load_with_notes(path: str | os.PathLike[str]) -> tuple[Any, Any]:
-    """Return a fitted estimator and the notes that were saved beside it."""
+    """Return a fitted estimator and the notes that were saved with it."""
     document, arrays = read_container(path, KIND)
     try:
         return rebuild(document, arrays), document.get("notes")
@@ -165,7 +163,7 @@ def describe(
 ) -> tuple[dict[str, Any], dict[str, NDArray]]:
     """Return a fitted estimator as a JSON document and named arrays.
 
-    They hold nothing about single training rows unless ``remember_rows``.
+    They contain data about single training rows only with ``remember_rows``.
     """
     check_is_fitted(estimator, "model_")
     model: Network = estimator.model_
@@ -199,14 +197,14 @@ def describe(
     else:
         document["training"] = dict(training_summary(estimator))
     if hasattr(estimator, "history_"):
-        # A loss of the history is that of its sample: without the sample, it is only a curve.
+        # Losses without the numbers of their samples reveal no single row.
         names = [name for name in History.columns if remember_rows or name != "sample"]
         arrays |= {f"history.{name}": estimator.history_[name] for name in names}
     return document, arrays
 
 
 def _validation(record: dict[str, Any], remember_rows: bool) -> dict[str, Any]:
-    """Return a validation as a file holds it: by default without the rows that it names."""
+    """Return a validation as stored in a file, by default without lists of single rows."""
     if remember_rows:
         return record
     kept = {name: value for name, value in record.items() if name not in NAMED_ROWS}
@@ -216,14 +214,14 @@ def _validation(record: dict[str, Any], remember_rows: bool) -> dict[str, Any]:
 
 
 def rebuild(document: dict[str, Any], arrays: dict[str, NDArray]) -> Any:
-    """Return the estimator that `describe` described; FileError where something is not valid."""
+    """Invert `describe`; raise FileError if something is not valid."""
     estimator = unfitted(document)
     estimator.model_ = network_from_arrays(estimator, arrays)
     model = estimator.model_
     n_features = require(
         document.get("n_features"), lambda v: v == model.n_features, "the number of features"
     )
-    # Of a data frame that was encoded, the columns are counted, not the features.
+    # An encoded data frame has fewer columns than features.
     is_encoded = document.get("encoder") is not None
     estimator.n_features_in_ = require(
         document.get("n_columns", n_features),
@@ -251,19 +249,21 @@ def rebuild(document: dict[str, Any], arrays: dict[str, NDArray]) -> Any:
 
 
 def unfitted(document: dict[str, Any]) -> Any:
-    """Return an estimator with the document's hyper-parameters, not fitted yet."""
+    """Return an unfitted estimator with the parameters of a document."""
     cls = ESTIMATORS.get(str(document.get("estimator")))
     if cls is None:
         raise FileError(f"there is no estimator {document.get('estimator')!r:.40}")
     parameters = require(document.get("parameters"), is_dict, "the parameters")
     try:
-        own = parameters_from_json(parameters)
-        # Those of the networks of an ensemble.
-        nested = {name: own.pop(name) for name in list(own) if name.startswith(NESTED)}
+        values = parameters_from_json(parameters)
+        nested = {
+            name.removeprefix(NESTED): values.pop(name)
+            for name in list(values)
+            if name.startswith(NESTED)
+        }
         if nested:
-            nested = {name.removeprefix(NESTED): value for name, value in nested.items()}
-            own["estimator"] = estimators.LMMClassifier(**nested)
-        estimator = cls(**own)
+            values["estimator"] = estimators.LMMClassifier(**nested)
+        estimator = cls(**values)
         estimator._check_parameters()
     except (TypeError, ValueError) as error:
         raise FileError(f"its parameters do not fit {cls.__name__}: {error}") from None
@@ -314,13 +314,13 @@ def _rebuild_classifier(
 def _rebuild_regressor(estimator: Any, document: dict[str, Any]) -> None:
     estimator.training_summary_ = check_training_summary(document.get("training"), TARGET_SUMMARY)
     is_sum, model = isinstance(estimator, estimators.LMMRegressor), estimator.model_
-    if isinstance(model, AdditiveLMM) != is_sum or model.n_classes != (2 if is_sum else 1):
+    if model.is_sum != is_sum or model.n_classes != (2 if is_sum else 1):
         kind = type(model).__name__
         raise FileError(f"a regression cannot have {model.n_classes} outputs of a {kind}")
 
 
 def network_to_arrays(model: Network) -> dict[str, NDArray]:
-    """Return the weights of a model, or a sum of terms, as named arrays."""
+    """Return the weights of a model as named arrays."""
     if not isinstance(model, AdditiveLMM):
         return model.weights_by_name()
     lmms = [lmm for _, lmm in model.terms]
@@ -341,16 +341,18 @@ def network_to_arrays(model: Network) -> dict[str, NDArray]:
 
 
 def network_from_arrays(estimator: Any, arrays: dict[str, NDArray]) -> Network:
-    """Return the model of an estimator; FileError unless its weights fit, finite and not huge."""
+    """Return the model of an estimator; raise FileError if its weights are not valid."""
     kind: type[Model] = type(estimator)._model_class
-    own = {name.removeprefix(PREFIX): A for name, A in arrays.items() if name.startswith(PREFIX)}
+    weights = {
+        name.removeprefix(PREFIX): A for name, A in arrays.items() if name.startswith(PREFIX)
+    }
     model: Network
     try:
         # Only estimators with mean scores of terms can have a sum of terms.
-        if "features" in own and "term_means_" in FITTED[type(estimator).__name__]:
+        if "features" in weights and "term_means_" in FITTED[type(estimator).__name__]:
             model = _sum_from_arrays(arrays)
         else:
-            model = kind.of_weights(own)
+            model = kind.of_weights(weights)
     except FileError:
         raise
     except ValueError as error:
@@ -360,7 +362,7 @@ def network_from_arrays(estimator: Any, arrays: dict[str, NDArray]) -> Network:
 
 
 def _sum_from_arrays(arrays: dict[str, NDArray]) -> AdditiveLMM:
-    """Return the sum that `network_to_arrays` described; ValueError where it is not valid."""
+    """Invert `network_to_arrays` for a sum; raise ValueError if it is not valid."""
     dtype = getattr(arrays.get(f"{PREFIX}W0"), "dtype", None)
     own = {
         name: read_array(arrays, PREFIX + name, kind, n_axes)
@@ -402,7 +404,7 @@ def _feature_map(starts: NDArray, x: NDArray, u: NDArray) -> FeatureMap | None:
 
 
 def _check_starts(name: str, starts: NDArray, size: int) -> None:
-    """Raise FileError unless ``starts`` divide ``size`` values into parts that are not empty."""
+    """Raise FileError unless ``starts`` divide ``size`` values into non-empty parts."""
     if not (
         starts.size >= 2
         and starts[0] == 0
@@ -413,7 +415,7 @@ def _check_starts(name: str, starts: NDArray, size: int) -> None:
 
 
 def _check_range(model: Network) -> None:
-    """Raise FileError if a weight is not finite, or so large that sums of scores overflow."""
+    """Raise FileError if a weight is not finite or so large that scores overflow."""
     terms = getattr(model, "terms", None)
     limit = LARGEST_WEIGHT * float(np.finfo(model.dtype).max) / (len(terms) if terms else 1)
     for name, W in model.weights_by_name().items():

@@ -6,6 +6,7 @@ hold them; `ATTRIBUTES` gives the type, the shape and the valid values of each.
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,16 +18,16 @@ from numpy.typing import NDArray
 from maxplus.estimators._base import PER_ROW
 from maxplus.estimators.lmm_regressor import COVERAGES
 from maxplus.io.container import FileError
-from maxplus.models import AdditiveLMM, Network
+from maxplus.models import Network
 from maxplus.training import History, Status
 
-# As much of the float range as all weights together may take: inputs may add an eighth.
+# Share of the float range that all weights together may take; inputs may add an eighth.
 LARGEST_WEIGHT = 1e-3
-# Memory of all labels together: each string takes as much as the longest.
+# Maximum memory of all labels; each string takes as many bytes as the longest one.
 MAX_LABEL_BYTES = 64_000_000
 # Kinds of NumPy types whose values JSON can hold: bools, integers, floats, strings.
 _LABEL_KINDS = "biufU"
-# Begins the names of the parameters of the networks of an ensemble.
+# Prefix of the parameters of an ensemble's base estimator.
 NESTED = "estimator__"
 
 Check = Callable[[Any], bool]
@@ -37,19 +38,19 @@ Fields = dict[Check, str]
 
 
 def require(value: Any, is_valid: Check, what: str) -> Any:
-    """Return a value; FileError if it is not valid."""
+    """Return the value; raise FileError if it is not valid."""
     if not is_valid(value):
         raise FileError(f"{what} cannot be {value!r:.60}")
     return value
 
 
 def is_dict(value: Any) -> bool:
-    """Return whether it is a JSON object."""
+    """Return whether a value is a JSON object."""
     return isinstance(value, dict)
 
 
 def is_text_list(value: Any, n: int) -> bool:
-    """Return whether it is a list of n strings."""
+    """Return whether a value is a list of n strings."""
     return isinstance(value, list) and len(value) == n and all(type(v) is str for v in value)
 
 
@@ -86,7 +87,7 @@ def _is_status(value: Any) -> bool:
 
 
 def _optional(check: Check) -> Check:
-    """Return a check that also accepts None, which stands for figures that are not defined."""
+    """Return a check that also accepts None, for metrics that are not defined."""
     return lambda value: value is None or check(value)
 
 
@@ -95,7 +96,7 @@ def _list_of(check: Check) -> Check:
 
 
 def _record(fields: Fields) -> Check:
-    """Return a check of a dict that has at least these fields."""
+    """Return a check of a dict with at least these fields."""
     checks = [(name, check) for check, names in fields.items() for name in names.split()]
     return lambda value: (
         isinstance(value, dict)
@@ -104,7 +105,7 @@ def _record(fields: Fields) -> Check:
 
 
 def _are_rows(value: Any, n: int) -> bool:
-    """Return whether it is n lists of floats, none of them NaN, of one length >= 1."""
+    """Return whether a value is n lists of floats that are not NaN, all of one length >= 1."""
     return (
         isinstance(value, list)
         and len(value) == n
@@ -123,7 +124,7 @@ def read_array(
     n_axes: int = 1,
     shape: tuple[int, ...] | None = None,
 ) -> NDArray:
-    """Return an array of a file; FileError unless it is there with this type and shape."""
+    """Return an array of a file; raise FileError if it is missing or has another type or shape."""
     array = arrays.get(name)
     if array is None or array.dtype != dtype or array.ndim != n_axes:
         raise FileError(f"the array {name!r} is missing or of another type")
@@ -134,7 +135,7 @@ def read_array(
 
 
 def read_history(arrays: dict[str, NDArray]) -> History:
-    """Return the history; FileError if its columns differ in length. Unknown samples are −1."""
+    """Return the history, with −1 for unknown samples; raise FileError for unequal columns."""
     if "history.sample" not in arrays and "history.loss" in arrays:
         unknown = np.full(arrays["history.loss"].shape, -1, np.int64)
         arrays = {**arrays, "history.sample": unknown}
@@ -172,7 +173,7 @@ class Array:
     defect: str = ""
 
     def read(self, arrays: dict[str, NDArray], name: str, model: Network) -> NDArray:
-        """Return the array; FileError if it cannot be a fitted attribute of this model."""
+        """Return the array; raise FileError if it cannot be an attribute of this model."""
         n_terms = len(getattr(model, "terms", ()))
         sizes = {"P": model.n_features, "T": n_terms, "C": model.n_classes, "2": 2}
         sizes["H"] = getattr(model, "n_hidden", 0)
@@ -251,7 +252,7 @@ ATTRIBUTES: dict[str, JsonValue | Array] = {
     ),
 }
 
-# Fitted attributes that an estimator may have, behind the condition that it must have them.
+# Fitted attributes of estimators, by the condition under which they are required.
 _CLASSIFIER = {"always": "n_iter_ status_ max_loss_ mean_loss_", "sometimes": "training_rows_"}
 _NETWORK = {
     "always": "scale_ unit_activation_counts_ feature_importances_",
@@ -297,33 +298,33 @@ FITTED = {
 def write_attributes(
     estimator: Any, remember_rows: bool
 ) -> tuple[dict[str, Any], dict[str, NDArray]]:
-    """Return the fitted attributes of an estimator that a file holds: values and arrays."""
+    """Return the fitted attributes that a file stores: JSON values and arrays."""
     attributes: dict[str, Any] = {}
     arrays: dict[str, NDArray] = {}
     for name in FITTED[type(estimator).__name__]:
         if not hasattr(estimator, name) or (name in PER_ROW and not remember_rows):
             continue
-        own, value = ATTRIBUTES[name], getattr(estimator, name)
-        if isinstance(own, Array):
-            arrays[name.removesuffix("_")] = np.asarray(value, own.dtype or estimator.model_.dtype)
+        kind, value = ATTRIBUTES[name], getattr(estimator, name)
+        if isinstance(kind, Array):
+            arrays[name.removesuffix("_")] = np.asarray(value, kind.dtype or estimator.model_.dtype)
         else:
             attributes[name] = value.item() if isinstance(value, np.generic) else value
     return attributes, arrays
 
 
 def read_attributes(estimator: Any, attributes: Any, arrays: dict[str, NDArray]) -> None:
-    """Set the fitted attributes that a file holds; FileError if one is wrong or missing."""
+    """Set the fitted attributes of a file; raise FileError if one is invalid or missing."""
     table = FITTED[type(estimator).__name__]
     for name, value in require(attributes, is_dict, "the attributes").items():
-        own = ATTRIBUTES[name] if name in table else None
-        if not isinstance(own, JsonValue):
+        kind = ATTRIBUTES[name] if name in table else None
+        if not isinstance(kind, JsonValue):
             raise FileError(f"{type(estimator).__name__} has no fact {name!r:.40}")
-        setattr(estimator, name, require(value, own.is_valid, f"the fact {name!r}"))
+        setattr(estimator, name, require(value, kind.is_valid, f"the fact {name!r}"))
     for name in table:
-        own, key = ATTRIBUTES[name], name.removesuffix("_")
-        if isinstance(own, Array) and key in arrays:
-            setattr(estimator, name, own.read(arrays, key, estimator.model_))
-    model = "sum" if isinstance(estimator.model_, AdditiveLMM) else "single"
+        kind, key = ATTRIBUTES[name], name.removesuffix("_")
+        if isinstance(kind, Array) and key in arrays:
+            setattr(estimator, name, kind.read(arrays, key, estimator.model_))
+    model = "sum" if getattr(estimator.model_, "is_sum", False) else "single"
     for name, condition in table.items():
         if condition in ("always", model) and not hasattr(estimator, name):
             raise FileError(f"its {name} is missing")
@@ -331,7 +332,7 @@ def read_attributes(estimator: Any, attributes: Any, arrays: dict[str, NDArray])
 
 # -- records of a JSON document --------------------------------------------------
 
-# Counts and means of the training rows, of a classifier and of a regressor.
+# Summaries of the training rows of a classifier and of a regressor.
 CLASS_SUMMARY: dict[str, Check] = {
     "n_rows": _is_count,
     "class_counts": _list_of(_is_count),
@@ -346,7 +347,7 @@ TARGET_SUMMARY: dict[str, Check] = {
 
 
 def check_training_summary(record: Any, checks: dict[str, Check]) -> dict[str, Any]:
-    """Return counts and means of the training rows; FileError if they are not valid."""
+    """Return the summary of the training rows; raise FileError if it is not valid."""
     what = "the summary of the training"
     require(record, lambda v: isinstance(v, dict) and {*v} == {*checks}, what)
     for name, is_valid in checks.items():
@@ -355,7 +356,7 @@ def check_training_summary(record: Any, checks: dict[str, Check]) -> dict[str, A
 
 
 def check_search(record: Any) -> dict[str, Any]:
-    """Return the candidates tried before a training; FileError if they are not valid."""
+    """Return the results of a candidate search; raise FileError if they are not valid."""
     names = {"candidates", "losses", "chosen"}
 
     def has_names(value: Any) -> bool:
@@ -373,7 +374,7 @@ def check_search(record: Any) -> dict[str, Any]:
     return {**record, **tables}
 
 
-# Records of a validation: names of fields behind their check.
+# Fields of a validation, by check.
 _share, _size = _optional(_is_share), _optional(_is_size)
 _VALIDATION: Fields = {
     _is_text: "description",
@@ -415,7 +416,7 @@ _ROW: Fields = {
     _is_text: "label predicted",
     _is_share: "probability own_probability",
 }
-# Further parts of the validation of a classifier, which may be missing.
+# Optional fields of the validation of a classifier.
 _PARTS: dict[str, Check] = {
     "dispersion": lambda v: _is_number(v) and v >= 1.0,
     "accuracy_interval": lambda v: _list_of(_is_share)(v) and len(v) == 2,
@@ -427,9 +428,9 @@ _PARTS: dict[str, Check] = {
 
 
 def check_validation(record: Any, classes: list[str] | None) -> dict[str, Any]:
-    """Return what `maxplus.evaluation.Validation.to_json` gives; FileError if it is not valid.
+    """Return a record of `maxplus.evaluation.Validation.to_json`; raise FileError if not valid.
 
-    ``classes`` are the model's, as text; None for a regression.
+    ``classes`` are the classes of the model as text, or None for a regression.
     """
     require(record, _record(_VALIDATION), "the validation")
     figures, baseline = record["figures"], record["baseline"]
@@ -439,7 +440,7 @@ def check_validation(record: Any, classes: list[str] | None) -> dict[str, Any]:
         return record
     require(figures, _record(_CLASSIFICATION), "the validation's figures")
     require(baseline, _record(_CLASSIFICATION_BASELINE), "the validation's baseline")
-    labels = [one["label"] for one in figures["classes"]]
+    labels = [entry["label"] for entry in figures["classes"]]
     require(figures["classes"], lambda v: labels == classes, "the validation's classes")
     widths = {len(figures["confusion"]), *map(len, figures["confusion"])}
     require(figures["confusion"], lambda v: widths == {len(classes)}, "the validation's confusion")
@@ -453,7 +454,7 @@ def check_validation(record: Any, classes: list[str] | None) -> dict[str, Any]:
 
 
 def labels_to_json(labels: NDArray) -> dict[str, Any]:
-    """Return labels with their type, as plain values that need no unpickling."""
+    """Return labels as JSON values with their NumPy type."""
     if labels.nbytes > MAX_LABEL_BYTES:
         raise ValueError(
             f"classes that take {labels.nbytes:,} bytes cannot be saved, only {MAX_LABEL_BYTES:,}; "
@@ -469,7 +470,7 @@ def labels_to_json(labels: NDArray) -> dict[str, Any]:
 
 
 def labels_from_json(record: Any) -> NDArray:
-    """Return the labels as they were; ValueError if `labels_to_json` does not write them so."""
+    """Invert `labels_to_json`; raise ValueError for a record that it does not write."""
     if not (isinstance(record, dict) and isinstance(record.get("values"), list)):
         raise ValueError("labels are not a list with a type")
     values, name = record["values"], record.get("type")
@@ -495,7 +496,7 @@ def labels_from_json(record: Any) -> NDArray:
 
 
 def read_classes(record: Any) -> NDArray:
-    """Return the class labels; FileError unless they are two or more, different, in order."""
+    """Return the class labels; raise FileError unless they are at least two in ascending order."""
     try:
         labels = labels_from_json(record)
         ordered = len(labels) >= 2 and bool((labels[:-1] < labels[1:]).all())
@@ -507,22 +508,29 @@ def read_classes(record: Any) -> NDArray:
 
 
 def parameters_to_json(estimator: Any) -> dict[str, Any]:
-    """Return the parameters of an estimator, and those of the networks of an ensemble, as JSON.
+    """Return the parameters of an estimator, and those of an ensemble's base estimator, as JSON.
 
-    Plain values stay, a dict becomes pairs, a sequence of numbers an object that holds them; what
-    no file can hold (a callback) becomes None.
+    A dict becomes a list of pairs, and a sequence of numbers an object. Values that JSON cannot
+    represent, such as callbacks, become None; ValueError if None is not valid (an `Objective`).
     """
     parameters = estimator.get_params(deep=False)
     nested = parameters.get("estimator")
     if nested is not None:
-        own = nested.get_params(deep=False)
-        parameters |= {NESTED + name: value for name, value in own.items()}
-    return {name: _plain(value) for name, value in parameters.items()}
+        inner = nested.get_params(deep=False)
+        parameters |= {NESTED + name: value for name, value in inner.items()}
+    plain = {name: _plain(value) for name, value in parameters.items()}
+    for name, kinds in estimator._parameters.items():
+        if plain[name] is None and not any(kind.is_valid(None) for kind in kinds):
+            raise ValueError(
+                f"{name}={parameters[name]!r:.80} cannot be stored in a file; save the estimator "
+                f"with pickle, or set a name first, for example set_params({name}="
+                f"{inspect.signature(type(estimator)).parameters[name].default!r})"
+            )
+    return plain
 
 
 def parameters_from_json(record: dict[str, Any]) -> dict[str, Any]:
-    """Return the parameters as they were."""
-    # Keys of a JSON object are strings, labels need not be.
+    """Invert `parameters_to_json`."""
     return {name: _restored(value) for name, value in record.items()}
 
 

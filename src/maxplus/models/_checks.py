@@ -15,9 +15,10 @@ FLOAT_TYPES = (np.dtype(np.float32), np.dtype(np.float64))
 
 
 def check_weights(kind: str, shapes: dict[str, str], *weights: NDArray) -> None:
-    """Raise ValueError unless weights fit each other and are of one float type.
+    """Raise ValueError unless weights have consistent shapes and one float type.
 
-    ``shapes`` names each weight's axes by their sizes, "2P, H"; equal names are equal sizes.
+    ``shapes`` maps each weight to the names of its sizes, such as "2P, H"; equal names are equal
+    sizes.
     """
     wanted = ", ".join(f"{name} ({axes})" for name, axes in shapes.items())
     got = ", ".join(f"{name} {W.shape}" for name, W in zip(shapes, weights, strict=True))
@@ -41,7 +42,7 @@ def check_weights(kind: str, shapes: dict[str, str], *weights: NDArray) -> None:
 
 
 def as_rows(X: ArrayLike, n_features: int, dtype: Any) -> NDArray:
-    """Return X for kernels: (N, P), contiguous, of the given type; N may be 0."""
+    """Return X of shape (N, P) as a contiguous read-only array of the given type."""
     array = np.asarray(X)
     if array.ndim != 2 or array.shape[1] != n_features:
         hint = "; pass one sample as x[None]" if array.ndim == 1 else ""
@@ -53,7 +54,7 @@ def as_rows(X: ArrayLike, n_features: int, dtype: Any) -> NDArray:
 
 
 def as_row(x: ArrayLike, n_features: int, dtype: Any) -> NDArray:
-    """Return one sample for kernels, (P,)."""
+    """Return a sample of shape (P,) as a contiguous read-only array."""
     array = np.asarray(x)
     if array.shape != (n_features,):
         raise ValueError(
@@ -63,7 +64,7 @@ def as_row(x: ArrayLike, n_features: int, dtype: Any) -> NDArray:
 
 
 def as_labels(y: ArrayLike, n_samples: int, n_classes: int) -> NDArray:
-    """Return the classes 0..C−1 of the samples for kernels: int64 and contiguous."""
+    """Return the classes 0..C−1 of the samples as a contiguous read-only int64 array."""
     array = np.asarray(y)
     if array.shape != (n_samples,):
         raise ValueError(
@@ -82,7 +83,7 @@ def as_labels(y: ArrayLike, n_samples: int, n_classes: int) -> NDArray:
 
 
 def check_index(name: str, value: Any, size: int) -> int:
-    """Return an integer in 0..size−1; raise ValueError for other values."""
+    """Return an integer in 0..size−1; ValueError for other values."""
     if not isinstance(value, Integral) or not 0 <= int(value) < size:
         raise ValueError(f"{name} must be an integer 0..{size - 1}; got {value!r:.80}")
     return int(value)
@@ -91,7 +92,7 @@ def check_index(name: str, value: Any, size: int) -> int:
 def check_number(
     name: str, value: Any, *, above: float = -math.inf, minimum: float = -math.inf
 ) -> float:
-    """Return a finite number, > ``above`` and >= ``minimum``."""
+    """Return a finite number > ``above`` and >= ``minimum``; ValueError for other values."""
     number = float(value) if isinstance(value, Real) else math.nan
     if not (above < number < math.inf and number >= minimum):
         wanted = f" > {above:g}" * (above > -math.inf) + f" >= {minimum:g}" * (minimum > -math.inf)
@@ -100,7 +101,7 @@ def check_number(
 
 
 def feature_values(name: str, value: ArrayLike, n_features: int) -> NDArray:
-    """Return a number for each feature: float64, (P,), not NaN, contiguous."""
+    """Return a number for each feature as a contiguous float64 array (P,) without NaN."""
     try:
         array = np.asarray(value, np.float64)
     except (TypeError, ValueError):
@@ -114,7 +115,7 @@ def feature_values(name: str, value: ArrayLike, n_features: int) -> NDArray:
 
 
 def check_affine(centre: ArrayLike, spread: ArrayLike, n_features: int) -> tuple[NDArray, NDArray]:
-    """Return centre and spread of each feature, (P,) both: finite, the spread > 0."""
+    """Return finite centres and positive spreads of the features, arrays (P,)."""
     c = feature_values("centre", centre, n_features)
     if not np.isfinite(c).all():
         raise ValueError(f"centre must be finite; got {centre!r:.80}")

@@ -1,8 +1,8 @@
 """Compiled forward pass, active path and subgradient of the LMM.
 
-Weights come as ``LMMWeights``: W1 and W2 transposed, because every reduction
-runs along the axis that is contiguous then. Row i of the linear layer belongs
-to feature p(i) = i // 2; even rows carry the + slope, odd rows the − slope.
+Weights are passed as `LMMWeights`, with W1 and W2 transposed, so that reductions run along the
+contiguous axis. Row i of the linear layer belongs to feature p(i) = i // 2; even rows have the +
+slope, odd rows the − slope.
 """
 
 from typing import NamedTuple
@@ -24,7 +24,7 @@ from maxplus.models._softmax import softmax_error
 
 
 class LMMWeights(NamedTuple):
-    """The LMM's weights as kernels see them."""
+    """The weights of an LMM, as arguments of kernels."""
 
     W0: np.ndarray  # (2P,)
     W1T: np.ndarray  # (H, 2P)
@@ -32,10 +32,10 @@ class LMMWeights(NamedTuple):
 
 
 class LMMGradient(NamedTuple):
-    """Buffers for the path and the subgradient of one sample; every array has C entries.
+    """Buffers for the path and the subgradient of one sample; arrays have C entries.
 
-    Entries of W1 and W0 that several classes share are merged: only the first
-    ``n[0]`` of (row1, unit1, value1) and ``n[1]`` of (row0, value0) count.
+    Entries of W1 and W0 that several classes share are merged: only the first ``n[0]`` of (row1,
+    unit1, value1) and ``n[1]`` of (row0, value0) are valid.
     """
 
     z: np.ndarray
@@ -51,7 +51,7 @@ class LMMGradient(NamedTuple):
 
 
 def empty_gradient(n_classes: int, dtype: np.dtype) -> LMMGradient:
-    """Return an `LMMGradient` to be filled."""
+    """Return an `LMMGradient` of zeros."""
 
     def index() -> np.ndarray:
         return np.zeros(n_classes, np.int64)
@@ -83,7 +83,7 @@ def linear(x, W0, lam):
 
 @njit(cache=True)
 def scores_rows(X, weights, Z):
-    """Z = max_h (min_i (λ_i + W1) + W2) for some rows of X on one thread; O(n·P·H)."""
+    """Z = max_h (min_i (λ_i + W1) + W2) on one thread; O(n·P·H)."""
     n = X.shape[0]
     lam = np.empty((n, weights.W0.size), X.dtype)
     g = np.empty((n, weights.W1T.shape[0]), X.dtype)
@@ -95,7 +95,7 @@ def scores_rows(X, weights, Z):
 
 @njit(cache=True, parallel=True)
 def scores_blocks(X, weights, Z):
-    """`scores_rows` in blocks of rows, so that λ stays in cache; the blocks run in parallel."""
+    """Run `scores_rows` in parallel on blocks of rows whose λ fits into the cache."""
     n = X.shape[0]
     for task in prange((n + ROWS_PER_TASK - 1) // ROWS_PER_TASK):
         lo = task * ROWS_PER_TASK
@@ -114,9 +114,9 @@ def hidden_rows(X, weights, G):
 
 @njit(cache=True, parallel=True)
 def count_wins(X, weights, wins):
-    """wins[task, h]: for how many (row, class) unit h gives the score, the lowest among equals.
+    """Count in wins[task, h] the scores (row, class) that unit h attains, the lowest among equals.
 
-    One row of ``wins`` for each ROWS_PER_TASK rows of X; O(N·P·H).
+    ``wins`` has one row for each ROWS_PER_TASK rows of X; O(N·P·H).
     """
     n = X.shape[0]
     for task in prange(wins.shape[0]):
@@ -132,7 +132,7 @@ def count_wins(X, weights, wins):
 
 @njit(cache=True)
 def _paths_rows(X, weights, Z, unit, row, runner_up, margin):
-    """`active_paths` for a few rows on one thread; O(n·P·H)."""
+    """Compute `active_paths` on one thread; O(n·P·H)."""
     n, H = X.shape[0], weights.W1T.shape[0]
     lam = np.empty((n, weights.W0.size), X.dtype)
     g = np.empty((n, H), X.dtype)
@@ -157,7 +157,7 @@ def _paths_rows(X, weights, Z, unit, row, runner_up, margin):
 
 @njit(cache=True, parallel=True)
 def _active_paths(X, weights, Z, unit, row, runner_up, margin):
-    """`active_paths` with blocks of rows spread over the threads."""
+    """Compute `active_paths` in parallel on blocks of rows."""
     n = X.shape[0]
     for task in prange((n + ROWS_PER_TASK - 1) // ROWS_PER_TASK):
         lo = task * ROWS_PER_TASK
@@ -168,10 +168,10 @@ def _active_paths(X, weights, Z, unit, row, runner_up, margin):
 
 
 def active_paths(X, weights, Z, unit, row, runner_up, margin):
-    """Fill the score, the winning unit and its winning row of each sample and class, (N, C).
+    """Compute the score, the winning unit and its winning row of each sample and class, (N, C).
 
-    ``runner_up`` is the second best unit and ``margin`` its distance from the score; both are not
-    filled if there is one unit, or if they have no rows. The lowest index wins among equals.
+    ``runner_up`` is the second best unit and ``margin`` its distance from the score; they are not
+    filled if there is one unit or if they have no rows. The lowest index wins ties.
     """
     is_large = len(X) * weights.W1T.size >= PARALLEL_FROM
     kernel = _active_paths if is_large else _active_paths.serial
@@ -180,7 +180,7 @@ def active_paths(X, weights, Z, unit, row, runner_up, margin):
 
 @njit(cache=True)
 def active_path(x, weights, lam, g, z, h_star, i_star):
-    """Scores of one sample and, per class, the winning unit and its winning row; O(P·H).
+    """Compute the scores of a sample and, per class, the winning unit and row; O(P·H).
 
     Fills lam (2P), g (H), z, h_star and i_star (C).
     """
@@ -195,10 +195,10 @@ def active_path(x, weights, lam, g, z, h_star, i_star):
 
 @njit(cache=True)
 def subgradient_entries(x, y, linear_moves, grad):
-    """Fill the rest of ``grad`` from its z, h_star and i_star; O(C²).
+    """Compute the subgradient in ``grad`` from its z, h_star and i_star; O(C²).
 
-    ∂/∂W2[h*_d, d] = e_d; ∂/∂W1[i*_d, h*_d] = Σ e_d over the classes that share
-    the entry; ∂/∂W0[i*_d] = Σ e_d · x[p(i*_d)] likewise (the appendix's form).
+    ∂/∂W2[h*_d, d] = e_d; ∂/∂W1[i*_d, h*_d] = Σ e_d and ∂/∂W0[i*_d] = Σ e_d · x[p(i*_d)], summed
+    over the classes that share the entry (as in the appendix of the paper).
     """
     softmax_error(grad.z, y, grad.e)
     n1 = n0 = 0
@@ -224,7 +224,7 @@ def subgradient_entries(x, y, linear_moves, grad):
 
 @njit(cache=True)
 def sum_of_squares(values, n):
-    """Σ_{j<n} values_j², left to right."""
+    """Return Σ_{j<n} values_j², added from left to right."""
     total = 0.0
     for j in range(n):
         total += values[j] * values[j]
@@ -233,7 +233,7 @@ def sum_of_squares(values, n):
 
 @njit(cache=True)
 def squared_norm(grad):
-    """Squared norm of all entries, summed in the order of `Subgradient.squared_norm`."""
+    """Return the squared norm, summed in the order of `Subgradient.squared_norm`."""
     return (
         sum_of_squares(grad.e, grad.e.size)
         + sum_of_squares(grad.value1, grad.n[0])

@@ -1,7 +1,7 @@
 """Softmax cross-entropy, shared by models and engines.
 
-Scores may be float32; losses and errors are always computed in float64, so
-that two engines with equal scores have equal losses to the last bit.
+Losses and errors of float32 scores are computed in float64, so that engines with equal scores have
+bit-identical losses.
 """
 
 import math
@@ -12,19 +12,19 @@ from scipy import special
 
 from maxplus._compile.jit import njit
 
-# A sample whose loss is below this is classified correctly: its label has more than half.
+# A sample with a smaller loss is classified correctly: its label has a probability above 1/2.
 LOG2 = math.log(2.0)
 
-# Below this many scores the losses are done before a second thread has woken up.
+# Number of scores from which a parallel loop is faster.
 PARALLEL_FROM = 50_000
 
 
 @njit(cache=True)
 def sample_loss(z, y):
-    """logsumexp(z) − z_y ≥ 0 in float64; O(C).
+    """Return logsumexp(z) − z_y ≥ 0 in float64; O(C).
 
-    The largest score is taken out of the sum, so nothing overflows, and the
-    sum of the others goes through log1p, so small losses keep their digits.
+    The largest score is subtracted, so that nothing overflows, and the sum of the other terms is an
+    argument of log1p, so that small losses are accurate.
     """
     top = 0
     for d in range(1, z.size):
@@ -40,9 +40,9 @@ def sample_loss(z, y):
 
 @njit(cache=True)
 def softmax_error(z, y, e):
-    """e_d = ŷ_d − 1{d = y}, the derivative of the loss by z_d; O(C).
+    """Compute e_d = ŷ_d − 1{d = y}, the derivative of the loss by z_d; O(C).
 
-    e_y is minus the sum of the others, not a difference of nearly equal numbers.
+    e_y is the negative sum of the other errors, to avoid cancellation.
     """
     top = 0
     for d in range(1, z.size):
@@ -68,21 +68,20 @@ def _losses(Z, y, out):
 
 
 def losses(Z: np.ndarray, y: np.ndarray, out: np.ndarray) -> None:
-    """Fill ``out`` with `sample_loss` of each row; O(N·C), parallel where that pays."""
+    """Fill ``out`` with `sample_loss` of each row, in parallel if there are many; O(N·C)."""
     (_losses if Z.size >= PARALLEL_FROM else _losses.serial)(Z, y, out)
 
 
 def softmax(Z: np.ndarray) -> np.ndarray:
-    """Return rows of probabilities, in the float type of the scores."""
+    """Return the probabilities (N, C), in the float type of the scores."""
     return np.ascontiguousarray(softmax_by_class(Z).T)
 
 
 def softmax_by_class(Z: np.ndarray) -> np.ndarray:
     """Return the probabilities (C, N) of scores (N, C).
 
-    NumPy takes several times as long along rows of a few numbers as it takes across them. It adds
-    in another order where there is a single row, which would be another sum: classes are added one
-    by one.
+    NumPy reduces across rows several times faster than along short rows. Classes are added one by
+    one, because NumPy sums a single row in a different order.
     """
     P = np.ascontiguousarray(Z.T)
     P = P - P.max(axis=0)
@@ -95,5 +94,5 @@ def softmax_by_class(Z: np.ndarray) -> np.ndarray:
 
 
 def log_softmax(Z: np.ndarray) -> np.ndarray:
-    """Return the logarithm of `softmax`, finite wherever the scores are."""
+    """Return the logarithm of `softmax`, finite for finite scores."""
     return special.log_softmax(Z, axis=1)

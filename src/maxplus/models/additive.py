@@ -1,4 +1,4 @@
-"""Sums of Linear-Min-Max terms, each over a few features, and pruning of their units."""
+"""Sums of Linear-Min-Max terms over subsets of the features, and pruning of units."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from maxplus.models.lmm import LMM, Term, TermSum
 
 
 class AdditiveLMM(TermSum):
-    """z(x) = b + Σ_t z_t(φ(x)[features_t]), where each z_t are the scores of an LMM.
+    """z(x) = b + Σ_t z_t(φ(x)[features_t]), where z_t are the scores of an LMM.
 
-    A term over one feature is a shape function, one over two features a surface, one over all
-    features a set of boxes. A single term over all features, without a map, is that LMM, with the
-    same scores to the last bit; the mean of K networks is the sum of their terms times 1/K.
+    A term over one feature is a shape function, a term over two features a surface, a term over all
+    features a set of boxes. A single term over all features without a map has the same scores as
+    its LMM, bit by bit; the mean of K networks is the sum of their terms times 1/K.
 
     Parameters
     ----------
     terms : at least one `Term`, all with the same number of classes and the same float type
     n_features : int
     feature_map : FeatureMap of all features, optional
-        φ; features are taken as they are by default.
+        φ; the identity by default.
     intercept : array b of shape (C,), optional
         Zeros by default.
 
@@ -86,7 +86,7 @@ class AdditiveLMM(TermSum):
 
     @property
     def feature_map(self) -> FeatureMap | None:
-        """φ; None if features are taken as they are."""
+        """φ, or None for the identity."""
         return self._feature_map
 
     @property
@@ -111,7 +111,7 @@ class AdditiveLMM(TermSum):
 
     @property
     def n_hidden(self) -> int:
-        """Hidden units of all terms together."""
+        """Number of hidden units H of all terms."""
         return sum(term.lmm.n_hidden for term in self.terms)
 
     def scores(self, X: ArrayLike) -> NDArray:
@@ -123,7 +123,7 @@ class AdditiveLMM(TermSum):
         return Z
 
     def wins(self, X: ArrayLike) -> NDArray:
-        """Return the number of (sample, class) scores of its term that each unit decides."""
+        """Return the number of (sample, class) scores of its term that each unit determines."""
         U = self.mapped(X)
         return np.concatenate([lmm.wins(U[:, features]) for features, lmm in self.terms])
 
@@ -171,10 +171,9 @@ class AdditiveLMM(TermSum):
         return cls(terms, n_features, feature_map, b)
 
     def folded(self, centre: ArrayLike, spread: ArrayLike) -> AdditiveLMM:
-        """Return the same function of x, for a model that was made for (x − centre) / spread.
+        """Return the model of x that equals this model of (x − centre) / spread, up to rounding.
 
-        The knots of the feature map move, or else each term takes the affine map in
-        (`LMM.folded`); both are exact up to rounding.
+        The knots of the feature map are moved; without a map, each term is folded (`LMM.folded`).
         """
         c, s = check_affine(centre, spread, self.n_features)
         terms, feature_map = self.terms, self.feature_map
@@ -185,7 +184,7 @@ class AdditiveLMM(TermSum):
         return AdditiveLMM(terms, self.n_features, feature_map, self.intercept)
 
     def scaled(self, factor: float) -> AdditiveLMM:
-        """Return the model with all weights times factor > 0: scores times factor."""
+        """Return the model with all weights, and hence all scores, times factor > 0."""
         f = check_number("factor", factor, above=0.0)
         terms = [Term(features, lmm.scaled(f)) for features, lmm in self.terms]
         return AdditiveLMM(terms, self.n_features, self.feature_map, f * self.intercept)
@@ -197,7 +196,7 @@ class AdditiveLMM(TermSum):
 
 
 def _feature_numbers(t: int, features: ArrayLike, lmm: LMM, n_features: int) -> NDArray:
-    """Return the features of term t as an array; raise ValueError if they are not valid."""
+    """Return the features of term t as an array; ValueError if they are not valid."""
     numbers = np.asarray(features)
     if (
         numbers.ndim != 1
@@ -231,8 +230,8 @@ def breakpoints(lmm: LMM) -> NDArray:
     """Return the unsorted points at which the slope of a score of an LMM of one feature changes.
 
     z_d(u) = max_h min(a·u + p_h, b·u + q_h) with a > b is a maximum of congruent peaks. A peak is
-    below another one if both its p and its q are smaller; the others are the maximum in turn, from
-    left to right. At most 2H − 1 points for each class; O(C·H·log H).
+    below another one if both its p and its q are smaller; each other peak is the maximum in one
+    interval. At most 2H − 1 points for each class; O(C·H·log H).
     """
     (a, b), (P, Q) = lmm.W0, lmm.W1
     if a < b:
@@ -251,7 +250,7 @@ def breakpoints(lmm: LMM) -> NDArray:
 
 
 def useless_units(model: TermSum) -> NDArray:
-    """Return the mask, of shape (H,), of units that provably decide no score for any input.
+    """Return the mask, of shape (H,), of units that determine no score for any input.
 
     Units are numbered consecutively, in the order of the terms, and compared within a term; at
     least one unit of each term is not useless. O(Σ_t H_t²·(m_t + C)).
@@ -260,12 +259,12 @@ def useless_units(model: TermSum) -> NDArray:
 
 
 def _dominated_units(lmm: LMM) -> NDArray:
-    """Return the mask, of shape (H,), of units of one LMM that never decide a score.
+    """Return the mask, of shape (H,), of units of an LMM that determine no score for any input.
 
-    g_h'(x) − g_h(x) ≥ D[h, h'] = min_i (W1[i, h'] − W1[i, h]) at every x, because the same
-    λ_i is added to both. So where D[h, h'] + W2[h', d] ≥ W2[h, d], unit h never beats h' for
-    class d. A unit is useless if for each class another one beats it that is not itself
-    left out; of equal units the lowest stays. D is a min-plus product.
+    g_h'(x) − g_h(x) ≥ D[h, h'] = min_i (W1[i, h'] − W1[i, h]) for all x, because the same λ_i is
+    added to both. So if D[h, h'] + W2[h', d] ≥ W2[h, d], unit h' dominates h for class d. A unit is
+    useless if, for each class, a unit that is not useless dominates it; of equal units the lowest
+    is not useless. D is a min-plus product.
     """
     W1, W2 = lmm.W1.astype(np.float64), lmm.W2.astype(np.float64)
     D = minplus(np.ascontiguousarray(-W1.T), W1)
@@ -278,9 +277,9 @@ def _dominated_units(lmm: LMM) -> NDArray:
 
 
 def with_units(model: LMM | AdditiveLMM, units: NDArray) -> LMM | AdditiveLMM:
-    """Return the network with only some of its units, in increasing order.
+    """Return the network with a subset of its units, in increasing order.
 
-    Raises ValueError if a term would have no units.
+    ValueError if a term would have no units.
     """
     ends = np.cumsum([lmm.n_hidden for _, lmm in model.terms])
     numbers = np.unique(units)

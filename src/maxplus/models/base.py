@@ -20,7 +20,7 @@ M = TypeVar("M", bound="Model")
 
 @dataclass(frozen=True)
 class SparseUpdate:
-    """Derivatives by some entries of a weight array: that by ``W[index]`` is ``value``.
+    """Non-zero derivatives of a weight array: ``value`` are the derivatives by ``W[index]``.
 
     Each entry is listed once; derivatives of classes that share an entry are summed.
     """
@@ -30,12 +30,12 @@ class SparseUpdate:
 
 
 class Subgradient(dict[str, SparseUpdate]):
-    """Sparse subgradient: layer name → its entries, in the order of the norm's sum."""
+    """Sparse subgradient: entries by layer name, in the order of `squared_norm`."""
 
     def squared_norm(self) -> float:
-        """Σ v² over all entries, layer after layer, left to right.
+        """Return Σ v² over all entries, added from left to right.
 
-        Compiled engines add in the same order: Polyak's step depends on it.
+        Compiled engines use the same order, so that Polyak steps are bit-identical.
 
         Returns
         -------
@@ -51,10 +51,10 @@ class Subgradient(dict[str, SparseUpdate]):
 
     @classmethod
     def mean(cls, parts: Sequence[Subgradient]) -> Subgradient:
-        """Return the mean of some subgradients of the same layers; O(all their entries).
+        """Return the mean of subgradients of the same layers; O(entries).
 
-        Entries come in the order in which they first appear; an entry that several parts
-        have is summed in the order of the parts, and then divided.
+        Entries are in the order of their first appearance; an entry of several parts is summed in
+        the order of the parts and then divided.
         """
         mean = cls()
         for name in parts[0]:
@@ -68,7 +68,7 @@ class Subgradient(dict[str, SparseUpdate]):
         return mean
 
     def only(self, layers: Sequence[str]) -> Subgradient:
-        """Return the entries of some layers, in the order given.
+        """Return the entries of the given layers, in the given order.
 
         Parameters
         ----------
@@ -91,7 +91,7 @@ class Subgradient(dict[str, SparseUpdate]):
 
 
 class Network(ABC):
-    """A function from samples to scores, and by softmax to probabilities, with named weights."""
+    """A function from samples to scores, with softmax probabilities and named weights."""
 
     @property
     @abstractmethod
@@ -165,9 +165,8 @@ class Network(ABC):
 class Model(Network):
     """A trainable max-plus network with softmax output.
 
-    Subclasses hold their weight arrays as attributes named in ``layers``, last
-    layer first: the order in which a subgradient is derived and its norm summed.
-    Their constructors take the same arrays by name.
+    ``layers`` are the names of the weight arrays, which are attributes and parameters of the
+    constructor of subclasses. The last layer comes first, as in subgradients.
     """
 
     layers: ClassVar[tuple[str, ...]]
@@ -179,13 +178,13 @@ class Model(Network):
 
     @abstractmethod
     def subgradient(self, x: NDArray, y: int, layers: Sequence[str] | None = None) -> Subgradient:
-        """Return a sparse subgradient of the loss of the sample (x, y), for some layers or all.
+        """Return a sparse subgradient of the loss of the sample (x, y), for all or some layers.
 
         Parameters
         ----------
         x : array of shape (P,)
         y : int
-            Its class.
+            The class.
         layers : sequence of str, optional
 
         Returns
@@ -223,10 +222,10 @@ class Model(Network):
     def mean_subgradient(
         self, X: NDArray, y: NDArray, weight: NDArray | None = None
     ) -> Subgradient:
-        """Return a subgradient of the (weighted) mean loss: the mean over all samples.
+        """Return a subgradient of the weighted mean loss.
 
-        Every entry is listed, zeros included; `Subgradient.n_nonzero` over
-        `n_weights` is the paper's sparsity γ.
+        All entries are listed, including zeros; `Subgradient.n_nonzero` divided by `n_weights` is
+        the sparsity γ of the paper.
 
         Parameters
         ----------
@@ -278,13 +277,13 @@ class Model(Network):
             W[entries.index] - step * entries.value
             for W, entries in zip(layers, subgradient.values(), strict=True)
         ]
-        # One call in C: no signal handler runs between the writes, so all layers move or none.
+        # A single call in C, so that a signal handler cannot interrupt it between two layers.
         deque(map(setitem, layers, where, moved), maxlen=0)
 
     def _rows(self, X: ArrayLike) -> NDArray:
-        """Return X as the kernels of this model read it; ValueError if its width is another."""
+        """Return X as kernels need it; ValueError if its number of columns is wrong."""
         return as_rows(X, self.n_features, self.dtype)
 
     def _sample(self, x: ArrayLike, y: int) -> tuple[NDArray, int]:
-        """Return one sample and its class, checked in the same way."""
+        """Return a sample and its class, validated."""
         return as_row(x, self.n_features, self.dtype), check_index("y", y, self.n_classes)

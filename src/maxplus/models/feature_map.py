@@ -11,29 +11,29 @@ from numpy.typing import ArrayLike, NDArray
 from maxplus._compile.jit import njit
 from maxplus.models._checks import as_rows, check_affine, check_index
 
-# A column with at most this many distinct values is mapped level by level.
+# Maximum number of distinct values of a column that is mapped in equal steps.
 MAX_LEVELS = 5
-# Beyond this quantile of the values on one side of the median, a value may be an outlier. The map
-# goes on for REACH times the quantile's distance from the median, and is constant from there on.
+# Values beyond the quantile ORDINARY on one side of the median may be outliers. The map is constant
+# beyond REACH times the distance of this quantile from the median.
 ORDINARY, REACH = 0.98, 1.5
-# Tails are compressed where the map reaches further than this many spreads, or where more than this
-# share of the values equal the median.
+# Tails are compressed if the map extends further than HEAVY_TAIL spreads, or if a larger share of
+# the values than MOSTLY_EQUAL equals the median.
 HEAVY_TAIL, MOSTLY_EQUAL = 7.5, 0.5
 # Knots of a compressed column.
 N_KNOTS = 33
-# Deviations at and below this would overflow when features are divided by them.
-SMALLEST = 1e-290
-# Mapped features have this standard deviation.
+# Smallest standard deviation by which features can be divided without overflow.
+MIN_DEVIATION = 1e-290
+# Standard deviation of mapped features.
 DEVIATION = 0.5
-# Clipped features are mapped onto an interval of this length around 0.
+# Length of the interval around 0 that clipped features are mapped to.
 WIDTH = 1.0
 
 
 class Segments(NamedTuple):
     """Segments of the map of each feature, arrays of shape (P, width) in float64.
 
-    From ``knots`` on, up to the next one, φ is min(values + rises·(x − knots), ends). Rows are
-    padded by knots at infinity.
+    Between a knot and the next one, φ is min(values + rises·(x − knots), ends). Rows are padded
+    with knots at infinity.
     """
 
     knots: NDArray
@@ -45,14 +45,14 @@ class Segments(NamedTuple):
 class FeatureMap:
     """u_p = φ_p(x_p): a non-decreasing piecewise-linear map of each feature, constant outside.
 
-    Maps are monotone in floating-point arithmetic, too: in a segment, φ is u + s·(x − knot) with a
-    fixed slope s, and no more than the value at the segment's end. So the image of an interval
-    [low, high] is [φ(low), φ(high)], and no rounding error is to be allowed for.
+    Maps are also monotone in floating-point arithmetic: in a segment, φ is u + s·(x − knot) with a
+    fixed slope s, clipped to the value at the end of the segment. So the image of an interval
+    [low, high] is [φ(low), φ(high)], exactly.
 
     Parameters
     ----------
     knots : sequence of P pairs (x, u) of arrays of one length >= 1
-        Increasing positions and values that do not decrease, all finite.
+        Increasing positions and non-decreasing values, all finite.
 
     Examples
     --------
@@ -88,12 +88,11 @@ class FeatureMap:
 
     @classmethod
     def fit(cls, X: NDArray) -> FeatureMap:
-        """Choose a map for each column of X; O(N·P·log N).
+        """Return a map fitted to each column of X; O(N·P·log N).
 
-        A column with at most five distinct values is mapped level by level, in equal steps. Any
-        other column is clipped to an interval around its ordinary values, its tails are compressed
-        by asinh where they are heavy, and it is standardised. No map depends on how far away a
-        single outlier lies.
+        A column with at most five distinct values is mapped in equal steps. Any other column is
+        clipped to an interval around its ordinary values, heavy tails are compressed by asinh, and
+        the result is standardised. A map does not depend on the distance of a single outlier.
 
         Parameters
         ----------
@@ -107,19 +106,19 @@ class FeatureMap:
 
     @classmethod
     def clip(cls, X: NDArray, levels: Any = "range") -> FeatureMap:
-        """Clip each column of X to one interval or several, mapped onto [−0.5, 0.5]; O(N·P).
+        """Return a map of each column of X that clips it to intervals; O(N·P).
 
-        A map rises linearly within each interval, by as much in one as in another, and is constant
-        between them and outside: a change of a feature that stays between two intervals changes no
-        score. That is what makes certificates large for features with few typical values, such as
-        the pixels of drawings.
+        A map has values in [−0.5, 0.5]. It rises linearly within each interval, by the same amount
+        in each, and is constant elsewhere: changes of a feature between two intervals change no
+        score. This increases certified radii for features with few typical values, such as the
+        pixels of drawings.
 
         Parameters
         ----------
         X : array of shape (N, P), finite
         levels : "range", (low, high), or a sequence of such pairs
-            "range" is the interval between the least and the greatest value of each column. Of
-            several intervals, each begins where the one before ends, or later.
+            "range" is the interval between the minimum and the maximum of each column. Several
+            intervals must be in increasing order and must not overlap.
 
         Returns
         -------
@@ -138,7 +137,7 @@ class FeatureMap:
         values = WIDTH * (np.repeat(np.arange(len(ends) // 2 + 1.0), 2)[1:-1] / (len(ends) // 2))
         knots = []
         for x in ends.T:
-            # An interval may begin where the one before ends; a constant column has one point.
+            # Adjacent intervals share a knot; a constant column has one knot.
             is_first = np.append(True, np.diff(x) > 0)
             u = values - WIDTH / 2 if is_first[1:].any() else np.zeros(x.size)
             knots.append((x[is_first], u[is_first]))
@@ -172,14 +171,14 @@ class FeatureMap:
         return U
 
     def __eq__(self, other: object) -> bool:
-        """Return whether both have the same knots."""
+        """Return whether both maps have the same knots."""
         return isinstance(other, FeatureMap) and all(
             np.array_equal(getattr(self, name), getattr(other, name))
             for name in ("starts", "x", "u")
         )
 
     def segments(self, width: int) -> Segments:
-        """Return the segments of all features as tables with rows of one width.
+        """Return the segments of all features as tables with ``width`` columns.
 
         Parameters
         ----------
@@ -200,10 +199,10 @@ class FeatureMap:
         return Segments(*tables)
 
     def folded(self, centre: ArrayLike, spread: ArrayLike) -> FeatureMap:
-        """Return the map of x that this one is of (x − centre) / spread, up to rounding.
+        """Return the map of x that equals this map of (x − centre) / spread, up to rounding.
 
-        Knots move to centre + spread·knot; of knots that rounding puts at one position, the value
-        of the last stays.
+        Knots are moved to centre + spread·knot. If rounding moves several knots to one position,
+        the last value is used.
 
         Parameters
         ----------
@@ -225,9 +224,9 @@ class FeatureMap:
         return FeatureMap(knots)
 
     def inverse(self, p: int, u: ArrayLike) -> NDArray:
-        """Return the smallest x with φ_p(x) >= u: −inf at and below the lowest value of φ_p.
+        """Return the smallest x with φ_p(x) >= u, up to rounding.
 
-        It is inf above the highest value, and exact up to rounding.
+        It is −inf at and below the minimum of φ_p, and inf above its maximum.
 
         Parameters
         ----------
@@ -241,8 +240,8 @@ class FeatureMap:
         x, values = self.knots(p)
         wanted = np.asarray(u, np.float64)
         first, rising = np.unique(values, return_index=True)
-        # Of knots with equal values, the first is the smallest x, and the next segment begins at
-        # the last.
+        # Of knots with equal values, the first is the smallest x, and the last begins the next
+        # segment.
         last = np.append(rising[1:], values.size) - 1
         k = np.clip(np.searchsorted(first, wanted, side="left"), 1, max(1, first.size - 1))
         if first.size == 1:
@@ -299,7 +298,7 @@ def _column_knots(column: NDArray) -> tuple[NDArray, NDArray]:
         )
         value = np.arcsinh((x - median) / spread)
     mapped = np.interp(inside, x, value)
-    if not mapped.std() > SMALLEST:
+    if not mapped.std() > MIN_DEVIATION:
         raise ValueError(
             f"X has a feature that varies by {np.ptp(levels):.3g} only, too little for float64; "
             "scale the features (for example with StandardScaler)"
@@ -308,7 +307,7 @@ def _column_knots(column: NDArray) -> tuple[NDArray, NDArray]:
 
 
 def _ordinary_distance(distances: NDArray) -> float:
-    """Return a high quantile of distances from the median that the largest one does not change."""
+    """Return a high quantile of distances that does not depend on the largest one."""
     if distances.size < 2:
         return 0.0
     k = min(int(ORDINARY * (distances.size - 1)), distances.size - 2)
@@ -316,7 +315,7 @@ def _ordinary_distance(distances: NDArray) -> float:
 
 
 def _standardise(values: NDArray, counts: NDArray) -> NDArray:
-    """Return values with the mean 0 and the deviation of mapped features, all 0 if equal."""
+    """Return values with mean 0 and standard deviation DEVIATION, or zeros if all are equal."""
     mean = np.average(values, weights=counts)
     deviation = np.sqrt(np.average((values - mean) ** 2, weights=counts))
     return (values - mean) * (DEVIATION / deviation) if deviation > 0.0 else 0.0 * values

@@ -1,6 +1,6 @@
-"""Initial weights of a training, and the distances and slopes of data that set their scale.
+"""Initial weights, and the distances and slopes of data that determine their scale.
 
-Boxes around clusters, prototypes (the paper's section 3.4) or random weights.
+Initial units are boxes around clusters, prototypes (section 3.4 of the paper) or random.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from maxplus._compile.intrinsics import fmax
 from maxplus._compile.jit import frozen, njit
 from maxplus.models.lmm import LMM
 
-# Samples of a class that clusters are found from; more would not move them.
+# Maximum number of samples of a class for clustering; more hardly change the clusters.
 MAX_SAMPLES = 6_000
 ROUNDS = 8
-# Pairs of samples that a median distance is taken over, and how many are computed at a time.
+# Number of pairs of samples for a median distance, and size of blocks of pairs.
 N_PAIRS = 2_000
-PAIRS_AT_ONCE = 100
+BLOCK_PAIRS = 100
 
 
 def box_lmm(
@@ -37,14 +37,14 @@ def box_lmm(
 ) -> LMM:
     """Return an LMM whose unit h is the box centre_h ± deviation_h of a cluster of its class.
 
-    W2[h, d] = 0 for the unit's class and −drop for the others. Each class gets as many units
-    as any other, or one less, but at most as many as it has samples to choose from.
+    W2[h, d] = 0 for the class of the unit and −drop for other classes. The numbers of units of two
+    classes differ by at most one, unless a class has fewer samples.
     """
     centres, spreads = [], []
     labels: list[int] = []
     for d, n_units in enumerate(_shares(_available(y, n_classes), n_hidden)):
         if n_units:
-            own = _some(np.flatnonzero(y == d), rng)
+            own = _subsample(np.flatnonzero(y == d), rng)
             centre, spread = _clusters(X[own], n_units, rng)
             centres.append(centre)
             spreads.append(spread)
@@ -55,34 +55,34 @@ def box_lmm(
 
 
 def box_lmm_bytes(X: NDArray, y: NDArray, n_hidden: int, n_classes: int) -> int:
-    """Return about how much memory `box_lmm` takes at its peak; O(N)."""
+    """Return the approximate peak memory of `box_lmm` in bytes; O(N)."""
     available = _available(y, n_classes)
     H, item = min(n_hidden, int(available.sum())), X.dtype.itemsize
-    # Memberships of the clusters of the largest class; k-means takes as much again.
+    # Memberships of the clusters of the largest class; k-means takes about the same.
     largest = int(available.max(initial=0))
     clusters = largest * (2 * min(largest, -(-H // n_classes)) + 6 * X.shape[1])
-    # Centres and deviations, their concatenations, and the weights made from them.
+    # Centres and deviations, their concatenations, and the weights.
     return item * (clusters + H * (8 * X.shape[1] + 2 * n_classes))
 
 
 def pyramids_bytes(n_points: int, n_features: int, n_classes: int, dtype: np.dtype) -> int:
-    """Return about how much memory `prototype_lmm` takes at its peak."""
+    """Return the approximate peak memory of `prototype_lmm` in bytes."""
     return n_points * (8 * n_features + 2 * n_classes) * dtype.itemsize
 
 
 def random_lmm_bytes(shape: tuple[int, int, int], dtype: np.dtype) -> int:
-    """Return about how much memory `random_lmm` takes at its peak: it draws in float64."""
+    """Return the approximate peak memory of `random_lmm`, which draws float64, in bytes."""
     P, H, C = shape
     return (2 * P + C) * H * (8 + 2 * dtype.itemsize)
 
 
 def _available(y: NDArray, n_classes: int) -> NDArray:
-    """Return how many samples of each class clusters are computed from."""
+    """Return the number of samples of each class for clustering."""
     return np.minimum(np.bincount(y, minlength=n_classes), MAX_SAMPLES)
 
 
 def _shares(available: NDArray, n_hidden: int) -> list[int]:
-    """Return the number of units of each class, in turns among those that have samples left."""
+    """Return the number of units of each class, assigned round-robin."""
     shares = [0] * len(available)
     left = min(n_hidden, int(available.sum()))
     while left:
@@ -93,8 +93,8 @@ def _shares(available: NDArray, n_hidden: int) -> list[int]:
     return shares
 
 
-def _some(rows: NDArray, rng: np.random.Generator) -> NDArray:
-    """Return the rows to compute clusters from: a random part of many."""
+def _subsample(rows: NDArray, rng: np.random.Generator) -> NDArray:
+    """Return the rows for clustering, a random subset if there are many."""
     if len(rows) <= MAX_SAMPLES:
         return rows
     return rows[rng.choice(len(rows), MAX_SAMPLES, replace=False)]
@@ -104,17 +104,17 @@ def _clusters(own: NDArray, n: int, rng: np.random.Generator) -> tuple[NDArray, 
     """Return centres and standard deviations of n clusters, by k-means; O(rounds·N·n·P)."""
     start = own[rng.choice(len(own), n, replace=False)]
     with warnings.catch_warnings():
-        # Points that coincide make fewer clusters; the other units stay points.
+        # Coinciding points result in fewer clusters; the remaining units are points.
         warnings.simplefilter("ignore", ConvergenceWarning)
         means = KMeans(n, init=start, n_init=1, max_iter=ROUNDS).fit(own)
     member = np.zeros((len(own), n), own.dtype)
     member[np.arange(len(own)), means.labels_] = 1.0
     count = np.maximum(member.sum(axis=0), 1.0)[:, None]
     centre = member.T @ own / count
-    # Squares of deviations from the class's mean: those of large numbers would cancel.
+    # Squares relative to the mean of the class, to avoid cancellation.
     mean = own.mean(axis=0)
     square = member.T @ ((own - mean) ** 2) / count
-    # A cluster that lost all its members keeps its centre, as a point.
+    # An empty cluster becomes a point at its centre.
     empty = member.sum(axis=0) == 0
     centre[empty] = means.cluster_centers_[empty]
     spread = np.sqrt(np.maximum(square - (centre - mean) ** 2, 0.0))
@@ -125,7 +125,7 @@ def _clusters(own: NDArray, n: int, rng: np.random.Generator) -> tuple[NDArray, 
 def choose_prototypes(y: NDArray, n_hidden: int, rng: np.random.Generator) -> NDArray:
     """Return indices of ``min(n_hidden, len(y))`` different samples, in ascending order.
 
-    Each class gets at least one when there are enough; the rest is uniform.
+    Each class has at least one if there are enough; the other samples are drawn uniformly.
     """
     n = min(n_hidden, len(y))
     order = rng.permutation(len(y))
@@ -140,7 +140,7 @@ def choose_prototypes(y: NDArray, n_hidden: int, rng: np.random.Generator) -> ND
 def prototype_lmm(
     points: NDArray, labels: NDArray, n_classes: int, slope: float, init_margin: float
 ) -> LMM:
-    """Return an LMM whose unit h is a pyramid at points[h] (the paper's section 3.4).
+    """Return an LMM whose unit h is a pyramid at points[h] (section 3.4 of the paper).
 
     W0 = ±k, W1 = ∓k·x_h, W2[h, d] = +c if d = y_h else −c, so that
     g_h(x) = −k·‖x − x_h‖∞: a nearest-prototype classifier in the L∞ norm.
@@ -186,8 +186,8 @@ def glorot_uniform(fan_in: int, fan_out: int, rng: np.random.Generator) -> NDArr
 def median_distance(X: NDArray, rng: np.random.Generator) -> float:
     """Return the median L∞ distance between random pairs of different samples.
 
-    If more than half of the pairs coincide, it is the median of the others, and 1 if
-    all samples are equal, so that it can be a divisor. O(pairs·P).
+    If more than half of the pairs coincide, it is the median of the other pairs, or 1 if all
+    samples are equal, so that it is never 0. O(pairs·P).
     """
     n = len(X)
     if n < 2:
@@ -204,7 +204,7 @@ def median_distance(X: NDArray, rng: np.random.Generator) -> float:
 def class_distance(X: NDArray, y: NDArray, rng: np.random.Generator) -> float:
     """Return the median L∞ distance between random samples of different classes; O(pairs·P).
 
-    It is 1 where they coincide, so that it can be a divisor.
+    It is 1 if they coincide, so that it is never 0.
     """
     a = rng.integers(len(X), size=N_PAIRS)
     b = rng.integers(len(X), size=N_PAIRS)
@@ -215,17 +215,17 @@ def class_distance(X: NDArray, y: NDArray, rng: np.random.Generator) -> float:
 
 
 def _distances(X: NDArray, a: NDArray, b: NDArray) -> NDArray:
-    """Return ‖X[a] − X[b]‖∞ of some pairs, in X's type; finite, as the sum of two still is."""
+    """Return ‖X[a] − X[b]‖∞ in the type of X, at most a quarter of its range."""
     distance = np.empty(len(a), X.dtype)
     with np.errstate(over="ignore"):
-        for lo in range(0, len(a), PAIRS_AT_ONCE):
-            part = slice(lo, lo + PAIRS_AT_ONCE)
+        for lo in range(0, len(a), BLOCK_PAIRS):
+            part = slice(lo, lo + BLOCK_PAIRS)
             distance[part] = np.abs(X[a[part]] - X[b[part]]).max(axis=1)
     return np.minimum(distance, np.finfo(X.dtype).max / 4)
 
 
 def _divisor(distance: float, dtype: np.dtype) -> float:
-    """Return the distance, or 1 for 0; ValueError where 1e4 over it would overflow."""
+    """Return the distance, or 1 for 0; ValueError if 1e4 / distance would overflow."""
     least = 1e4 * float(np.finfo(dtype).tiny)
     if 0.0 < distance < least:
         raise ValueError(
@@ -239,7 +239,7 @@ def _divisor(distance: float, dtype: np.dtype) -> float:
 def lipschitz_constant(X: NDArray, y: NDArray) -> float:
     """Return max |y_i − y_j| / ‖x_i − x_j‖∞ over all pairs of different points; O(N²·P).
 
-    0 for fewer than two points; inf where equal points have different values.
+    0 for fewer than two points; inf if equal points have different values.
     """
     points, values = np.ascontiguousarray(X, np.float64), np.ascontiguousarray(y, np.float64)
     if points.ndim != 2 or values.shape != (len(points),):
@@ -262,7 +262,7 @@ def _distance(a, b):
 
 @njit(cache=True, parallel=True)
 def _steepest_slopes(X, y, out):
-    """Fill out[i] with the steepest slope between point i and an earlier one."""
+    """Fill out[i] with the largest slope between point i and an earlier one."""
     for i in prange(X.shape[0]):
         steepest = 0.0
         for j in range(i):

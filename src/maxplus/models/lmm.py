@@ -24,9 +24,9 @@ from maxplus.models.feature_map import FeatureMap
 
 
 class ActivePath(NamedTuple):
-    """The winners of each score: ``unit[n, d]`` and, inside that unit, ``row[n, d]``.
+    """The winning unit ``unit[n, d]`` of each score, and the winning row ``row[n, d]`` of the unit.
 
-    Row i belongs to feature i // 2; even rows have the + slope, odd rows the −.
+    Row i belongs to feature i // 2; even rows have the + slope, odd rows the − slope.
     """
 
     unit: NDArray
@@ -34,7 +34,7 @@ class ActivePath(NamedTuple):
 
 
 class Term(NamedTuple):
-    """An LMM over some of the features of a sum.
+    """An LMM over a subset of the features.
 
     Attributes
     ----------
@@ -49,7 +49,7 @@ class Term(NamedTuple):
 class TermSum(Network):
     """z(x) = b + Σ_t z_t(φ(x)[features_t]): the common interface of `LMM` and `AdditiveLMM`.
 
-    ``is_sum`` is False for a single network, whose scores single units decide.
+    ``is_sum`` is False for a single LMM, where one unit determines each score.
     """
 
     is_sum: ClassVar[bool]
@@ -62,7 +62,7 @@ class TermSum(Network):
     @property
     @abstractmethod
     def feature_map(self) -> FeatureMap | None:
-        """φ; None if features are taken as they are."""
+        """φ, or None for the identity."""
 
     @property
     @abstractmethod
@@ -76,7 +76,7 @@ class TermSum(Network):
 
     @abstractmethod
     def wins(self, X: ArrayLike) -> NDArray:
-        """Return the number of (sample, class) scores of its term that each unit decides.
+        """Return the number of (sample, class) scores of its term that each unit determines.
 
         Units are numbered consecutively, in the order of the terms. O(N·Σ_t m_t·H_t).
 
@@ -91,7 +91,7 @@ class TermSum(Network):
 
     @abstractmethod
     def folded(self, centre: ArrayLike, spread: ArrayLike) -> TermSum:
-        """Return the same function of x, for a model that was made for (x − centre) / spread.
+        """Return the model of x that equals this model of (x − centre) / spread.
 
         Parameters
         ----------
@@ -105,7 +105,7 @@ class TermSum(Network):
 
     @abstractmethod
     def scaled(self, factor: float) -> TermSum:
-        """Return the model with all weights times factor > 0: the same predictions and radii.
+        """Return the model with all weights times factor > 0, which has the same predictions.
 
         Parameters
         ----------
@@ -118,7 +118,7 @@ class TermSum(Network):
 
     @abstractmethod
     def astype(self, dtype: DTypeLike) -> TermSum:
-        """Return the model in another float type; it may share weights that have that type.
+        """Return the model in another float type; weights that have this type may be shared.
 
         Parameters
         ----------
@@ -131,9 +131,9 @@ class TermSum(Network):
 
     @property
     def largest_input(self) -> float:
-        """Bound below which no input makes a score overflow; with a map there is no such input.
+        """Bound on absolute inputs below which no score overflows.
 
-        An eighth of the float range is left to slopes times inputs, the rest to the weights.
+        Products of slopes and inputs use an eighth of the float range; a feature map is bounded.
         """
         largest = float(np.finfo(self.dtype).max)
         if self.feature_map is not None:
@@ -176,16 +176,15 @@ class LMM(Model, TermSum):
     Parameters
     ----------
     W0 : array of shape (2P,)
-        The two slopes of each feature, + then −. It is the paper's sparse
-        matrix W⁰ with its fixed pattern: only entry (i, p(i)) exists.
+        The two slopes of each feature, + then −: the entries (i, p(i)) of the sparse matrix W⁰ of
+        the paper.
     W1 : array of shape (2P, H)
     W2 : array of shape (H, C)
 
     Notes
     -----
-    W1 and W2 are held in Fortran order, so that their columns, over which
-    minimum and maximum run, are contiguous. `slopes` and `offsets` are the same
-    numbers feature by feature.
+    W1 and W2 are in Fortran order, so that their columns, the axis of the minimum and the maximum,
+    are contiguous. `slopes` and `offsets` are views by feature.
     """
 
     is_sum = False
@@ -205,13 +204,13 @@ class LMM(Model, TermSum):
         """Return an LMM whose unit h is the box centre_h ± half_width_h.
 
         W0 = ±k, W1 = k·(half_width ∓ centre), W2 = heights, hence
-        g_h(x) = k·min_p (half_width_hp − |x_p − centre_hp|): positive inside the box. With
-        half_width 0 a unit is a pyramid, g_h(x) = −k·‖x − centre_h‖∞, and 0 at its own
-        centre without a rounding error.
+        g_h(x) = k·min_p (half_width_hp − |x_p − centre_hp|), which is positive inside the box.
+        With half_width 0 a unit is a pyramid, g_h(x) = −k·‖x − centre_h‖∞, and exactly 0 at its
+        centre.
 
         Parameters
         ----------
-        centre : array of shape (H, P); its float type is the model's
+        centre : array of shape (H, P), whose float type becomes that of the model
         half_width : number or array of shape (H, P)
         heights : array of shape (H, C)
         slope : float, >= 0
@@ -251,12 +250,12 @@ class LMM(Model, TermSum):
 
     @property
     def terms(self) -> tuple[Term, ...]:
-        """The network itself, as the only term of a sum over all features."""
+        """A tuple with this LMM as the only term."""
         return (Term(np.arange(self.n_features), self),)
 
     @property
     def feature_map(self) -> None:
-        """None: features are taken as they are."""
+        """None: there is no feature map."""
         return None
 
     @property
@@ -266,12 +265,12 @@ class LMM(Model, TermSum):
 
     @property
     def slopes(self) -> NDArray:
-        """W0 two by two, an array view of shape (P, 2): the + slope, then the −."""
+        """View of W0 of shape (P, 2): the + and the − slope of each feature."""
         return self.W0.reshape(-1, 2)
 
     @property
     def offsets(self) -> NDArray:
-        """W1 unit by unit and two by two, an array view of shape (H, P, 2), as `slopes`."""
+        """View of W1 of shape (H, P, 2), in the order of `slopes`."""
         return self.W1.T.reshape(self.n_hidden, -1, 2)
 
     @property
@@ -280,7 +279,7 @@ class LMM(Model, TermSum):
         return _lmm_kernels.LMMWeights(self.W0, self.W1.T, self.W2.T)
 
     def hidden(self, X: NDArray) -> NDArray:
-        """Return g, shape (N, H): the margin of each sample to each unit's box; O(N·P·H).
+        """Return g, shape (N, H): the margin of each sample in the box of each unit; O(N·P·H).
 
         Parameters
         ----------
@@ -296,14 +295,14 @@ class LMM(Model, TermSum):
         return G
 
     def scores(self, X: NDArray) -> NDArray:
-        """Return z, shape (N, C); O(N·P·H), parallel over samples, without an N × H array."""
+        """Return z, shape (N, C), in parallel over samples; O(N·P·H)."""
         X = self._rows(X)
         Z = np.empty((len(X), self.n_classes), self.dtype)
         self._threaded(_lmm_kernels.scores_blocks, len(X))(X, self.weights, Z)
         return Z
 
     def wins(self, X: ArrayLike) -> NDArray:
-        """Return the number of (sample, class) scores that each unit decides, (H,); O(N·P·H)."""
+        """Return the number of (sample, class) scores of each unit, shape (H,); O(N·P·H)."""
         X = self._rows(X)
         tasks = -(-len(X) // ROWS_PER_TASK)
         wins = np.zeros((tasks, self.n_hidden), np.int64)
@@ -311,7 +310,7 @@ class LMM(Model, TermSum):
         return wins.sum(axis=0)
 
     def active_path(self, X: NDArray) -> ActivePath:
-        """Return the winning unit and row of every score, lowest among equals; O(N·P·H).
+        """Return the winning unit and row of each score, the lowest among equals; O(N·P·H).
 
         Parameters
         ----------
@@ -332,8 +331,8 @@ class LMM(Model, TermSum):
     def subgradient(self, x: NDArray, y: int, layers: Sequence[str] | None = None) -> Subgradient:
         """∂/∂W2[h*_d, d] = e_d, ∂/∂W1[i*_d, h*_d] += e_d, ∂/∂W0[i*_d] += e_d·x[p(i*_d)].
 
-        At most C entries per layer; classes that share an entry are summed (the
-        appendix's form). O(P·H).
+        There are at most C entries per layer; entries that several classes share are summed (as in
+        the appendix of the paper). O(P·H).
         """
         wanted = self.layers if layers is None else tuple(layers)
         x, y = self._sample(x, y)
@@ -351,10 +350,9 @@ class LMM(Model, TermSum):
         return full.only(wanted)
 
     def folded(self, centre: ArrayLike, spread: ArrayLike) -> LMM:
-        """Return the same function of x, for a model that was made for (x − centre) / spread.
+        """Return the LMM of x that equals this LMM of (x − centre) / spread, up to rounding.
 
-        A row's W0·(x − c)/s + W1 is (W0/s)·x + (W1 − W0·c/s): slopes and offsets take the
-        affine map in, up to rounding.
+        W0·(x − c)/s + W1 = (W0/s)·x + (W1 − W0·c/s).
         """
         c, s = check_affine(centre, spread, self.n_features)
         with np.errstate(over="ignore", invalid="ignore"):
@@ -374,14 +372,14 @@ class LMM(Model, TermSum):
         return LMM(f * self.W0, f * self.W1, f * self.W2)
 
     def astype(self, dtype: DTypeLike) -> LMM:
-        """Return the model in another float type; it shares the weights if it has that type."""
+        """Return the model in another float type; weights that have this type are shared."""
         W0, W1, W2 = (W.astype(dtype, copy=False) for W in (self.W0, self.W1, self.W2))
         return LMM(W0, W1, W2)
 
     def reinitialize_unit(self, h: int, point: ArrayLike, heights: ArrayLike) -> None:
-        """Make unit h, in place, a pyramid at a point, with W2[h] = heights; slopes stay.
+        """Replace unit h, in place, by a pyramid at a point with W2[h] = heights.
 
-        g_h(x) = min_i W0[i]·(x − point)_p(i); it is 0 at the point without a rounding error.
+        g_h(x) = min_i W0[i]·(x − point)_p(i), which is exactly 0 at the point.
 
         Parameters
         ----------
@@ -395,14 +393,11 @@ class LMM(Model, TermSum):
         self.W2[h] = heights
 
     def _threaded(self, kernel: Any, n_rows: int) -> Any:
-        """Return a parallel kernel, or its serial variant where threads do not pay."""
+        """Return a parallel kernel, or its serial variant for few rows."""
         return kernel if n_rows * self.W1.size >= PARALLEL_FROM else kernel.serial
 
 
 def _offsets(slopes: NDArray, centre: NDArray, half_width: NDArray | int) -> NDArray:
-    """Return offsets (…, P, 2) of lines that are 0 at the walls centre ∓ half_width.
-
-    A forward pass forms the same product slope·wall there, so that the sum of both is exactly 0.
-    """
+    """Return offsets (…, P, 2) of lines that are exactly 0 at the walls centre ∓ half_width."""
     walls = np.stack([centre - half_width, centre + half_width], axis=-1)
     return -(slopes * walls)

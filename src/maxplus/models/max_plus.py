@@ -1,4 +1,4 @@
-"""Models with a single max-plus layer: on the features, or behind a dense linear layer."""
+"""Models with one max-plus layer, applied to the features or to a dense linear layer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from maxplus.models.base import Model, SparseUpdate, Subgradient
 
 
 class _MaxPlusModel(Model):
-    """z_d = max_k (a_k(x) + V[d, k]), with inputs a of the max-plus layer that subclasses give."""
+    """z_d = max_k (a_k(x) + V[d, k]) with inputs a(x) that subclasses define."""
 
     @property
     @abstractmethod
@@ -39,7 +39,7 @@ class _MaxPlusModel(Model):
         return Z
 
     def active_path(self, X: NDArray) -> NDArray:
-        """Return the feature or hidden unit that decides each score, lowest among equals.
+        """Return the winning feature or hidden unit of each score, the lowest among equals.
 
         Parameters
         ----------
@@ -96,9 +96,8 @@ class ZeroHidden(_MaxPlusModel):
 class LinearMaxPlus(_MaxPlusModel):
     """a(x) = max(0, xA + b), z_d(x) = max_h (a_h(x) + W[h, d]); scores take O(N·H·(P + C)).
 
-    The model of the paper's sparsity figures (after Zhang et al., 2019). Its
-    linear layer is dense, so a subgradient touches the P weights of each
-    winning unit there, not one: at most C·P of them.
+    The model of the sparsity figures in the paper (after Zhang et al., 2019). Its linear layer is
+    dense, so a subgradient has up to P entries for each winning unit, at most C·P.
 
     Parameters
     ----------
@@ -145,9 +144,9 @@ class LinearMaxPlus(_MaxPlusModel):
         return np.maximum(self._rows(X) @ self.A + self.b, 0)
 
     def subgradient(self, x: NDArray, y: int, layers: Sequence[str] | None = None) -> Subgradient:
-        """Return ∂/∂W[h*_d, d] = e_d; units with a_h > 0 pass the sum of their classes' e_d back.
+        """Return ∂/∂W[h*_d, d] = e_d and the derivatives of the winning units with a_h > 0.
 
-        Entries that are zero because x_p is zero are left out.
+        Entries that are zero because x_p is zero are omitted.
         """
         x, y = self._sample(x, y)
         a = self.hidden(x[None])

@@ -1,7 +1,15 @@
 """Training: objectives, step rules, engines, stages and the training monitor."""
 
 from maxplus.training.monitor import KeepBestOnInterrupt, Progress, TrainingMonitor
-from maxplus.training.problem import MaxLoss, MeanLoss, Objective, TopKLoss, TrainingProblem
+from maxplus.training.problem import (
+    MaxLoss,
+    MeanLoss,
+    Objective,
+    ObjectiveValue,
+    TopKLoss,
+    TrainingProblem,
+    TrimmedMaxLoss,
+)
 from maxplus.training.result import History, Status
 from maxplus.training.stages import Iterations, Polish, WarmUp, run_stages, train
 from maxplus.training.steps import StepRule, constant, level, paper_alpha, polyak, two_phase
@@ -13,6 +21,7 @@ __all__ = [
     "MaxLoss",
     "MeanLoss",
     "Objective",
+    "ObjectiveValue",
     "Polish",
     "Progress",
     "Status",
@@ -20,6 +29,7 @@ __all__ = [
     "TopKLoss",
     "TrainingMonitor",
     "TrainingProblem",
+    "TrimmedMaxLoss",
     "WarmUp",
     "constant",
     "level",

@@ -1,20 +1,20 @@
-"""Available memory, and an early error if it is not sufficient."""
+"""Available memory, and an error before an allocation that would exceed it."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
-# The remedy where weights and rows take the memory.
+# Remedy for problems whose memory is that of weights and rows.
 FEWER_UNITS = "use fewer hidden units or fewer samples"
 
 
 class NotEnoughMemoryError(MemoryError, ValueError):
-    """A training would need more memory than is available; nothing was allocated."""
+    """Error raised before allocation if a fit needs more memory than is available."""
 
 
 def available_bytes() -> int | None:
-    """Return the available memory in bytes; None where the system does not report it."""
+    """Return the available memory in bytes; None if the system does not report it."""
     figures = [f for f in (_meminfo(), _cgroup(), _address_space()) if f is not None]
     if figures:
         return min(figures)
@@ -25,7 +25,7 @@ def available_bytes() -> int | None:
 
 
 def require(needed: int, what: str, remedy: str) -> None:
-    """Raise `NotEnoughMemoryError` when ``needed`` bytes are not available."""
+    """Raise `NotEnoughMemoryError` if ``needed`` bytes are not available."""
     available = available_bytes()
     if available is not None and needed > available:
         raise NotEnoughMemoryError(
@@ -69,7 +69,7 @@ def _address_space() -> int | None:
 
 
 def _cgroup(root: Path = Path("/")) -> int | None:
-    """Return the bytes left below the limits of the process's control groups."""
+    """Return the bytes left below the limits of the control groups of this process."""
     try:
         lines = (root / "proc/self/cgroup").read_text().splitlines()
     except OSError:
@@ -80,14 +80,14 @@ def _cgroup(root: Path = Path("/")) -> int | None:
         if controllers == "" or "memory" in controllers.split(","):
             top = root / "sys/fs/cgroup" / ("memory" if controllers else "")
             own = top / path.lstrip("/")
-            # Inside a container, its own group is mounted at the top.
+            # In a container, the group of the container is mounted at the top.
             around = [folder for folder in (own, *own.parents) if folder.is_relative_to(top)]
             left += [_left_of(folder, *_FILES[bool(controllers)]) for folder in {*around, top}]
     return min((n for n in left if n is not None), default=None)
 
 
-# Files with a control group's limit, with its usage, and the entry for cached files that the system
-# can reclaim; by whether the group is of version 1.
+# Names of a control group's limit file and usage file, and of the statistic for reclaimable cached
+# files; the key is True for version 1 of control groups.
 _FILES = {
     False: ("memory.max", "memory.current", "inactive_file"),
     True: ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
@@ -95,7 +95,7 @@ _FILES = {
 
 
 def _left_of(folder: Path, limit: str, used: str, idle: str) -> int | None:
-    """Return the bytes left below a control group's limit; None without a limit."""
+    """Return the bytes left below the limit of a control group; None without a limit."""
     try:
         most = int((folder / limit).read_text())  # Without a limit, version 2 contains "max".
         taken = int((folder / used).read_text())

@@ -1,4 +1,4 @@
-"""Progress reports, callbacks and interruption of trainings, one after another or in parallel."""
+"""Progress reports, callbacks, interruption, and parallel runs of training."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any, TypeVar
 
 import numba
@@ -25,19 +25,19 @@ R = TypeVar("R")
 
 @dataclass(frozen=True)
 class Progress:
-    """The state of a training, as callbacks receive it.
+    """Progress of a fit, the argument of callbacks.
 
     Attributes
     ----------
-    stage : "choice" of a structure (an iteration is a training on a part), "warm-up" (an epoch),
-        "iterations" of an engine, "polish" (a round), or "ensemble" (one of its networks)
+    stage : "choice" of a structure (an iteration is a fit on one fold), "warm-up" (an epoch),
+        "iterations" of an engine, "polish" (a round), or "ensemble" (a network)
     iteration, max_iter : iterations of the stage so far, and their maximum number
-    loss, best_loss : present loss, and lowest loss so far
+    loss, best_loss : current loss, and lowest loss so far
     seconds : time since the stage began
-    model : the present model, a function of the scaled features that stages train on
-    is_last : whether this is the last report of the training that has a state
-    state : function that returns a copy of the state to resume the training from; None if the stage
-        would be repeated from its beginning
+    model : the current model, a function of the scaled features that stages train on
+    is_last : whether this is the last report with a state
+    state : function that returns a copy of the state to resume from; None if the stage would be
+        repeated from its beginning
     origin : the estimator and its data, or None; the same object in all reports
     """
 
@@ -57,17 +57,17 @@ Callback = Callable[[Progress], bool | None]
 
 
 class KeepBestOnInterrupt:
-    """Callback that lets Ctrl-C end a training with the best model so far.
+    """Callback with which Ctrl-C ends a fit and keeps the best model so far.
 
-    Without it, Ctrl-C raises KeyboardInterrupt, and a fitted estimator stays as it was before. With
-    it, the first Ctrl-C is a request: the training ends at its next report as if it were complete,
-    with the status "interrupted" and, in an estimator, a warning. A second Ctrl-C raises
-    KeyboardInterrupt at once. ``maxplus train`` uses it. It is meant for a single training: in a
-    search or a cross-validation, a partly trained model would be scored as if it were complete.
+    Without it, Ctrl-C raises KeyboardInterrupt, and the estimator is left unchanged. With it, the
+    first Ctrl-C ends the fit at its next report with the status "interrupted" and, in an estimator,
+    a warning. A second Ctrl-C raises KeyboardInterrupt immediately. ``maxplus train`` uses it. Do
+    not use it in a search or a cross-validation, where a partly trained model would be scored like
+    a complete one.
 
     Signals can be handled in the main thread only, and a handler that is already installed for
-    SIGINT has precedence; in both cases the callback has no effect. Over several ranks, give it to
-    all of them.
+    SIGINT has precedence; in both cases the callback has no effect. With several ranks, pass it on
+    all ranks.
 
     Examples
     --------
@@ -89,20 +89,15 @@ class KeepBestOnInterrupt:
         return self.is_requested
 
     def __enter__(self) -> KeepBestOnInterrupt:
-        """Install the signal handler; the monitor of a training does so."""
+        """Install the signal handler; called by `TrainingMonitor`."""
         self.is_requested = False
         is_main = threading.current_thread() is threading.main_thread()
         if is_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             self._previous = signal.signal(signal.SIGINT, self._on_signal)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Restore the handler that was there before."""
+    def __exit__(self, *error: object) -> None:
+        """Restore the previous signal handler."""
         if self._previous is not None:
             signal.signal(signal.SIGINT, self._previous)
             self._previous = None
@@ -114,11 +109,11 @@ class KeepBestOnInterrupt:
 
 
 class TrainingMonitor:
-    """Dispatcher of callbacks, which also decides when stages end.
+    """Dispatcher of callbacks, which also determines when stages end.
 
-    A stage calls `report` at regular intervals. It continues unless it is complete, Ctrl-C was
-    pressed and one of the callbacks is a `KeepBestOnInterrupt`, or a callback returned True; if
-    several conditions hold, the first of them is the reason.
+    A stage calls `report` at regular intervals. It ends if it is complete, if Ctrl-C was pressed
+    and one of the callbacks is a `KeepBestOnInterrupt`, or if a callback returned True; the first
+    of these conditions that holds is the reason.
 
     Use it as a context manager around all stages::
 
@@ -129,8 +124,7 @@ class TrainingMonitor:
     ----------
     callbacks : called at each report
     origin : the value of ``Progress.origin``
-    parent : the monitor of a training that this one is a part of: an interruption of the parent
-        interrupts this training as well
+    parent : monitor of the fit that this one is a part of; its interruption interrupts this fit
     """
 
     def __init__(
@@ -148,18 +142,13 @@ class TrainingMonitor:
         self.begin("", is_last=True)
 
     def __enter__(self) -> TrainingMonitor:
-        """Let `KeepBestOnInterrupt` callbacks handle Ctrl-C from here on."""
+        """Install the signal handlers of `KeepBestOnInterrupt` callbacks."""
         for keeper in self._keepers:
             self._handlers.enter_context(keeper)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Restore the handling of Ctrl-C."""
+    def __exit__(self, *error: object) -> None:
+        """Restore the previous signal handlers."""
         self._handlers.close()
 
     def begin(
@@ -183,7 +172,7 @@ class TrainingMonitor:
 
     @property
     def interrupted(self) -> bool:
-        """True if the training ends at its next report, with the model so far; equal on all ranks.
+        """True if training ends at its next report with the model so far; equal on all ranks.
 
         Ranks exchange Ctrl-C in `stop_reason`, because they must take the same steps.
         """
@@ -199,12 +188,12 @@ class TrainingMonitor:
         return any(keeper.is_requested for keeper in self._keepers)
 
     def interrupt(self) -> None:
-        """End the training at its next report."""
+        """End training at its next report."""
         self._interrupted = True
 
     @property
     def stop_reason(self) -> Status | None:
-        """The reason to end the training before it is complete, on any rank; None if none."""
+        """The reason to end training before it is complete, on any rank, or None."""
         comm = current()
         if not comm.is_alone:
             reasons = comm.allgather((self.interrupted or self._is_pressed, self._stopped))
@@ -233,9 +222,9 @@ class TrainingMonitor:
         state: Callable[[], TrainingState] | None,
         end: Status | None = None,
     ) -> Status | None:
-        """Call the callbacks; return why the stage ends here, or None if it continues.
+        """Call the callbacks; return the reason to end the stage, or None if it continues.
 
-        ``end`` is the reason for which the stage would end by itself.
+        ``end`` is the reason if the stage is complete.
         """
         progress = Progress(
             self._stage,
@@ -249,10 +238,10 @@ class TrainingMonitor:
             self._settled(state),
             self._origin,
         )
-        answers = [callback(progress) for callback in self._callbacks]
+        results = [callback(progress) for callback in self._callbacks]
         if end is not None:
             return end
-        self._stopped |= any(answers)
+        self._stopped |= any(results)
         return self.stop_reason
 
     def _settled(
@@ -267,14 +256,14 @@ class TrainingMonitor:
 def run_parallel(
     jobs: Sequence[Callable[[TrainingMonitor], R]], n_threads: int, monitor: TrainingMonitor
 ) -> Generator[tuple[int, R], None, None]:
-    """Run trainings in threads of one core each; yield each one's number and result when it ends.
+    """Run jobs in threads that use one core each; yield (index, result) of each when it ends.
 
     Call it inside ``threadpool_limits(1)``: some BLAS libraries have one setting for all threads.
-    Results do not depend on the number of threads. Ranks that all have the same jobs divide them,
-    and yield all results, in the order of the jobs.
+    Results do not depend on the number of threads. With several ranks, each rank runs a part of the
+    jobs, and all ranks yield all results in the order of the jobs.
 
-    Each job is called with a monitor that has no callbacks. It is interrupted, and with it every
-    job that still runs, when ``monitor`` is, or when the generator is closed.
+    The argument of each job is a monitor without callbacks, which is interrupted if ``monitor`` is
+    interrupted or the generator is closed.
     """
     comm = current()
     if not comm.is_alone:
@@ -312,7 +301,7 @@ _announced = threading.Event()
 
 
 class _FirstCompilation(event.Listener):
-    """Listener that writes `COMPILING` when the first kernel of the process is compiled."""
+    """Numba listener that writes `COMPILING` when the first kernel of the process is compiled."""
 
     def __init__(self, write: Callable[[str], None]) -> None:
         self._write = write
@@ -328,9 +317,9 @@ class _FirstCompilation(event.Listener):
 
 @contextmanager
 def announce_compilation(write: Callable[[str], None]) -> Iterator[None]:
-    """Write one line if kernels are compiled inside, once per process.
+    """Write one line, once per process, if kernels are compiled inside the ``with`` block.
 
-    A kernel that is loaded from the disk cache is not compiled.
+    Loading a kernel from the disk cache does not count.
     """
     listener = _FirstCompilation(write)
     event.register("numba:compile", listener)

@@ -1,7 +1,7 @@
 """The training problem: samples, the objective to minimise, and the step rule.
 
-An objective is a function of the losses of all samples: their maximum, the mean of the k largest,
-or the mean of all.
+An objective is a function of the losses of all samples: their maximum, the maximum without the
+largest ones, the mean of the k largest, or the mean of all.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from numbers import Integral
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,21 +22,26 @@ from maxplus.models.base import M, Model, Network, Subgradient
 from maxplus.training.result import StateError, TrainingState
 from maxplus.training.steps import StepRule, polyak
 
-# The sample number in histories of an objective without a single worst sample.
+# Sample number in histories if no single sample determines the objective.
 NO_SAMPLE = -1
 
 
 class ObjectiveValue(NamedTuple):
-    """The value of the objective and the worst sample (`NO_SAMPLE` for the mean of all).
+    """The value of an objective for the losses of all samples.
 
-    If the value is a mean over some of the samples, ``worst`` lists them, worst first.
+    Attributes
+    ----------
+    loss : the value
+    sample : the sample that determines it, or `NO_SAMPLE`
+    worst : the samples, worst first, if the value is the mean over some of them
     """
 
     loss: float
-    sample: int
+    sample: int = NO_SAMPLE
     worst: tuple[int, ...] = ()
 
 
+@runtime_checkable
 class Objective(Protocol):
     """A function of the losses, and its subgradient with respect to the weights."""
 
@@ -58,9 +63,9 @@ class Objective(Protocol):
 
 
 class MaxLoss:
-    """L(W) = max_n Loss_n(W): the worst sample's subgradient is one of L.
+    """L(W) = max_n Loss_n(W); a subgradient of the worst sample's loss is a subgradient of L.
 
-    Weights do not change a maximum. Ties go to the lowest sample.
+    Sample weights have no effect. The lowest sample wins ties.
     """
 
     name = "max"
@@ -84,25 +89,74 @@ class MaxLoss:
 
 
 def count_samples(k: int | float, n_samples: int) -> int:
-    """Return a number of samples, given as such or as a fraction that is rounded up."""
+    """Return a number of samples, given as an integer or as a fraction that is rounded up."""
     # Exact arithmetic: in floating point, 0.07 · 100 is more than 7.
     wanted = math.ceil(Fraction(str(k)) * n_samples) if 0 < k < 1 else int(k)
     return min(wanted, n_samples)
 
 
+def worst_first(losses: NDArray) -> NDArray:
+    """Return the samples sorted by decreasing loss, ties by their number; O(N·log N)."""
+    # NaN, where a score overflowed, comes first, as in `np.argmax`.
+    return np.lexsort((-losses, ~np.isnan(losses)))
+
+
+class TrimmedMaxLoss(MaxLoss):
+    """L(W) = the (k + 1)-th largest Loss_n(W): the maximum without the k largest losses.
+
+    If up to k labels are wrong, their samples have the largest losses of a good model, and the
+    maximum of the other losses is that of a correct label. The samples to ignore are selected in
+    each iteration. The objective is not convex in the scores: it can have several local minima.
+    The lowest sample wins ties. A loss that is not finite is never ignored.
+
+    Parameters
+    ----------
+    n_trimmed : int or float
+        Number k of samples to ignore, at least 0, or fraction of all, in (0, 1), rounded up. At
+        least one sample remains.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from maxplus.training import TrimmedMaxLoss
+    >>> TrimmedMaxLoss(2).value(np.array([1.0, 5.0, 3.0, 5.0]), None)
+    ObjectiveValue(loss=3.0, sample=2, worst=())
+    """
+
+    name = "trimmed-max"
+
+    def __init__(self, n_trimmed: int | float) -> None:
+        if not (0 <= n_trimmed < 1 or (isinstance(n_trimmed, Integral) and n_trimmed >= 0)):
+            raise ValueError(
+                f"n_trimmed must be an integer >= 0 or a fraction > 0 and < 1; got {n_trimmed!r}"
+            )
+        self.n_trimmed = n_trimmed
+
+    def count(self, n_samples: int) -> int:
+        """Return how many of a number of samples are ignored."""
+        return min(count_samples(self.n_trimmed, n_samples), n_samples - 1)
+
+    def value(self, losses: NDArray, weight: NDArray | None) -> ObjectiveValue:
+        """Return the largest loss that is not ignored, and its sample; O(N·log N)."""
+        order = worst_first(losses)
+        n_star = int(order[self.count(len(losses))])
+        largest = float(losses[order[0]])
+        return ObjectiveValue(float(losses[n_star]) if math.isfinite(largest) else largest, n_star)
+
+
 class TopKLoss:
     """L(W) = the mean of the k largest Loss_n(W), and the mean of those samples' subgradients.
 
-    Between the maximum (k = 1, the same iterates to the last bit) and the mean (k = N).
-    Ties go to the lowest sample. Sums run over the samples from the worst on, left to
-    right, and are divided by k last, so that engines agree to the last bit. Sample weights
-    have no effect, as with the maximum, except that samples of weight 0 are left out before.
+    It lies between the maximum (k = 1, bit-identical iterates) and the mean (k = N). The lowest
+    sample wins ties. Sums start with the worst sample and are divided by k last, so that all
+    engines give bit-identical results. Sample weights have no effect, except that estimators drop
+    samples of weight 0.
 
     Parameters
     ----------
     k : int or float
-        Number of samples, at least 1, or fraction of all, in (0, 1), rounded up. A larger number
-        than that of all samples selects all.
+        Number of samples, at least 1, or fraction of all, in (0, 1), rounded up. If it exceeds
+        the number of samples, all are selected.
 
     Examples
     --------
@@ -127,9 +181,7 @@ class TopKLoss:
 
     def value(self, losses: NDArray, weight: NDArray | None) -> ObjectiveValue:
         """Return the mean of the k largest losses, and their samples; O(N·log N)."""
-        # NaN, where a score overflowed, comes first, as in `np.argmax`.
-        worst_first = np.lexsort((-losses, ~np.isnan(losses)))
-        worst = worst_first[: self.count(len(losses))].tolist()
+        worst = worst_first(losses)[: self.count(len(losses))].tolist()
         total = 0.0
         for n in worst:
             total += float(losses[n])
@@ -149,13 +201,13 @@ class TopKLoss:
 
 
 class MeanLoss:
-    """L(W) = Σ_n w_n·Loss_n(W) / Σ_n w_n, with every sample's subgradient in it."""
+    """L(W) = Σ_n w_n·Loss_n(W) / Σ_n w_n, the weighted mean loss."""
 
     name = "mean"
 
     def value(self, losses: NDArray, weight: NDArray | None) -> ObjectiveValue:
         """Return the weighted mean."""
-        return ObjectiveValue(float(np.average(losses, weights=weight)), NO_SAMPLE)
+        return ObjectiveValue(float(np.average(losses, weights=weight)))
 
     def subgradient(
         self,
@@ -172,19 +224,19 @@ class MeanLoss:
 
 @dataclass(frozen=True)
 class TrainingProblem:
-    """Samples, objective and step rule: everything that a stage needs besides the model.
+    """Samples, objective and step rule: the input of a stage besides the model.
 
     Attributes
     ----------
     X : array of shape (N, P), C order, in the model's float type
-    y : array of shape (N,): classes 0..C−1, whole numbers; or a regression's targets
+    y : array of shape (N,): classes 0..C−1, or regression targets
     objective : the objective that an engine minimises; custom ones require ``DenseEngine``
     step : the step sizes of its iterations; from `polyak`, `constant`, `level` or `two_phase`
     w0_update_interval : W0 moves at iterations t with (t + 1) % w0_update_interval == 0; 0 is never
-    start : the iteration number t of the first iteration
-    weight : positive sample weights of shape (N,), or None; they matter for a mean only
+    start : the number t of the first iteration
+    weight : positive sample weights of shape (N,), or None; they affect means only
     rng : generator of stages that draw or shuffle samples
-    comm : the communicator of the ranks; X, y and weight are the rows of this rank
+    comm : the communicator; X, y and weight are the rows of this rank
     n_samples : number of samples of all ranks
     first_sample : the number of this rank's first sample among those of all ranks
     """
@@ -202,9 +254,9 @@ class TrainingProblem:
     first_sample: int = field(init=False)
 
     def __post_init__(self) -> None:
-        """Freeze the samples, which are only read, and count those of all ranks.
+        """Make the samples read-only and contiguous, and count those of all ranks.
 
-        Labels are contiguous: for others, kernels would be compiled once more.
+        Kernels would be compiled again for writeable or strided arrays.
         """
         if not isinstance(self.step, StepRule):
             raise TypeError(
@@ -218,14 +270,14 @@ class TrainingProblem:
         object.__setattr__(self, "first_sample", sum(counts[: self.comm.rank]))
 
     def own(self, numbers: NDArray) -> NDArray:
-        """Return the row numbers in X of those samples that belong to this rank."""
+        """Return the row numbers in X of the samples that belong to this rank."""
         places = numbers - self.first_sample
         return places[(places >= 0) & (places < len(self.y))]
 
     def rows(self, numbers: NDArray) -> tuple[NDArray, NDArray, NDArray]:
-        """Return (X, y, places) of some samples in ascending order, on every rank.
+        """Return (X, y, places) of samples in ascending order, on every rank.
 
-        ``places`` are their row numbers in these X and y, which over several ranks hold no others.
+        ``places`` are their row numbers in the returned X and y.
         """
         if self.comm.is_alone:
             return self.X, self.y, numbers

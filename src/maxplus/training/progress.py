@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import sys
 from contextlib import ExitStack
-from types import TracebackType
 
 from rich.console import Console
 from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
@@ -17,11 +16,11 @@ from maxplus.training.stages import Iterations, Polish
 
 
 class ProgressBar:
-    """Shows iteration, best loss, current loss and time left on standard error.
+    """Progress bar on standard error with iteration, best loss, current loss and time left.
 
-    Until the first report the bar has no total. With ``certificate``, for losses that are maxima,
-    it also shows the distance of the best one from log 2, below which every training sample is
-    provably right. If kernels have to be compiled first, a line above announces it.
+    Until the first report the bar has no total. With ``certificate``, for maximum losses, it also
+    shows the difference between the best loss and log 2, below which all training samples are
+    classified correctly. If kernels have to be compiled first, a line above says so.
 
     Use it as a context manager and as a callback::
 
@@ -51,24 +50,19 @@ class ProgressBar:
         self._task = self._bar.add_task(title, total=None, done="", losses="")
 
     def __enter__(self) -> ProgressBar:
-        """Start drawing."""
+        """Start the display."""
         self._bar.start()
         self._compiling.enter_context(announce_compilation(self._bar.console.print))
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Stop drawing and leave the last state."""
+    def __exit__(self, *error: object) -> None:
+        """Stop the display."""
         self._compiling.close()
         self._close()
         self._bar.stop()
 
     def __call__(self, progress: Progress) -> None:
-        """Draw the state after a block; a new stage gets a bar of its own."""
+        """Update the bar; a new stage starts a new bar."""
         if self._last is None:
             if progress.stage != Iterations.name:
                 self._bar.update(self._task, description=f"{self._title}: {progress.stage}")
@@ -86,10 +80,10 @@ class ProgressBar:
         )
 
     def _close(self, is_complete: bool = False) -> None:
-        """Complete the bar of a stage, or remove it if the stage had nothing to do.
+        """Complete the bar of a stage, or remove it if the stage had no iterations.
 
-        A stage that others follow is complete after any number of iterations, and so is a polish,
-        whose number of rounds is only a limit.
+        A polish and a stage that is followed by another one are complete after any number of
+        iterations, because their maximum numbers are only limits.
         """
         last = self._last
         if last is None or last.iteration == 0:
@@ -99,7 +93,7 @@ class ProgressBar:
             self._bar.update(self._task, total=last.iteration, done=done)
 
     def _shows_gap(self, stage: str) -> bool:
-        # Only a maximum certifies anything; what the polish shows is one.
+        # Only a maximum loss is a certificate; a polish reports maximum losses.
         return stage == Polish.name or (stage == Iterations.name and self._certificate)
 
     @staticmethod

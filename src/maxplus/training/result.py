@@ -1,4 +1,4 @@
-"""Results of a training: its status, its history, and a state to resume it from."""
+"""Status, history and resumable state of training."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-# Prefix of arrays in a state that hold the results of earlier stages.
+# Prefix of the arrays of a state with the results of earlier stages.
 BEFORE = "before."
 
 
 class TrainingOverflowError(ArithmeticError, ValueError):
-    """Weights left the range of their float type; nothing of the training is kept."""
+    """Error if weights exceed the range of their float type; the fit has no result."""
 
 
 class Signal(IntEnum):
-    """Reasons for the end of a compiled block of iterations."""
+    """Reason why a block of iterations ended."""
 
     GOES_ON = 0
     TARGET = 1
@@ -28,15 +28,15 @@ class Signal(IntEnum):
 
 
 class Status(Enum):
-    """Reasons for the end of a training: the value is a short code, ``message`` a sentence."""
+    """Reason why training ended: the value is a short code, ``message`` a sentence."""
 
     MAX_ITER = "max_iter", "all iterations done"
     TARGET = "target", "the objective reached the target"
     STATIONARY = "stationary", "the subgradient is zero: no step can be taken"
     OVERFLOW = "overflow", "a score overflowed: scale the features or take smaller steps"
-    VALIDATION = "validation", "the validation accuracy rose no more"
+    VALIDATION = "validation", "the validation accuracy stopped improving"
     POLISHED = "polished", "every training loss is below the polish's level"
-    SKIPPED = "skipped", "all but the suspects that were allowed are below the polish's level"
+    SKIPPED = "skipped", "all losses except those of allowed suspects are below the polish's level"
     GIVEN_UP = "given_up", "the polish could not bring all samples below its level: see suspects_"
     UNFIT = "unfit", "some training samples do not fit and were left as they are: see suspects_"
     CALLBACK = "callback", "stopped by a callback"
@@ -51,21 +51,21 @@ class Status(Enum):
         return status
 
     @classmethod
-    def of(cls, words: str) -> Status:
+    def of(cls, text: str) -> Status:
         """Return the status with a code or a message; ValueError for any other text."""
         for status in cls:
-            if words in (status.value, status.message):
+            if text in (status.value, status.message):
                 return status
-        raise ValueError(f"there is no status {words!r:.60}")
+        raise ValueError(f"there is no status {text!r:.60}")
 
     @property
     def falls_short(self) -> bool:
-        """True if the training ended by itself without reaching its goal."""
+        """True if training failed: it was not stopped and did not reach its goal."""
         return self in (Status.GIVEN_UP, Status.OVERFLOW)
 
     @property
     def ends_training(self) -> bool:
-        """True if Ctrl-C or a callback ended the training: then no other stage follows."""
+        """True if Ctrl-C or a callback ended training, so that no other stage follows."""
         return self in (Status.INTERRUPTED, Status.CALLBACK)
 
 
@@ -85,7 +85,7 @@ class Block:
         self.n += 1
 
     def end(self, loss: float, sample: int, signal: Signal) -> None:
-        """Append the iteration in which training ends by itself, without a step."""
+        """Append the last iteration, in which no step is taken."""
         self.record(loss, sample, 0.0)
         self.signal = signal
 
@@ -93,8 +93,8 @@ class Block:
 class History(Mapping[str, NDArray]):
     """Arrays per iteration: ``loss`` before the step, worst ``sample``, ``step`` size.
 
-    Engines that draw samples (sgd) record the drawn sample and its own loss.
-    The last iteration of a training that ended by itself has the step 0.
+    Engines that draw samples (sgd) record the drawn sample and its loss. If training ended before
+    the maximum number of iterations, the last step is 0.
     """
 
     columns: ClassVar[dict[str, type]] = {
@@ -104,7 +104,7 @@ class History(Mapping[str, NDArray]):
     }
 
     def __init__(self) -> None:
-        # Each change is one append or one assignment: an interrupt leaves no part of it.
+        # Each change is one append or one assignment, so that an interrupt cannot split it.
         self._blocks: list[dict[str, NDArray]] = [
             {name: np.empty(0, dtype) for name, dtype in self.columns.items()}
         ]
@@ -117,11 +117,11 @@ class History(Mapping[str, NDArray]):
         return history
 
     def append(self, block: Block) -> None:
-        """Add a block's iterations."""
+        """Append the iterations of a block."""
         self._blocks.append({name: getattr(block, name)[: block.n].copy() for name in self.columns})
 
     def extend(self, other: History) -> None:
-        """Add all of another history behind this one."""
+        """Append another history."""
         self._blocks.append(dict(other))
 
     def map_samples(self, index: NDArray) -> None:
@@ -145,20 +145,20 @@ class History(Mapping[str, NDArray]):
         return len(self.columns)
 
     def __repr__(self) -> str:
-        """Return a text with the number of iterations."""
+        """Return the class name and the number of iterations."""
         return f"History({self['loss'].size} iterations)"
 
 
 class StateError(ValueError):
-    """A state that no training can resume from."""
+    """Error about a state from which training cannot resume."""
 
 
 @dataclass(frozen=True)
 class TrainingState:
-    """All that is needed to resume a training: a stage's arrays and the generator's state.
+    """State to resume training from: the arrays of a stage and the state of the generator.
 
-    The stage that wrote a state is the one that checks and reads it; other code uses only the
-    arrays whose names begin with `BEFORE`.
+    Only the stage that wrote a state validates and reads it; other code uses the arrays whose names
+    begin with `BEFORE`.
     """
 
     stage: str
@@ -185,7 +185,7 @@ class TrainingState:
     def array(
         self, name: str, dtype: type, shape: tuple[int | None, ...], *, finite: bool = True
     ) -> NDArray:
-        """Return one of the arrays, checked; None in ``shape`` is any length."""
+        """Return an array after validation; None in ``shape`` is any length."""
         array = self.arrays.get(name)
         if array is None:
             raise StateError(f"the {self.stage}'s {name} is missing")
@@ -217,5 +217,5 @@ def prefixed(prefix: str, arrays: Mapping[str, NDArray]) -> dict[str, NDArray]:
 
 
 def generator_state(rng: np.random.Generator | None) -> Mapping[str, Any] | None:
-    """Return what `TrainingState.restore_generator` needs."""
+    """Return the state of a generator for `TrainingState.restore_generator`."""
     return None if rng is None else rng.bit_generator.state

@@ -1,7 +1,7 @@
-"""Step sizes: Polyak's with a fixed or a rising target, constant, and two-phase.
+"""Step-size rules: Polyak with a fixed or a rising target, constant, and two-phase.
 
-A rule is plain data, so that Python and compiled loops share one definition;
-`step_size` is the only place where a step size is computed.
+A rule is plain data, so that Python and compiled loops share one definition; only `step_size`
+computes step sizes.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _LEVEL = int(StepKind.LEVEL)
 
 
 class StepRule(NamedTuple):
-    """A rule as data; all rules are of one type, so kernels compile once.
+    """A step-size rule as data; all rules have one type, so that kernels are compiled once.
 
     POLYAK_THEN_CONSTANT: Polyak steps at iterations t < ``polyak_until``, the constant
     ``alpha`` from there. LEVEL: see `level`; ``polyak_until`` is its horizon, and
-    ``memory`` holds the lowest loss so far. ``step_size`` writes there, so every training
-    needs its own (`for_one_training`); other rules have an empty one.
+    ``memory`` holds the lowest loss so far. `step_size` writes to it, so every fit needs a
+    copy (`with_new_memory`); it is empty for other rules.
 
     Training ends when the objective is at or below ``target``. From iteration
     ``small_from`` on, steps are estimated to be small relative to differences of scores.
@@ -48,30 +48,30 @@ class StepRule(NamedTuple):
     alpha: float
     memory: NDArray
 
-    def for_one_training(self) -> StepRule:
-        """Return the same rule with a new memory."""
+    def with_new_memory(self) -> StepRule:
+        """Return the rule with a copy of its memory."""
         return self._replace(memory=self.memory.copy())
 
 
 NO_MEMORY = np.empty(0)
-# Share of the horizon after which the steps of a level rule count as small. By measurement, earlier
-# steps are so large that the sparse engine's bounds for sleeping chunks cost more than they save.
+# Share of the horizon after which the steps of a level rule count as small. In measurements, the
+# bounds of skipped chunks in the sparse engine cost more than they saved before.
 LEVEL_SMALL_FROM = 0.95
 
 
 def _polyak_then_constant(switch: int, target: float, alpha: float) -> StepRule:
-    """Return a rule; Polyak steps count as large, constant ones as small from the first."""
+    """Return a rule whose Polyak steps count as large and whose constant steps count as small."""
     kind = int(StepKind.POLYAK_THEN_CONSTANT)
     return StepRule(kind, switch, switch, target, alpha, NO_MEMORY)
 
 
 def polyak(target: float = 0.0) -> StepRule:
-    """α_t = (L(W_t) − L*) / ‖L'(W_t)‖² with the target L* (the paper's section 4.2).
+    """Return Polyak's rule, α_t = (L(W_t) − L*) / ‖L'(W_t)‖² (section 4.2 of the paper).
 
     Parameters
     ----------
     target : float, default=0.0
-        L*, at which training ends.
+        Target L*; training ends when it is reached.
 
     Returns
     -------
@@ -87,14 +87,14 @@ def polyak(target: float = 0.0) -> StepRule:
 
 
 def constant(alpha: float, target: float = 0.0) -> StepRule:
-    """α_t = alpha.
+    """Return the rule of constant steps, α_t = alpha.
 
     Parameters
     ----------
     alpha : float
-        The length of each step, as a multiple of the subgradient.
+        Step size.
     target : float, default=0.0
-        The loss at which training ends.
+        Target; training ends when the objective reaches it.
 
     Returns
     -------
@@ -110,7 +110,7 @@ def constant(alpha: float, target: float = 0.0) -> StepRule:
 
 
 def two_phase(first: StepRule, then: StepRule, switch: int) -> StepRule:
-    """Polyak rule ``first`` at iterations t < ``switch``, constant rule ``then`` after.
+    """Return the rule ``first`` for iterations t < ``switch``, followed by ``then``.
 
     Parameters
     ----------
@@ -136,26 +136,25 @@ def two_phase(first: StepRule, then: StepRule, switch: int) -> StepRule:
 
 
 def level(horizon: int, target: float = 0.0, best: float = math.inf) -> StepRule:
-    """Polyak steps whose target rises from ``target`` to the lowest loss so far.
+    """Return Polyak's rule with a target that rises from ``target`` to the lowest loss so far.
 
-    With L_best the lowest loss so far, this one's included, and the share
-    s_t = max(1 − t / horizon, 1 / horizon) of the iterations that are left,
+    With L_best the lowest loss up to iteration t, and the share
+    s_t = max(1 − t / horizon, 1 / horizon) of the remaining iterations,
 
         level_t = L_best − s_t·(L_best − target)
         α_t = (L(W_t) − level_t) / ‖L'(W_t)‖².
 
-    The first step is Polyak's with the target L*. If L* is attainable, L_best converges to
-    it, as with Polyak's rule. If not, steps towards a fixed target would never become
-    short; here the gap closes with the iterations, and the loss converges. The gap shrinks
-    linearly because linear schedules give subgradient methods the best last iterate (Zamani
-    and Glineur, 2023); in experiments, gaps that are halved when descent stalls became small
-    too early.
+    The first step is a Polyak step with the target L*. If L* is attainable, L_best converges to
+    it, as with Polyak's rule. Otherwise, steps towards a fixed target would not become short; here
+    the gap closes with the iterations, and the loss converges. The gap shrinks linearly because
+    linear schedules give subgradient methods the best last iterate (Zamani and Glineur, 2023). In
+    experiments, gaps that were halved when descent stalled became small too early.
 
     Parameters
     ----------
     horizon : planned number of iterations; afterwards the gap stays at its last share
     target : the loss at which training ends
-    best : the lowest loss of an earlier training that is continued
+    best : the lowest loss of earlier iterations, if training is continued
 
     Returns
     -------
@@ -174,7 +173,7 @@ def level(horizon: int, target: float = 0.0, best: float = math.inf) -> StepRule
 
 
 def paper_alpha(learning_rate: float, n_classes: int) -> float:
-    """The paper's constant step, α = ε / (2·√(2C)).
+    """Return the constant step of the paper, α = ε / (2·√(2C)).
 
     Parameters
     ----------

@@ -1,11 +1,10 @@
-"""Kernels on one tree, stored level by level in a flat array.
+"""Kernels of trees that are stored level by level in a flat array.
 
-``offsets[l]`` is where level l starts; level 0 holds the n leaves, level l + 1
-half as many nodes, rounded up, and the last level the root. Node j of a level
-has the children 2j and 2j + 1 of the level below; where the number of nodes is
-odd, the last one has a single child and takes its value. So any n ≥ 1 works with
-fewer than 2n + log₂ n nodes, and leaves keep their order: descending to the left
-child first finds the lowest index.
+Level l starts at ``offsets[l]``; level 0 are the n leaves, level l + 1 has half as many nodes,
+rounded up, and the last level is the root. Node j of a level has the children 2j and 2j + 1 of the
+level below; if that number is odd, the last node has a single child and the same value. Any n ≥ 1
+works with fewer than 2n + log₂ n nodes, and leaves are in order: descending to the left child first
+finds the lowest index.
 """
 
 import numpy as np
@@ -14,7 +13,7 @@ from maxplus._compile.jit import njit
 
 
 def level_offsets(n_leaves: int) -> np.ndarray:
-    """Return the start of each level and, last, the total number of nodes; O(log n)."""
+    """Return the start of each level, followed by the number of nodes; O(log n)."""
     offsets = [0]
     width = n_leaves
     while True:
@@ -26,7 +25,7 @@ def level_offsets(n_leaves: int) -> np.ndarray:
 
 @njit(cache=True)
 def _better(a, b, maximum):
-    """Return the better of two nodes; the left one, a, wins a tie."""
+    """Return the better of two nodes; a, the left one, if they are equal."""
     if maximum:
         return a if a >= b else b
     return a if a <= b else b
@@ -49,7 +48,7 @@ def build(nodes, offsets, maximum):
 def update(nodes, offsets, leaf, value, maximum):
     """Set one leaf and update its path to the root; return whether the root changed.
 
-    O(log n), less when an ancestor keeps its value: nothing above it can change.
+    O(log n); it stops at an ancestor whose value does not change.
     """
     if nodes[leaf] == value:
         return False
@@ -87,7 +86,7 @@ def winner(nodes, offsets):
 
 @njit(cache=True)
 def build_all(nodes, offsets, maximum):
-    """`build` for each row of nodes (n_trees × n_nodes)."""
+    """Apply `build` to each row of nodes (n_trees × n_nodes)."""
     for tree in range(nodes.shape[0]):
         build(nodes[tree], offsets, maximum)
 
@@ -101,6 +100,6 @@ def update_column(nodes, offsets, leaf, values, maximum):
 
 @njit(cache=True)
 def winners(nodes, offsets, out):
-    """`winner` of each row of nodes."""
+    """Fill ``out`` with `winner` of each row of nodes."""
     for tree in range(nodes.shape[0]):
         out[tree] = winner(nodes[tree], offsets)

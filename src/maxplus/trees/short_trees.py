@@ -17,7 +17,7 @@ def nodes_per_tree(n_leaves: int) -> int:
 
 
 class ShortComputationalForest:
-    """The maximum (or minimum) of every row of a matrix, kept while entries change.
+    """Trees with the maximum (or minimum) of each row of a matrix, whose entries can change.
 
     Parameters
     ----------
@@ -26,8 +26,8 @@ class ShortComputationalForest:
 
     Notes
     -----
-    Building costs O(n_trees · n_leaves), changing one leaf O(log n_leaves).
-    Kernels work on ``nodes`` and ``offsets`` directly (see ``maxplus.trees._kernels``).
+    The constructor takes O(n_trees · n_leaves), the change of a leaf O(log n_leaves). Kernels use
+    ``nodes`` and ``offsets`` directly (see ``maxplus.trees._kernels``).
 
     Examples
     --------
@@ -66,7 +66,7 @@ class ShortComputationalForest:
 
     @property
     def leaves(self) -> NDArray:
-        """The leaves (a copy: change them through `update`)."""
+        """A copy of the leaves; use `update` to change them."""
         return self.nodes[:, : self.n_leaves].copy()
 
     @property
@@ -76,7 +76,7 @@ class ShortComputationalForest:
 
     @property
     def winners(self) -> NDArray:
-        """The leaf behind each root, the lowest one among equals."""
+        """The leaf that attains each root, the lowest among equals."""
         out = np.empty(self.n_trees, np.int64)
         _kernels.winners(self.nodes, self.offsets, out)
         return out
@@ -121,8 +121,8 @@ class ShortComputationalForest:
 class ShortComputationalTree:
     """Binary tree whose root is the maximum (or minimum) of its leaves.
 
-    Changing one leaf touches one node per level, O(log n), where a fresh scan
-    costs O(n). The number of leaves need not be a power of two.
+    The change of a leaf updates one node per level, O(log n) instead of O(n). The number of leaves
+    need not be a power of two.
 
     Parameters
     ----------
@@ -173,7 +173,7 @@ class ShortComputationalTree:
 
     @property
     def leaves(self) -> NDArray:
-        """The leaves (a copy: change them through `update`)."""
+        """A copy of the leaves; use `update` to change them."""
         return self._forest.leaves[0]
 
     @property
@@ -183,7 +183,7 @@ class ShortComputationalTree:
 
     @property
     def winner(self) -> int:
-        """The leaf behind the root, the lowest one among equals; O(log n)."""
+        """The leaf that attains the root, the lowest among equals; O(log n)."""
         return int(self._forest.winners[0])
 
     def update(self, leaf: int, value: float) -> None:

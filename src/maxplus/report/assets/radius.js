@@ -2,7 +2,6 @@
 
 const TOLERANCE = 1e-6;
 const GROWTH = 4;
-const LARGE_TERM = 20000;
 
 const double = (value) => value;
 const sizeOf = (values) => values.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
@@ -56,9 +55,8 @@ function termMargins(network, term, low, high, y, unit) {
   const height = (h, d) => term.W2[d * term.n_units + h];
   const lead = (g, h) => lowest.reduce((least, line, i) =>
     Math.min(least, offset(i, unit) + Math.max(-offset(i, h), line - g)), Infinity);
-  const isLarge = term.W1.length > LARGE_TERM;
   const ahead = top.map((g, h) => Math.max(own - g, height(h, y),
-    isLarge ? -Infinity : lead(g, h) + height(unit, y)));
+    lead(g, h) + height(unit, y)));
   return Array.from({ length: network.n_classes }, (_, d) =>
     Math.min(...ahead.map((value, h) => value - height(h, d))));
 }

@@ -15,15 +15,15 @@ ENGINES: dict[str, type[Engine]] = {
 
 # Costs of a dense iteration on one core: the calls from Python, and each sum of its forward pass.
 SECONDS_PER_ITERATION, SECONDS_PER_SUM = 1e-4, 2e-10
-# Dense trainings up to this length end before the sparse engine would be compiled.
+# Maximum duration of dense iterations, less than the sparse engine takes to compile.
 DENSE_SECONDS = 2.0
 
 
 def select_engine(n_sums: int, iterations: int) -> type[Engine]:
-    """Return the dense engine for small trainings and the sparse engine for all others.
+    """Return the dense engine for small problems and the sparse engine for large ones.
 
-    Both give the same iterates, to the last bit. Only the problem size counts: the same call
-    selects the same engine on every machine, whatever Numba has compiled there.
+    Both give bit-identical iterates. The choice depends on the problem size only, so that the same
+    call selects the same engine on every machine.
 
     Parameters
     ----------

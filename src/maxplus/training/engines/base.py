@@ -1,4 +1,4 @@
-"""The interface of engines, and the base class of those that run compiled blocks."""
+"""Interface of engines, and base class of engines that run compiled blocks."""
 
 from __future__ import annotations
 
@@ -24,17 +24,16 @@ from maxplus.training.steps import NO_MEMORY
 
 
 class Best(NamedTuple):
-    """The lowest value of the objective, and the model that attains it."""
+    """The lowest value of the objective so far, and its model."""
 
     loss: float
     model: Model
 
 
 class Engine(ABC):
-    """Carries out iterations W ← W − α·L'(W) on a model, in place.
+    """Implementation of the iterations W ← W − α·L'(W) of a model, in place.
 
-    An engine is made for a model and a problem; `advance` continues from the model's
-    present weights. The best weights seen are kept beside it.
+    `advance` continues from the current weights of the model. A copy of the best weights is kept.
 
     Parameters
     ----------
@@ -44,12 +43,12 @@ class Engine(ABC):
     """
 
     name: ClassVar[str]
-    # Exact classes: a subclass or another class of the same name may be another function.
+    # Exact classes: a subclass may be a different function.
     objectives: ClassVar[tuple[type[Objective], ...]]
     models: ClassVar[tuple[type[Model], ...]] = (Model,)
 
     memory_remedy: ClassVar[str] = memory.FEWER_UNITS
-    # True if it can run over several ranks.
+    # True if it supports several ranks.
     spans_ranks: ClassVar[bool] = False
 
     def __init__(self, model: Model, problem: TrainingProblem) -> None:
@@ -69,9 +68,9 @@ class Engine(ABC):
         )
         self.model = model
         self.problem = problem
-        self.step = problem.step.for_one_training()
+        self.step = problem.step.with_new_memory()
         self.iteration = problem.start
-        # Assigned as one, so that an interrupt does not separate them.
+        # Assigned as one object, so that an interrupt cannot separate loss and model.
         self._kept = Best(float("inf"), model.copy())
 
     @classmethod
@@ -86,23 +85,23 @@ class Engine(ABC):
 
     @abstractmethod
     def advance(self, block: Block) -> None:
-        """Do the remaining iterations of ``block``, fewer if training ends by itself."""
+        """Run the remaining iterations of ``block``, fewer if training ends."""
 
     @property
     def best(self) -> Model:
-        """A model with the lowest objective seen (the first one before any was seen)."""
+        """The model with the lowest objective so far; initially a copy of the first model."""
         return self._kept.model
 
     @property
     def best_loss(self) -> float:
-        """The lowest objective seen."""
+        """The lowest objective so far."""
         return self._kept.loss
 
     def state(self, signal: Signal) -> TrainingState:
-        """Return a copy of all that `restore` needs; it must not affect later iterations.
+        """Return a copy of the state for `restore`; later iterations do not depend on it.
 
-        Bounds, trees and groups of samples are left out: engines rebuild them, and
-        iterates do not depend on them.
+        Bounds, trees and groups of samples are not included: engines rebuild them, and iterates do
+        not depend on them.
         """
         arrays = {
             **prefixed("model.", self.model.weights_by_name(copy=True)),
@@ -116,10 +115,10 @@ class Engine(ABC):
 
     @classmethod
     def check(cls, state: TrainingState, problem: TrainingProblem, kind: type[Model]) -> Model:
-        """Return the present model of a state; raise StateError if it is inconsistent."""
+        """Return the current model of a state; StateError if the state is inconsistent."""
         model, best = (problem.model_of(state, part, kind) for part in ("model.", "best."))
         if any(W.shape != getattr(best, name).shape for name, W in model.weights_by_name().items()):
-            raise StateError("its best weights have other shapes than the present ones")
+            raise StateError("its best weights and its current weights have different shapes")
         (iteration,), (signal,) = (state.array(n, np.int64, (1,)) for n in ("iteration", "signal"))
         state.array("best_loss", np.float64, (1,), finite=False)
         if iteration < problem.start or signal not in list(Signal):
@@ -128,11 +127,11 @@ class Engine(ABC):
         if (memory.dtype, memory.shape) != (expected.dtype, expected.shape) or np.isnan(
             memory
         ).any():
-            raise StateError("the memory of its step rule is missing or not right")
+            raise StateError("the memory of its step rule is missing or invalid")
         return model
 
     def restore(self, state: TrainingState) -> Signal:
-        """Continue from a checked ``state``; the engine was made for its model."""
+        """Continue from a ``state`` that `check` has validated, with its model."""
         self.iteration = int(state.arrays["iteration"][0])
         best = type(self.model)(**state.part("best."))
         self._kept = Best(float(state.arrays["best_loss"][0]), best)
@@ -142,7 +141,7 @@ class Engine(ABC):
 
 
 class CompiledEngine(Engine):
-    """An engine for the maximum loss of an LMM, or more; a block is one call of a kernel."""
+    """An engine for LMMs that runs a block of iterations in one call of a kernel."""
 
     objectives: ClassVar[tuple[type[Objective], ...]] = (MaxLoss,)
     models = (LMM,)
@@ -150,21 +149,21 @@ class CompiledEngine(Engine):
 
     @abstractmethod
     def _run(self, block: Block, journal: Journal) -> tuple[int, int]:
-        """Fill the block; return the number of iterations done and a `Signal`."""
+        """Run the block; return the number of iterations and a `Signal`."""
 
     def _entries_per_step(self) -> int:
-        """Return the largest number of entries of a layer that an iteration moves."""
+        """Return the maximum number of entries of a layer that change in an iteration."""
         return self.model.n_classes
 
     def advance(self, block: Block) -> None:
-        """Do the remaining iterations of ``block``."""
+        """Run the remaining iterations of ``block``."""
         journal = empty_journal(block.loss.size, self._entries_per_step())
         n, signal = self._run(block, journal)
         block.n, block.signal = n, Signal(signal)
         self.iteration += n
         lowest = int(np.argmin(np.nan_to_num(block.loss[:n], nan=np.inf)))
         if block.loss[lowest] < self.best_loss:
-            # At most one copy per block, however often the best improved within it.
+            # One copy per block, even if the best loss improved several times.
             best = self.model.copy()
             undo(best.weights, journal, lowest)
             self._kept = Best(float(block.loss[lowest]), best)

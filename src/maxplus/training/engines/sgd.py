@@ -21,9 +21,9 @@ from maxplus.training.steps import step_size
 class SGDEngine(Engine):
     """W ← W − α·Loss_n'(W) for samples n drawn with probability proportional to their weight.
 
-    O(P·H) per step. The history's ``loss`` is the drawn sample's own, an unbiased
-    estimate of the mean. The mean itself is computed once per epoch (N steps),
-    which costs as much as the steps did; the best epoch is kept.
+    O(P·H) per step. The history contains the loss of the drawn sample, an unbiased estimate of the
+    mean. The mean is computed once per epoch (N steps), which takes as long as the steps; the
+    weights of the best epoch are kept.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ class SGDEngine(Engine):
         self._evaluated = -1, math.inf
 
     def advance(self, block: Block) -> None:
-        """Do the remaining iterations of ``block``, with an evaluation at each epoch."""
+        """Run the remaining iterations of ``block``, with an evaluation at each epoch."""
         epoch = len(self.problem.y)
         while block.n < block.loss.size:
             done = self.iteration - self.problem.start
@@ -56,7 +56,7 @@ class SGDEngine(Engine):
                     return block.end(mean, NO_SAMPLE, Signal.OVERFLOW)
             size = min(block.loss.size - block.n, epoch - done % epoch)
             part = slice(block.n, block.n + size)
-            # One uniform number per sample: how draws are cut into blocks makes no difference.
+            # One uniform number per sample, so that results do not depend on the block size.
             draws = np.searchsorted(self._cumulative, self._rng.random(size), side="right")
             block.sample[part] = np.minimum(draws, epoch - 1)
             self._descend(block.loss[part], block.sample[part], block.step[part])
@@ -66,12 +66,12 @@ class SGDEngine(Engine):
 
     @property
     def best(self) -> Model:
-        """The weights with the lowest mean loss, of each epoch's start and the present ones."""
+        """The best of the weights at the beginning of each epoch and the current weights."""
         self._evaluate()
         return self._kept.model
 
     def _evaluate(self) -> float:
-        """Return the present mean loss; keep the weights if they are the best so far; O(N·P·H)."""
+        """Return the current mean loss; keep the weights if they are the best so far; O(N·P·H)."""
         at, mean = self._evaluated
         if at != self.iteration:
             losses = self.model.losses(self.problem.X, self.problem.y)
@@ -82,7 +82,7 @@ class SGDEngine(Engine):
         return mean
 
     def _descend(self, loss: np.ndarray, sample: np.ndarray, step: np.ndarray) -> None:
-        """Step on each of the drawn samples; fill ``loss`` and ``step``."""
+        """Take a step on each drawn sample; fill ``loss`` and ``step``."""
         problem, model = self.problem, self.model
         if isinstance(model, LMM):
             grad = empty_gradient(model.n_classes, model.dtype)
@@ -111,7 +111,7 @@ class SGDEngine(Engine):
 
 @njit(cache=True)
 def _descend_lmm(X, y, weights, grad, rule, w0_update_interval, t, loss, sample, step):
-    """Step on each of the drawn samples; fill ``loss`` and ``step``; O(P·H) per step."""
+    """Take a step on each drawn sample; fill ``loss`` and ``step``; O(P·H) per step."""
     grad, rule = referenced(grad), referenced(rule)
     lam = np.empty(weights.W0.size, X.dtype)
     g = np.empty(weights.W1T.shape[0], X.dtype)
@@ -120,7 +120,7 @@ def _descend_lmm(X, y, weights, grad, rule, w0_update_interval, t, loss, sample,
         active_path(X[n], weights, lam, g, grad.z, grad.h_star, grad.i_star)
         loss[k] = sample_loss(grad.z, y[n])
         step[k] = 0.0
-        # For a sample at or below the target a Polyak step would go backwards.
+        # Below the target, a Polyak step would increase the loss.
         if loss[k] > rule.target:
             step[k] = descend(
                 weights, grad, X[n], y[n], loss[k], t + k, rule, w0_update_interval, None, 0

@@ -1,7 +1,7 @@
-"""The step of all compiled engines and of the polish: subgradient, step size, moves, journal.
+"""The step of compiled engines and of the polish: subgradient, step size, update, journal.
 
-The dense engine does the same on `Subgradient` objects, for any model. Both take the step size
-from `maxplus.training.steps` and the schedule of W0 from `w0_moves`.
+The dense engine does the same with `Subgradient` objects, for any model. Both use `step_size` of
+`maxplus.training.steps` and the schedule of W0 in `w0_moves`.
 """
 
 from typing import NamedTuple
@@ -13,24 +13,24 @@ from maxplus.models._lmm_kernels import squared_norm, subgradient_entries, sum_o
 from maxplus.training.steps import step_size
 
 LAYER_0, LAYER_1, LAYER_2 = 0, 1, 2
-# The place of an entry that a sum of subgradients does not have.
+# Position of an entry that is not in a sum of subgradients.
 _ABSENT = -1
 
 
 @njit(cache=True)
 def w0_moves(t, w0_update_interval):
-    """Return whether W0 takes part in iteration t."""
+    """Return whether iteration t updates W0."""
     return w0_update_interval > 0 and (t + 1) % w0_update_interval == 0
 
 
 class Journal(NamedTuple):
-    """Old values of all entries that moved in a block, in the order of the moves.
+    """Old values of all entries that changed in a block, in the order of the changes.
 
-    With it the weights of any iteration of the block can be restored, so the
-    best iterate is kept without copying the weights each time it improves.
+    The weights of any iteration of the block can be restored from it, so that the best iterate is
+    kept without copying the weights each time it improves.
     """
 
-    n: np.ndarray  # (1,): rows in use
+    n: np.ndarray  # (1,): number of entries
     iteration: np.ndarray  # within the block
     layer: np.ndarray
     row: np.ndarray
@@ -39,7 +39,7 @@ class Journal(NamedTuple):
 
 
 def empty_journal(n_iterations: int, n_entries: int) -> Journal:
-    """Return an empty journal for iterations that move ``n_entries`` of each of three layers."""
+    """Return an empty journal for iterations that change ``n_entries`` of each layer."""
     size = 3 * n_entries * n_iterations
     return Journal(
         np.zeros(1, np.int64),
@@ -53,7 +53,7 @@ def empty_journal(n_iterations: int, n_entries: int) -> Journal:
 
 @njit(cache=True)
 def undo(weights, journal, since):
-    """Undo all moves of the block's iterations ``since`` and later."""
+    """Undo all changes of the iterations ``since`` and later of a block."""
     k = journal.n[0] - 1
     while k >= 0 and journal.iteration[k] >= since:
         layer, row, column = journal.layer[k], journal.row[k], journal.column[k]
@@ -68,9 +68,9 @@ def undo(weights, journal, since):
 
 @njit(cache=True)
 def _move_entry(W, layer, row, column, change, journal, iteration):
-    """Lower one entry of a layer by ``change``, rounded once, and record its old value; O(1).
+    """Subtract ``change`` from an entry, rounded once, and record the old value; O(1).
 
-    The journal is None where nothing will be undone.
+    The journal may be None.
     """
     old = W[row, column]
     W[row, column] = np.float64(old) - change
@@ -83,13 +83,13 @@ def _move_entry(W, layer, row, column, change, journal, iteration):
 
 @njit(cache=True)
 def _as_matrix(W0):
-    """Return W0 as a matrix of one column, as `_move_entry` takes it."""
+    """Return W0 as a matrix with one column, for `_move_entry`."""
     return W0[:, np.newaxis]
 
 
 @njit(cache=True)
 def move(weights, grad, alpha, journal, iteration):
-    """W ← W − α·grad, for one sample's subgradient; O(C)."""
+    """W ← W − α·grad, for the subgradient of one sample; O(C)."""
     for d in range(grad.e.size):
         _move_entry(weights.W2T, LAYER_2, d, grad.h_star[d], alpha * grad.e[d], journal, iteration)
     for j in range(grad.n[0]):
@@ -104,8 +104,8 @@ def move(weights, grad, alpha, journal, iteration):
 def descend(weights, grad, x, y, loss, t, rule, w0_update_interval, journal, iteration):
     """W ← W − α·(subgradient of the sample's loss); return α; O(C²).
 
-    ``grad`` comes with the sample's z, h_star and i_star and leaves with all
-    moved entries. α = 0 means that the subgradient is zero and nothing moved.
+    ``grad`` holds z, h_star and i_star of the sample; its other arrays are filled. α = 0 means that
+    the subgradient is zero.
     """
     subgradient_entries(x, y, w0_moves(t, w0_update_interval), grad)
     alpha = step_size(rule, t, loss, squared_norm(grad))
@@ -114,9 +114,8 @@ def descend(weights, grad, x, y, loss, t, rule, w0_update_interval, journal, ite
     return alpha
 
 
-# The mean of several samples' subgradients, for the k worst samples. ``total`` has the arrays of
-# `sparse._state.Total`. Sums are added in the order of `Subgradient.mean` and
-# `Subgradient.squared_norm`.
+# Mean of the subgradients of several samples; ``total`` is a `sparse._state.Total`. The order of
+# sums is that of `Subgradient.mean` and `Subgradient.squared_norm`.
 
 
 @inner
@@ -159,7 +158,7 @@ def _move_layer(W, layer, total, alpha, journal, iteration):
 def descend_mean(weights, total, n_samples, loss, t, rule, journal, iteration):
     """W ← W − α·(total / n_samples), and clear the sum; return α; O(k·C).
 
-    α = 0 means that the subgradient is zero and nothing moved.
+    α = 0 means that the subgradient is zero.
     """
     n, value = total.n, total.value
     for layer in (LAYER_2, LAYER_1, LAYER_0):

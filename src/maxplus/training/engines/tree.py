@@ -1,4 +1,4 @@
-"""The tree engine: the paper's algorithm as written, a tree for every minimum and maximum."""
+"""The tree engine: the algorithm of the paper, with a tree for each minimum and maximum."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _GOES_ON, _TARGET, _STATIONARY, _OVERFLOW = (
     int(Signal.STATIONARY),
     int(Signal.OVERFLOW),
 )
-# From this many samples on, starting a second thread in each iteration pays.
+# Number of samples from which a parallel loop in each iteration is faster.
 PARALLEL_FROM = 2_000
 
 
 class Trees(NamedTuple):
-    """All trees of a training set, and the levels' offsets of each kind."""
+    """All trees of a training set, and the offsets of the levels of each kind."""
 
     minima: np.ndarray  # (N, H, nodes of 2P leaves): λ_i(x_n) + W1[i, h]
     maxima: np.ndarray  # (N, C, nodes of H leaves): g_h(x_n) + W2[h, d]
@@ -41,12 +41,11 @@ class Trees(NamedTuple):
 
 
 class TreeEngine(CompiledEngine):
-    """Short Computational Trees keep every min and max; only touched paths are updated.
+    """Engine that stores each minimum and maximum in a Short Computational Tree.
 
-    A step costs O(N·(C·log P + C²·log H)) instead of O(N·P·H), plus
-    O(N·H·(log P + C·log H)) for each moved slope of W0, at the price of
-    N·H trees of 2P leaves: 376 GB for MNIST with 500 hidden units in float32
-    (the paper, with leaves padded to a power of two, reports 513 GB).
+    A step costs O(N·(C·log P + C²·log H)) instead of O(N·P·H), plus O(N·H·(log P + C·log H)) for
+    each changed slope of W0. The N·H trees of 2P leaves take 376 GB for MNIST with 500 hidden units
+    in float32 (the paper, with leaves padded to a power of two, reports 513 GB).
 
     Parameters
     ----------
@@ -82,7 +81,7 @@ class TreeEngine(CompiledEngine):
 
     @classmethod
     def bytes_needed(cls, model: Model, problem: TrainingProblem) -> int:
-        """Return the size of all trees and of the kept weights.
+        """Return the size of all trees and of the best weights.
 
         There are N·H trees of 2P leaves, N·C of H leaves and one of N leaves.
         """
@@ -114,14 +113,14 @@ class TreeEngine(CompiledEngine):
 
 @njit(cache=True)
 def _scores(maxima, off, z):
-    """z_d = the root of each class's tree."""
+    """Fill z_d with the root of the tree of class d."""
     for d in range(z.size):
         z[d] = root(maxima[d], off)
 
 
 @njit(cache=True)
 def _build_sample(n, X, y, weights, trees):
-    """Build sample n's trees by a forward pass; O(P·H)."""
+    """Build the trees of sample n by a forward pass; O(P·H)."""
     W0, W1T, W2T = weights.W0, weights.W1T, weights.W2T
     z = np.empty(W2T.shape[0], W0.dtype)
     for h in range(W1T.shape[0]):
@@ -139,7 +138,7 @@ def _build_sample(n, X, y, weights, trees):
 
 @njit(cache=True, parallel=True)
 def _build_all(X, y, weights, trees):
-    """Build every sample's trees by a full forward pass; O(N·P·H)."""
+    """Build the trees of all samples by a forward pass; O(N·P·H)."""
     # A parallel loop over a NamedTuple of arrays may only contain calls: Numba drops writes
     # that are made there directly (numba #5872).
     for n in prange(X.shape[0]):
@@ -148,9 +147,9 @@ def _build_all(X, y, weights, trees):
 
 @njit(cache=True)
 def _set_row(n, h, i, X, weights, trees):
-    """Repair the minimum of unit h after a change of row i and, if it moved, the maxima above.
+    """Update the minimum of unit h after a change of row i, and the maxima that depend on it.
 
-    Return whether a maximum moved.
+    Return whether a maximum changed.
     """
     value = weights.W0[i] * X[n, i // 2] + weights.W1T[h, i]
     tree = trees.minima[n, h]
@@ -165,11 +164,11 @@ def _set_row(n, h, i, X, weights, trees):
 
 
 @njit(cache=True)
-def _repair(n, X, y, weights, grad, trees, losses):
-    """Repair sample n's trees after a step; O(C·log P + C²·log H).
+def _update_sample(n, X, y, weights, grad, trees, losses):
+    """Update the trees of sample n after a step; O(C·log P + C²·log H).
 
-    losses[n] is its new loss, or −1 if no score moved. A moved slope in W0 adds
-    O(H·(log P + C·log H)), except for samples whose feature is zero there.
+    losses[n] is its new loss, or −1 if no score changed. A changed slope of W0 adds
+    O(H·(log P + C·log H)) unless the feature is zero.
     """
     C = grad.z.size
     moved = False
@@ -213,7 +212,7 @@ def _step(k, X, y, weights, grad, trees, rule, w0_update_interval, t, journal, l
 
 @njit(cache=True)
 def _update_losses(trees, losses):
-    """Enter the losses that moved into the tree over all losses."""
+    """Update the tree of losses with the losses that changed."""
     for n in range(losses.size):
         if losses[n] >= 0.0:
             update(trees.losses, trees.off_loss, n, losses[n], True)
@@ -225,7 +224,7 @@ def _run_block(
 ):
     """Fill loss, sample and step, one iteration each; return (iterations done, signal).
 
-    After a step all trees are repaired: O(N·(C·log P + C²·log H)), more when W0 moves.
+    After a step all trees are updated: O(N·(C·log P + C²·log H)), more if W0 changes.
     """
     for k in range(loss.size):
         signal = _step(
@@ -234,6 +233,6 @@ def _run_block(
         if signal != _GOES_ON:
             return k + 1, signal
         for n in prange(X.shape[0]):
-            _repair(n, X, y, weights, grad, trees, scratch)
+            _update_sample(n, X, y, weights, grad, trees, scratch)
         _update_losses(trees, scratch)
     return loss.size, _GOES_ON

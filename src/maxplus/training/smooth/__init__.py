@@ -1,4 +1,4 @@
-"""Soft models, whose minima and maxima have gradients, and their annealed training."""
+"""Networks with soft minima and maxima, and their annealed training."""
 
 from maxplus.training.smooth.annealing import Adam, Annealing, AnnealingSchedule
 from maxplus.training.smooth.soft_lmm import Rescaling, SoftLMM, SoftWeights

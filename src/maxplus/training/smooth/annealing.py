@@ -1,7 +1,7 @@
-"""Annealed training by Adam: temperatures, step sizes and batches, for every soft model.
+"""Annealed training by Adam: temperatures, step sizes and batches of all soft models.
 
-The temperature of soft minima and maxima falls geometrically over the first nine tenths of a
-training and stays there; the step size falls as half a cosine.
+The temperature of soft minima and maxima falls geometrically over the first nine tenths of the
+steps and then stays constant; the step size falls as half a cosine.
 """
 
 from __future__ import annotations
@@ -16,34 +16,33 @@ from numpy.typing import NDArray
 from maxplus._compile.jit import njit
 from maxplus.distributed import Communicator
 
-# The share of a training over which the temperature falls, and the step size at the end as a share
-# of that at the beginning.
+# Share of the steps over which the temperature falls, and ratio of the last to the first step size.
 COOLING, LAST_RATE = 0.9, 0.02
-# Batch size and its minimum; number of epochs, and minimum number of steps of a training.
-BATCH, LEAST_BATCH = 200, 8
-EPOCHS, LEAST_STEPS = 10, 500
+# Batch size and its minimum; number of epochs, and minimum number of steps.
+BATCH, MIN_BATCH = 200, 8
+EPOCHS, MIN_STEPS = 10, 500
 
 BETA1, EPSILON = 0.9, 1e-8
-# Smaller than usual, since the temperature and with it the magnitude of the gradient change.
+# Smaller than usual, because the magnitude of the gradient changes with the temperature.
 BETA2 = 0.99
-# Far below EPSILON's effect, far above float32's smallest normal number.
-NOTHING = 1e-30
+# Averages below this become 0: far below EPSILON, far above the smallest normal float32.
+NEGLIGIBLE = 1e-30
 
 
 class Annealing(NamedTuple):
-    """Settings of an annealed training.
+    """Settings of annealed training.
 
     Attributes
     ----------
-    scale : the unit of temperatures and step sizes: the change of a score over a typical distance
+    scale : unit of temperatures and step sizes: the change of a score over a typical distance
         between samples
     hot, cold : temperatures at the beginning and at the end, in units of ``scale``
     rate : step size of Adam at the beginning, in units of ``scale``
-    slope_rate : the step size of W0 as a multiple of that of other weights; the warm-up has none
-    length : multiplies the number of epochs
-    n_epochs : number of epochs; by default at least 10, and enough for ``least_steps``
-    least_steps : the fewest steps of a training of the usual length
-    batch_size : samples in a step; by default an eighth of all, within 8 and 200
+    slope_rate : step size of W0, relative to that of other weights; not used by the warm-up
+    length : factor of the number of epochs
+    n_epochs : number of epochs; by default at least 10, and enough for ``min_steps``
+    min_steps : minimum number of steps if ``length`` is 1
+    batch_size : samples per step; by default an eighth of all, within 8 and 200
     """
 
     scale: float = 1.0
@@ -53,29 +52,29 @@ class Annealing(NamedTuple):
     slope_rate: float = 0.5
     length: float = 1.0
     n_epochs: int | None = None
-    least_steps: int = LEAST_STEPS
+    min_steps: int = MIN_STEPS
     batch_size: int | None = None
 
     def batch(self, n_rows: int) -> int:
-        """Return the number of samples in a step."""
+        """Return the number of samples per step."""
         if self.batch_size is not None:
             return min(n_rows, self.batch_size)
-        return min(n_rows, BATCH, max(LEAST_BATCH, n_rows // 8))
+        return min(n_rows, BATCH, max(MIN_BATCH, n_rows // 8))
 
     def epochs(self, n_rows: int) -> int:
         """Return the number of passes over ``n_rows`` samples."""
         n_batches = n_rows // self.batch(n_rows)
-        usual = self.n_epochs
-        if usual is None:
-            usual = max(EPOCHS, math.ceil(self.least_steps / n_batches))
-        return max(1, round(self.length * usual))
+        n_epochs = self.n_epochs
+        if n_epochs is None:
+            n_epochs = max(EPOCHS, math.ceil(self.min_steps / n_batches))
+        return max(1, round(self.length * n_epochs))
 
     def schedule(
         self, n_steps: int, *, scale: float = 1.0, coldest: float = 0.0
     ) -> AnnealingSchedule:
-        """Return the schedule of ``n_steps`` steps, without temperatures below ``coldest``.
+        """Return the schedule of ``n_steps`` steps, for weights in units of ``scale``.
 
-        Weights are in units of ``scale``.
+        Temperatures are at least ``coldest``.
         """
         cold = max(self.cold, coldest)
         hot = max(self.hot, cold)
@@ -85,7 +84,7 @@ class Annealing(NamedTuple):
 
 
 class AnnealingSchedule(NamedTuple):
-    """Temperature and step size over a training of ``n_steps`` steps."""
+    """Temperatures and step sizes of ``n_steps`` steps."""
 
     n_steps: int
     hot: float
@@ -109,11 +108,11 @@ def annealed(schedule, step):
 
 @dataclass
 class Batches:
-    """Batches of a data-parallel training, from the rows of all ranks.
+    """Batches of data-parallel training, from the rows of all ranks.
 
-    In a single process, a batch is a part of a permutation of all rows. Each of several ranks
-    permutes its own rows and cuts them into as many parts as there are batches: what a batch holds
-    depends on the number of ranks, and on nothing else.
+    In a single process, a batch is a part of a permutation of all rows. With several ranks, each
+    rank permutes its rows and splits them into one part for each batch, so that batches depend on
+    the number of ranks.
     """
 
     comm: Communicator
@@ -122,7 +121,7 @@ class Batches:
 
     @classmethod
     def of(cls, comm: Communicator, n_rows: int, annealing: Annealing) -> Batches:
-        """Return the batches of this rank's rows and those of all others."""
+        """Return the batches of the rows of all ranks; this rank has ``n_rows``."""
         counts = comm.allgather(n_rows)
         return cls(comm, counts, annealing.batch(sum(counts)))
 
@@ -131,8 +130,8 @@ class Batches:
         """The number of batches of an epoch."""
         return max(1, sum(self.counts) // self.size)
 
-    def deal(self, rng: np.random.Generator) -> tuple[list[NDArray], np.random.Generator]:
-        """Return a rank's rows of each batch of an epoch, and a generator to augment them with."""
+    def split(self, rng: np.random.Generator) -> tuple[list[NDArray], np.random.Generator]:
+        """Return the rows of this rank in each batch, and a generator for augmentation."""
         n = self.counts[self.comm.rank]
         if self.comm.is_alone:
             order = rng.permutation(n)
@@ -145,7 +144,7 @@ class Batches:
         return k * n // self.number
 
     def share(self, k: int) -> float:
-        """Return the share of batch k that this rank has."""
+        """Return the share of the rows of batch k that belong to this rank."""
         if self.comm.is_alone:
             return 1.0
         rows = [self._cut(n, k + 1) - self._cut(n, k) for n in self.counts]
@@ -158,23 +157,13 @@ class Adam:
     Parameters
     ----------
     weights : array, C order
-    mean, square : moving averages of gradients and of their squares, as flat arrays
-    steps : the number of steps so far
-    beta2 : decay rate of ``square``
+    beta2 : decay rate of the moving average of squared gradients
     """
 
-    def __init__(
-        self, weights: NDArray, mean: NDArray, square: NDArray, steps: int, beta2: float = BETA2
-    ) -> None:
-        self._theta = weights.reshape(-1)
-        self.mean, self.square, self.steps = mean, square, steps
-        self._beta2 = beta2
-
-    @classmethod
-    def begin(cls, weights: NDArray, beta2: float = BETA2) -> Adam:
-        """Return the optimizer before its first step."""
-        mean, square = (np.zeros(weights.size, weights.dtype) for _ in range(2))
-        return cls(weights, mean, square, 0, beta2)
+    def __init__(self, weights: NDArray, beta2: float = BETA2) -> None:
+        self._theta, self._beta2 = weights.reshape(-1), beta2
+        self.mean, self.square = np.zeros_like(self._theta), np.zeros_like(self._theta)
+        self.steps = 0
 
     def move(self, gradient: NDArray, rate: float) -> None:
         """Take one step; O(weights)."""
@@ -185,7 +174,7 @@ class Adam:
 
 
 class AdamStep(NamedTuple):
-    """Constants of one step, in the weights' own type: mixed types would not vectorise."""
+    """Constants of a step, in the float type of the weights: mixed types would not vectorise."""
 
     new_m: np.floating  # 1 − β₁
     new_v: np.floating  # 1 − β₂
@@ -201,7 +190,7 @@ class AdamStep(NamedTuple):
 def adam_step(t, rate, beta2):
     """Return the constants of step t = 1, 2, … in float64; O(1)."""
     return AdamStep(
-        1.0 - BETA1, 1.0 - beta2, 1.0 - BETA1**t, 1.0 - beta2**t, rate, EPSILON, NOTHING, 0.0
+        1.0 - BETA1, 1.0 - beta2, 1.0 - BETA1**t, 1.0 - beta2**t, rate, EPSILON, NEGLIGIBLE, 0.0
     )
 
 
@@ -211,7 +200,7 @@ def adam_move(theta, m, v, g, step):
     for i in range(theta.size):
         mean = m[i] + step.new_m * (g[i] - m[i])
         square = v[i] + step.new_v * (g[i] * g[i] - v[i])
-        # Averages of old gradients decay to denormal numbers, which are slow and have no effect.
+        # Averages of old gradients would decay to denormal numbers, which are slow.
         m[i] = mean if abs(mean) > step.nothing else step.zero
         v[i] = square if square > step.nothing else step.zero
         size = np.sqrt(v[i] / step.unbias_v) + step.epsilon

@@ -1,12 +1,12 @@
 """Monotone constraints of a sum of terms with two outputs.
 
 z_1 − z_0 does not decrease in a feature with sign +1 if, in every term, z_1 does not decrease and
-z_0 does not increase in it. That holds by construction: a unit counts for one class only, and has
-no wall of the other direction. Minima, maxima, sums, and products with slopes of one sign are
-monotone in floating-point arithmetic as well, so rounding cannot violate the constraint.
+z_0 does not increase in it. This holds by construction: a unit belongs to one class and has no wall
+of the opposite direction. Minima, maxima, sums, and products with slopes of one sign are monotone
+in floating-point arithmetic, too, so rounding cannot violate the constraint.
 
-Weights of a network are finite: an absent wall or score is one that decides nothing for any input,
-which `seal` ensures after training.
+Weights of a network are finite: an absent wall or score is a weight that is not active for any
+input, which `seal` ensures after training.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from maxplus.models import LMM, AdditiveLMM, FeatureMap, Term
 
-# Absent weights during training, far beyond all others: their soft weights are zero.
+# Magnitude of absent weights during training, at which their soft weights are zero.
 FAR = 1e6
-# An absent weight is this far from deciding, relative to the values it is compared with.
+# Distance of an absent weight from being active, relative to the values it is compared with.
 DISTANCE = 1e-3
 
 
@@ -33,17 +33,17 @@ class Monotonic(NamedTuple):
 
     @classmethod
     def of(cls, signs: NDArray, feature_map: FeatureMap) -> Monotonic:
-        """Return the constraints of features behind a map."""
+        """Return the constraints of features that a map transforms."""
         starts = feature_map.starts
         return cls(signs, feature_map.u[starts[:-1]], feature_map.u[starts[1:] - 1])
 
 
 def constrain(model: AdditiveLMM, signs: NDArray) -> AdditiveLMM:
-    """Return a start of training in which units of constrained terms keep the order of classes.
+    """Return an initial model whose terms satisfy the constraints; O(weights).
 
-    In a term over one feature, the slope of the other direction is 0, so that its wall is a bound:
-    units of class 1 are bounded ramps, whose maximum is a monotone function with several steps, and
-    one unit of class 0 is a constant. O(weights).
+    In a term over one feature, the slope of the opposite direction is 0, so that its wall is a
+    constant bound: units of class 1 are bounded ramps, whose maximum is a monotone function with
+    several steps, and one unit of class 0 is constant.
     """
     terms = [
         Term(term.features, _constrained(term.lmm, signs[term.features]))
@@ -59,7 +59,7 @@ def _constrained(lmm: LMM, signs: NDArray) -> LMM:
     own = W2.argmax(axis=1)
     if signs.size == 1:
         wall, bound = (0, 1) if signs[0] > 0 else (1, 0)
-        # Ramps of slope k through points of the line k·u/2 at the centres of the units.
+        # Ramps of slope k that cross the line k·u/2 at the centres of the units.
         centre, width = 0.5 * (W1[bound] - W1[wall]), 0.5 * (W1[0] + W1[1])
         W0[bound] = 0.0
         W1[wall], W1[bound] = -0.5 * centre, 0.5 * (centre + width)
@@ -67,7 +67,7 @@ def _constrained(lmm: LMM, signs: NDArray) -> LMM:
         W1[wall, -1], W1[bound, -1] = FAR, 0.0
     else:
         for p in np.flatnonzero(signs):
-            # The wall of the + slope is even; units of class 1 lose the one against the sign.
+            # Rows of + slopes are even; units of class 1 lose the wall against the sign.
             against = 2 * p + (1 if signs[p] > 0 else 0)
             W1[against, own == 1] = FAR
             W1[against ^ 1, own == 0] = FAR
@@ -77,7 +77,7 @@ def _constrained(lmm: LMM, signs: NDArray) -> LMM:
 
 
 def seal(model: AdditiveLMM, monotonic: Monotonic) -> AdditiveLMM:
-    """Return the model with absent weights that decide nothing for any input; O(weights)."""
+    """Return the model with absent weights that are not active for any input; O(weights)."""
     terms = [
         Term(term.features, _sealed(term.lmm, monotonic, term.features))
         if monotonic.signs[term.features].any()
@@ -93,7 +93,7 @@ def _sealed(lmm: LMM, monotonic: Monotonic, features: NDArray) -> LMM:
     low, high = rows.min(axis=0)[:, None], rows.max(axis=0)[:, None]
     W1, W2 = lmm.W1.copy(), lmm.W2.copy()
     no_wall, no_score = W1 > 0.5 * FAR, W2 < -0.5 * FAR
-    # Bounds of the units by their own walls, and of the scores by their own units.
+    # Bounds of units from their walls, and of scores from their units.
     least = np.where(no_wall, np.inf, W1 + low).min(axis=0)
     most = np.where(no_wall, np.inf, W1 + high).min(axis=0)
     floor = np.where(no_score, -np.inf, W2 + least[:, None]).max(axis=0)

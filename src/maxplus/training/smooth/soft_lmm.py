@@ -1,19 +1,19 @@
 """The LMM with soft minima and maxima: matrix products of exponentials.
 
-g_h = −τ·log Σ_i exp(−(λ_i + W1[i, h])/τ) is a matrix product of exp(−λ/τ) and
-exp(−W1/τ), so it runs at the speed of BLAS, and so does its gradient; the soft
-maximum z_d = τ·log Σ_h exp((g_h + W2[h, d])/τ) likewise. As τ → 0 they become the hard
-minimum and maximum; g is too low by at most τ·log 2P, z too high by at most τ·log H.
+g_h = −τ·log Σ_i exp(−(λ_i + W1[i, h])/τ) and z_d = τ·log Σ_h exp((g_h + W2[h, d])/τ) are matrix
+products of exponentials, and so are their gradients: BLAS computes them. As τ → 0 they become the
+hard minimum and maximum; g is too low by at most τ·log 2P, z too high by at most τ·log H.
 
-Everything is in float32, in the units of a `Rescaling`. Numbers that float32 can only hold as
-denormals are as good as zero here but cost a hundred times as much, so every product is kept from
-producing one. Element-wise kernels use one thread: they take a fraction of the time of the matrix
-products around them, whose own threads would be in the way of others.
+All arrays are float32, in the units of a `Rescaling`. Denormal numbers have no effect here but are
+a hundred times slower, so small factors are set to zero before products. Element-wise kernels use
+one thread: they take a fraction of the time of the matrix products, whose threads they would
+compete with.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -25,36 +25,36 @@ from maxplus.distributed import Communicator
 from maxplus.models import LMM
 from maxplus.training.smooth.annealing import Adam
 
-# exp(±LIMIT) squared times a few thousand terms stays within float32's range.
+# exp(±LIMIT) squared times a few thousand terms stays within the range of float32.
 LIMIT = 40.0
-# Factors below this are left out, so that a product with exp(−LIMIT) is an ordinary number.
+# Factors below this become 0, so that a product with exp(−LIMIT) is not denormal.
 TINY = 1e-19
-# Derivatives below this would square to next to nothing in Adam's averages.
+# Derivatives below this become 0: their squares would be denormal in Adam's averages.
 ROOT = 1e-15
 
 _LIMIT, _TINY, _ROOT = np.float32(LIMIT), np.float32(TINY), np.float32(ROOT)
 _ZERO = np.float32(0.0)
-# Derivatives below this share of the largest one are left out.
+# Derivatives below this share of the largest one become 0.
 NEGLIGIBLE = 1e-7
-# The factors of a product of matrices are above these, so that their product is not denormal.
+# Lower bounds of the factors of a matrix product, so that their products are not denormal.
 SMALL, SMALLEST = np.float32(1e-13), np.float32(1e-24)
-# The share of a feature's values at either end that may be outliers.
+# Share of the values at either end of a feature that may be outliers.
 RARE = 0.005
-# A value this many times beyond where exponents are cut off is as good as any farther one.
+# Inputs are clipped at this multiple of the value at which exponents are clipped.
 FAR = 4.0
-# Rows whose differences are taken in float64 at a time, to save memory.
+# Rows per block of computations in float64, to save memory.
 ROWS_AT_ONCE = 4_096
 
 
 class Rescaling(NamedTuple):
-    """Units in which the soft model is trained: centred data, a distance of ``reach`` being 1.
+    """Units of the soft model: data are centred and divided by ``reach``, scores by ``size``.
 
-    Scores are multiples of ``size``. Only then is everything rounded to float32, so that
-    neither the data's offset nor its scale costs digits.
+    Data are rounded to float32 in these units, so that neither their offset nor their scale costs
+    digits.
     """
 
     W0: NDArray
-    coldest: float  # below this temperature float32 could not hold the exponentials
+    coldest: float  # lowest temperature at which float32 can hold the exponentials
     middle: NDArray
     reach: float
     size: float
@@ -73,7 +73,7 @@ class Rescaling(NamedTuple):
         return cls(relative, coldest, middle, reach, size, np.repeat(middle, 2) * W0)
 
     def rows(self, X: NDArray) -> NDArray:
-        """Return samples in these units, clipped far beyond where exponents are cut off."""
+        """Return samples in these units, clipped where exponents are clipped anyway."""
         far, rows = FAR * LIMIT, np.empty(X.shape, np.float32)
         for lo in range(0, len(X), ROWS_AT_ONCE):
             part = slice(lo, lo + ROWS_AT_ONCE)
@@ -88,7 +88,7 @@ class Rescaling(NamedTuple):
         )
 
     def hard(self, model: LMM, W1: NDArray, W2: NDArray) -> LMM:
-        """Return the model with these offsets, in its own units and float type."""
+        """Return the model with these offsets, in its original units and float type."""
         own = W1.astype(np.float64) * self.size - self.offset[:, None]
         return LMM(
             model.W0.copy(),
@@ -98,9 +98,10 @@ class Rescaling(NamedTuple):
 
 
 def _typical_range(X: NDArray, reach: float) -> tuple[NDArray, NDArray]:
-    """Return the lowest and highest value of each feature without single outliers; O(N·P).
+    """Return the lowest and highest value of each feature without outliers; O(N·P).
 
-    Values within ``reach`` or the range of nearly all values beyond that range are no outliers.
+    Outliers are farther from the range of 99 % of the values than ``reach`` and the length of that
+    range.
     """
     low, high = X.min(axis=0).astype(np.float64), X.max(axis=0).astype(np.float64)
     sample = X[:: max(1, len(X) // 10_000)].astype(np.float64)
@@ -123,42 +124,25 @@ class SoftWeights:
     ----------
     comm : Communicator
     W1, W2 : arrays of shapes (2P, H) and (H, C)
-    memory : Adam's averages of both, of gradients and of their squares, optional
-    steps : the number of steps so far
     """
 
-    def __init__(
-        self,
-        comm: Communicator,
-        W1: NDArray,
-        W2: NDArray,
-        memory: tuple[Layers, Layers] | None = None,
-        steps: int = 0,
-    ) -> None:
+    def __init__(self, comm: Communicator, W1: NDArray, W2: NDArray) -> None:
         self.comm, self._shapes = comm, (W1.shape, W2.shape)
-        self._theta = _flat(W1, W2)
-        if memory is None:
-            self._adam = Adam.begin(self._theta)
-        else:
-            self._adam = Adam(self._theta, _flat(*memory[0]), _flat(*memory[1]), steps)
-        # Allocated once: new memory in every step would cost more than the step's work.
-        self._exponentials, self._sums = np.empty(W1.size, np.float32), np.empty_like(self._theta)
-
-    @property
-    def steps(self) -> int:
-        """The number of steps so far."""
-        return self._adam.steps
+        self.theta = np.concatenate([W1.ravel(), W2.ravel()])
+        self._adam = Adam(self.theta)
+        # Allocated once: new memory in every step would cost more than the computation.
+        self._exponentials, self._sums = np.empty(W1.size, np.float32), np.empty_like(self.theta)
 
     def show(self, tau: np.float32) -> Layers:
         """Return exp(−W1/τ), which the next call overwrites, and W2; O(P·H)."""
-        W1, W2 = self.whole()
+        W1, W2 = self.layers(self.theta)
         # In NumPy 1, a Python number divided by a float32 is a float64, which kernels refuse.
         exp_all(W1.reshape(-1), np.float32(-1) / tau, self._exponentials)
         return Layers(self._exponentials.reshape(W1.shape), W2)
 
     def sums(self) -> Layers:
-        """Return the arrays for a rank's gradient; that by W1 without the factor exp(−W1/τ)."""
-        return self._layers(self._sums)
+        """Return the arrays for the gradient of this rank; W1 without the factor exp(−W1/τ)."""
+        return self.layers(self._sums)
 
     def gradient(self) -> NDArray:
         """Return the gradient, summed over all ranks; O(P·H)."""
@@ -170,34 +154,38 @@ class SoftWeights:
         """Take one step of Adam; O(P·H)."""
         self._adam.move(self.gradient(), rate)
 
-    def whole(self) -> Layers:
-        """Return views of both layers."""
-        return self._layers(self._theta)
-
-    def memory(self) -> tuple[Layers, Layers]:
-        """Return views of Adam's averages of both layers."""
-        return self._layers(self._adam.mean), self._layers(self._adam.square)
-
-    def _layers(self, row: NDArray) -> Layers:
+    def layers(self, flat: NDArray) -> Layers:
+        """Return views of both layers of a flat array."""
         first, second = self._shapes
         n = math.prod(first)
-        return Layers(row[:n].reshape(first), row[n:].reshape(second))
+        return Layers(flat[:n].reshape(first), flat[n:].reshape(second))
 
+    def state(self) -> dict[str, NDArray]:
+        """Return a copy of the weights and of the state of Adam."""
+        adam = self._adam
+        return {
+            "theta": self.theta.copy(),
+            "mean": adam.mean.copy(),
+            "square": adam.square.copy(),
+            "steps": np.array([adam.steps]),
+        }
 
-def _flat(W1: NDArray, W2: NDArray) -> NDArray:
-    return np.concatenate([W1.ravel(), W2.ravel()])
+    def restore(self, state: Mapping[str, NDArray]) -> None:
+        """Continue from a state."""
+        self.theta[:], self._adam.mean[:] = state["theta"], state["mean"]
+        self._adam.square[:], self._adam.steps = state["square"], int(state["steps"][0])
 
 
 class SoftLMM:
-    """Soft scores, loss and gradient of one model, in float32; W0 stays as it is.
+    """Loss and gradient of a soft model with fixed W0, in float32.
 
-    The largest array of a batch is kept for the next: allocating it costs as much as what is
-    computed in it. So only one thread at a time may call it.
+    The largest array is reused for all batches, because its allocation would take as long as the
+    computation. So only one thread at a time may use an object.
 
     Parameters
     ----------
     W0 : array of shape (2P,)
-    size : the softmax is taken of scores times ``size``
+    size : factor of the scores in the softmax
     """
 
     def __init__(self, W0: NDArray, size: float = 1.0) -> None:
@@ -215,12 +203,11 @@ class SoftLMM:
         weight: NDArray | None = None,
         worth: float = 1.0,
     ) -> float:
-        """Return the mean loss of a batch; the gradient goes to ``weights.sums()``; O(n·P·H).
+        """Return the mean loss of a batch and write the gradient to ``weights.sums()``; O(n·P·H).
 
-        ``margin`` is added to the scores of all classes but the true one before the loss is
-        taken, as an adversary could. ``tau`` and ``margin`` are in units of scores.
-        ``weight`` (n,) are sample weights, ``worth`` that of the batch as a whole. All ranks call
-        it together; one without samples has a loss of 0.
+        ``margin`` is added to the scores of all wrong classes, as an adversary could do. ``tau``
+        and ``margin`` are in units of scores, ``weight`` (n,) are sample weights, ``worth`` is the
+        weight of the batch. All ranks call it together; the loss is 0 on a rank without samples.
         """
         n, t = len(y), np.float32(tau)
         U, W2 = weights.show(t)
@@ -254,9 +241,9 @@ class SoftLMM:
         p[np.abs(p) < NEGLIGIBLE**2] = 0.0
         R = p * (self.size * share.astype(np.float32))[:, None] / Q
         dg = G * (R @ V.T)
-        # Units that hardly matter to a sample would fill the product with denormal numbers.
+        # Negligible derivatives would result in denormal products.
         dg[np.abs(dg) < NEGLIGIBLE * np.abs(dg).max()] = 0.0
-        # Each sample's terms are taken relative to its least sum, lest they leave the range.
+        # The terms of each sample are divided by its smallest sum, to stay within the range.
         least = S.min(axis=1)
         dg *= least[:, None] / S
         dg[np.abs(dg) < SMALL] = 0.0
@@ -295,7 +282,7 @@ def exp_inputs(X, W0, factor, out):
 
 @njit(cache=True)
 def times(a, b):
-    """Element by element b ← a·b; what is too small to be squared becomes 0; O(size)."""
+    """Compute b ← a·b; numbers whose squares would be denormal become 0; O(size)."""
     use_widest_vectors()
     for i in range(a.size):
         product = a[i] * (b[i] if abs(b[i]) > _TINY else _ZERO)

@@ -5,13 +5,13 @@ With soft minima and maxima of one temperature τ, a term's unit and score are
     S_h = Σ_i exp(−λ_i/τ)·exp(−W1[i, h]/τ),   g_h = −τ·log S_h,
     Q_d = Σ_h exp(g_h/τ)·exp(W2[h, d]/τ),     z_d = τ·log Q_d,
 
-and exp(g_h/τ) is 1/S_h: there is one exponential for each row of the linear layer and one logarithm
-for each class, whatever the number of units. All inner loops run over the samples of a batch, which
-are contiguous, so that terms of one feature vectorise as well as terms of many. An epoch is one
-kernel, so that several trainings can run in threads.
+and exp(g_h/τ) is 1/S_h: the number of exponentials and logarithms does not depend on the number of
+units. All inner loops run over the samples of a batch, which are contiguous, so that terms of one
+feature vectorise as well as terms of many. An epoch is one kernel, so that several fits can run in
+threads.
 
-Reductions may be reassociated: results depend on the processor in their last digits, but not on
-the number of threads.
+Reductions may be reassociated: the last digits of results depend on the processor, but not on the
+number of threads.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from maxplus.training.result import TrainingOverflowError
 from maxplus.training.smooth.annealing import BETA2, Annealing, adam_move, adam_step, annealed
 from maxplus.training.smooth.monotone import Monotonic, constrain, seal
 
-# Exponents are kept within ±LIMIT: products of two exponentials and sums of many stay finite.
+# Exponents are clipped to ±LIMIT: products of two exponentials and sums of many stay finite.
 LIMIT = 300.0
 # Lower bound of Q: far below relevant values, and far above the smallest normal number.
-LEAST = 1e-280
+MIN_Q = 1e-280
 
-# Products with a matrix of at least this size are BLAS's.
+# Products with a matrix of at least this size use BLAS.
 BLAS_SIZE = 128
 
 FAST = {"reassoc", "contract", "arcp", "nsz"}
 
-# Losses of a training: of classes, or of the difference z_1 − z_0 from a target.
+# Losses: of classes, or of the difference between z_1 − z_0 and a target.
 CROSS_ENTROPY, SQUARED, ABSOLUTE = 0, 1, 2
 LOSSES = {"log_loss": CROSS_ENTROPY, "squared": SQUARED, "absolute": ABSOLUTE}
 
-# The settings for sums of terms.
+# Default settings for sums of terms.
 TERM_ANNEALING = Annealing(hot=0.15, cold=0.03, rate=0.02, slope_rate=1.0)
 
 OnEpoch = Callable[[int, float, Callable[[], AdditiveLMM]], bool]
@@ -65,7 +65,7 @@ class TermLayout(NamedTuple):
 
 
 class FlatWeights(NamedTuple):
-    """The weights of all terms, or as many derivatives."""
+    """The weights of all terms, or their derivatives."""
 
     W0: np.ndarray  # (2F,)
     W1: np.ndarray  # (walls,)
@@ -98,13 +98,13 @@ def train_terms(
 ) -> AdditiveLMM:
     """Train all weights of all terms jointly, by Adam on the mean loss of the sum.
 
-    Scores of the soft model are those of the sum with soft minima and maxima, whose temperature
-    falls during training; the hard model is returned. O(epochs·N·Σ_t H_t·(m_t + C)).
+    Minima and maxima are soft during training, with falling temperature; the returned model has
+    hard ones. O(epochs·N·Σ_t H_t·(m_t + C)).
 
     Parameters
     ----------
-    model : AdditiveLMM whose slopes are >= 0 and <= 0, in turns
-        The initial model.
+    model : AdditiveLMM
+        The initial model, whose slopes are alternately >= 0 and <= 0.
     U : array of shape (N, P), mapped features: ``model.mapped(X)``
     y : array of shape (N,), classes 0..C−1, or the targets of a regression
     annealing : Annealing
@@ -112,13 +112,13 @@ def train_terms(
         Shuffles the samples.
     weight : array of shape (N,), optional
     on_epoch : callable(epoch, mean loss, model), optional
-        Called after each epoch, ``model`` being a function that returns the model as it is now;
-        training ends where it returns True.
-    loss : "log_loss", or "squared" or "absolute"
-        That of classes, or that of the difference z_1 − z_0 of a model with two outputs from its
-        target, halved if it is squared.
+        Called after each epoch; ``model`` is a function that returns the current model. Training
+        ends if it returns True.
+    loss : {"log_loss", "squared", "absolute"}
+        The log loss of classes, or half the squared or the absolute error of z_1 − z_0, for a
+        model with two outputs.
     monotonic : Monotonic, optional
-        Constraints of the difference z_1 − z_0 of a model with two outputs.
+        Constraints of z_1 − z_0, for a model with two outputs.
 
     Returns
     -------
@@ -129,7 +129,7 @@ def train_terms(
     rows = np.ascontiguousarray(U, np.float64)
     shares = np.ones(len(y)) if weight is None else np.asarray(weight, np.float64)
     layout, weights = pack(model)
-    # A slope of 0 belongs to a wall that is a bound, and stays.
+    # A slope of 0 belongs to a wall that is a constant bound, and is not trained.
     is_flat = weights.W0 == 0.0
     moments = tuple(FlatWeights(*(np.zeros_like(W) for W in weights)) for _ in range(2))
     batch, epochs = annealing.batch(len(y)), annealing.epochs(len(y))
@@ -168,7 +168,7 @@ def train_terms(
 
 
 def pack(model: AdditiveLMM) -> tuple[TermLayout, FlatWeights]:
-    """Return the weights of all terms in flat arrays of float64, copied, and where terms are."""
+    """Return copies of the weights of all terms in flat float64 arrays, and their layout."""
     lmms = [term.lmm for term in model.terms]
     units = np.repeat([2 * lmm.n_features for lmm in lmms], [lmm.n_hidden for lmm in lmms])
     layout = TermLayout(
@@ -187,7 +187,7 @@ def pack(model: AdditiveLMM) -> tuple[TermLayout, FlatWeights]:
 
 
 def unpack(model: AdditiveLMM, layout: TermLayout, weights: FlatWeights) -> AdditiveLMM:
-    """Return the model with these weights in place of its own, in its float type."""
+    """Return the model with these weights, in its float type."""
     lmms = zip(model.terms, _lmms(layout, weights), strict=True)
     terms = [Term(term.features, lmm) for term, lmm in lmms]
     trained = AdditiveLMM(terms, model.n_features, model.feature_map, model.intercept)
@@ -222,7 +222,7 @@ def train_epoch(
     moments,
     buffers,
 ):
-    """Take Adam's steps of one epoch, from ``step`` on; return the mean loss.
+    """Take the steps of one epoch, whose first is ``step``; return the mean loss.
 
     X is (N, P), y (N,) are classes or targets, as floats; ``loss_kind`` is CROSS_ENTROPY, SQUARED
     or ABSOLUTE; ``order`` holds the rows in the order of the batches; ``moments`` are Adam's two
@@ -292,7 +292,7 @@ def empty_buffers(layout: TermLayout, n_classes: int, batch: int) -> Buffers:
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=FAST)
 def soft_scores(U, layout, weights, intercept, tau, buffers):
-    """Leave soft scores in ``buffers.z`` and what the gradient needs beside them.
+    """Compute soft scores in ``buffers.z``, and the other buffers for `soft_gradient`.
 
     U is (P, B), intercept (C,); O(B·Σ_t H_t·(m_t + C)).
     """
@@ -323,15 +323,15 @@ def soft_scores(U, layout, weights, intercept, tau, buffers):
         _product(V2[units[0] : units[1]].T, g, Q[t])
         for d in range(C):
             for b in range(B):
-                Q[t, d, b] = max(Q[t, d, b], LEAST)
+                Q[t, d, b] = max(Q[t, d, b], MIN_Q)
                 z[d, b] += tau * log64(Q[t, d, b])
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=FAST)
 def soft_gradient(U, layout, buffers, gradient):
-    """Fill ``gradient`` by the chain rule from derivatives by the scores, in ``buffers.z``.
+    """Compute the gradient from the derivatives by the scores in ``buffers.z``.
 
-    Follows `soft_scores` on the same batch; O(B·Σ_t H_t·(m_t + C)).
+    Call it after `soft_scores` for the same batch; O(B·Σ_t H_t·(m_t + C)).
     """
     E, G, Q, z, V1, V2 = buffers.E, buffers.G, buffers.Q, buffers.z, buffers.V1, buffers.V2
     B, C = U.shape[1], V2.shape[1]
@@ -375,7 +375,7 @@ def _clipped_exp(x):
 
 @inner
 def _parts(layout, t):
-    """Return the first and the last position, exclusive, of a term's rows, units and walls."""
+    """Return the ranges (start, stop) of the rows, units and walls of a term."""
     rows = 2 * layout.feature_start[t], 2 * layout.feature_start[t + 1]
     units = layout.unit_start[t], layout.unit_start[t + 1]
     first = layout.wall_start[units[0]]
@@ -384,7 +384,7 @@ def _parts(layout, t):
 
 @njit(cache=True, nogil=True, fastmath=FAST)
 def _product(A, X, out):
-    """Return A @ X in ``out``; loops over contiguous samples where BLAS would be slower."""
+    """Compute A @ X in ``out``, by loops over samples if that is faster than BLAS."""
     if A.size >= BLAS_SIZE:
         np.dot(A, X, out)
         return
@@ -399,7 +399,7 @@ def _product(A, X, out):
 
 @njit(cache=True, nogil=True, fastmath=FAST)
 def _inner_products(X, Y, out):
-    """Return X @ Y.T in ``out``, as `_product` does."""
+    """Compute X @ Y.T in ``out``, as `_product` does."""
     if out.size >= BLAS_SIZE:
         np.dot(X, Y.T, out)
         return
@@ -413,7 +413,7 @@ def _inner_products(X, Y, out):
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=FAST)
 def softmax_gradient(z, y, share):
-    """Return Σ_b share_b·loss_b of scores z (C, B), which become its derivatives; O(B·C)."""
+    """Return Σ_b share_b·loss_b for scores z (C, B), replaced by the derivatives; O(B·C)."""
     C, B = z.shape
     top, total, own = z[0].copy(), np.zeros(B), np.empty(B)
     for b in range(B):
@@ -439,7 +439,7 @@ def softmax_gradient(z, y, share):
 
 @njit(cache=True, nogil=True)
 def regression_gradient(z, target, share, is_absolute, tau):
-    """Return Σ_b share_b·loss(z_1 − z_0 − target) of scores z (2, B), which become derivatives.
+    """Return Σ_b share_b·loss(z_1 − z_0 − target) for z (2, B), replaced by the derivatives.
 
     The loss of an error e is e²/2, or √(e² + τ²) − τ, which tends to |e|. O(B).
     """

@@ -13,30 +13,30 @@ from maxplus._compile.jit import njit
 from maxplus.models import LMM, AdditiveLMM, Term
 from maxplus.models._softmax import softmax
 
-# Offset of a unit's score for the classes that it does not start from.
+# Initial height of a unit for the classes that it was not initialised with, below its own.
 DROP = 0.5
-# Units of a term over one or two features at most; many classes share them.
-MOST_UNITS = 24
+# Maximum number of units of a term over one or two features; many classes share them.
+MAX_UNITS = 24
 # Quantile bins per feature in the search for pairs.
 N_BINS = 6
-# Added to a cell's variance: a cell with few rows shows little.
+# Added to the variance of a cell, so that cells with few rows have little influence.
 PRIOR = 0.5
 
 Pair = tuple[int, int]
 
 
 class Structure(NamedTuple):
-    """The kinds and numbers of the terms of a sum.
+    """Kinds and numbers of the terms of a sum.
 
     Attributes
     ----------
     units : units per class of a term over one or two features
-    has_shapes : whether each feature has a term of its own
-    pairs_per_feature : terms over two features, as a multiple of the number of features
-    boxes : terms over all features
-    box_units : units per class of those
-    size : the score that a distance of 1 between mapped features is worth in a typical sum; a
-        term's share is size / √T
+    has_shapes : whether there is a term for each feature
+    pairs_per_feature : number of terms over two features, divided by the number of features
+    boxes : number of terms over all features
+    box_units : units per class of a term over all features
+    size : typical change of a score over a distance of 1 between mapped features; that of one of T
+        terms is size / √T
     """
 
     units: int = 2
@@ -61,7 +61,7 @@ class Structure(NamedTuple):
 
 
 class Start(NamedTuple):
-    """An untrained sum, and the change of a score over a distance of 1 in each of its terms."""
+    """An initial sum, and the change of a score over a distance of 1 in each of its terms."""
 
     model: AdditiveLMM
     scale: float
@@ -78,8 +78,8 @@ def initial_terms(
 ) -> Start:
     """Return the terms of a structure as boxes around rows of each class; O(N·P).
 
-    A unit is as wide as the standard deviation of its class. Units of a term over one feature have
-    their centres at quantiles of the class, those of other terms at random rows of it.
+    The half-width of a unit is the standard deviation of its class. The centres of the units are
+    quantiles of the class in terms over one feature, and random rows of the class in other terms.
 
     Parameters
     ----------
@@ -87,9 +87,9 @@ def initial_terms(
     U : array of shape (N, P), mapped features
     y : array of shape (N,), classes 0..C−1
     n_classes : int
-    pairs : pairs of features with a term of their own, all of ``features``
+    pairs : pairs of features that get a term
     rng : numpy.random.Generator
-    features : increasing numbers of the features that terms may have; all by default
+    features : increasing numbers of the features of terms; all by default
     """
     P = U.shape[1]
     used = range(P) if features is None else features
@@ -113,7 +113,7 @@ def initial_terms(
 def _initial_lmm(classes: Sequence[NDArray], n_units: int, rng: np.random.Generator) -> LMM:
     """Return boxes around rows of each class, with slope 1."""
     C, m = len(classes), classes[0].shape[1]
-    if m <= 2 and C * n_units > MOST_UNITS:
+    if m <= 2 and C * n_units > MAX_UNITS:
         return _shared_units(classes, rng)
     centre, half_width = np.zeros((C, n_units, m)), np.ones((C, n_units, m))
     for d, rows in enumerate(classes):
@@ -127,11 +127,11 @@ def _initial_lmm(classes: Sequence[NDArray], n_units: int, rng: np.random.Genera
 
 
 def _shared_units(classes: Sequence[NDArray], rng: np.random.Generator) -> LMM:
-    """Return boxes around rows of all classes; a class starts the higher, the more it has there."""
+    """Return boxes around rows of all classes; heights grow with the share of a class in a box."""
     rows, sizes = np.concatenate(classes), np.array([len(own) for own in classes])
-    centre = _centres(rows, MOST_UNITS, rng)
+    centre = _centres(rows, MAX_UNITS, rng)
     nearest = np.abs(rows[:, None] - centre).max(axis=2).argmin(axis=1)
-    share = np.zeros((MOST_UNITS, sizes.size))
+    share = np.zeros((MAX_UNITS, sizes.size))
     np.add.at(share, (nearest, np.repeat(np.arange(sizes.size), sizes)), 1.0)
     share = (share + 1e-3) / (sizes + 1e-3)
     half_width = np.broadcast_to(
@@ -149,24 +149,23 @@ def _centres(rows: NDArray, n_units: int, rng: np.random.Generator) -> NDArray:
 
 
 def select_pairs(U: NDArray, y: NDArray, Z: NDArray, n_pairs: int) -> list[Pair]:
-    """Return the pairs of features that explain most of the residuals of some scores.
+    """Return the pairs of features that explain most of the residuals of the scores.
 
-    Each feature is cut into six bins by its quantiles. A pair's gain is Σ (Σ r)²/(Σ v), over the
-    36 cells and all classes, less what it is expected to be by chance, where r are the residuals
+    Each feature is divided into six quantile bins. The gain of a pair is Σ (Σ r)²/(Σ v) over the 36
+    cells and all classes, minus its expected value by chance, where r are the residuals
     1{y = d} − ŷ_d and v = ŷ_d·(1 − ŷ_d) their variances: the score statistic of a constant in each
-    cell. The idea is that of FAST (Lou et al., 2013). Pairs without a gain are left out.
-    O(N·P²·C).
+    cell, as in FAST (Lou et al., 2013). Pairs without a gain are omitted. O(N·P²·C).
 
     Parameters
     ----------
     U : array of shape (N, P)
     y : array of shape (N,)
-    Z : array of shape (N, C), scores of rows that were not trained on
-    n_pairs : int, the most that are returned
+    Z : array of shape (N, C), out-of-sample scores
+    n_pairs : int, the maximum number of pairs
 
     Returns
     -------
-    list of pairs (p, q), p < q, the largest gain first
+    list of pairs (p, q), p < q, by decreasing gain
     """
     chances = softmax(np.asarray(Z, np.float64))
     residuals = -chances
@@ -181,11 +180,11 @@ def best_pairs(U: NDArray, residuals: NDArray, variances: NDArray, n_pairs: int)
     ----------
     U : array of shape (N, P)
     residuals, variances : arrays of shape (N, C)
-    n_pairs : int, the most that are returned
+    n_pairs : int, the maximum number of pairs
 
     Returns
     -------
-    list of pairs (p, q), p < q, the largest gain first
+    list of pairs (p, q), p < q, by decreasing gain
     """
     cuts = np.linspace(0.0, 1.0, N_BINS + 1)[1:-1]
     bins = np.stack(
@@ -200,7 +199,7 @@ def best_pairs(U: NDArray, residuals: NDArray, variances: NDArray, n_pairs: int)
 
 @njit(cache=True, nogil=True)
 def pair_gains(bins, residuals, variances, gains):
-    """Fill ``gains[p, q]``, p < q; ``bins`` is (P, N), the others (N, C). O(N·P²·C)."""
+    """Fill ``gains[p, q]``, p < q; ``bins`` is (P, N), other arrays (N, C). O(N·P²·C)."""
     P, C = bins.shape[0], residuals.shape[1]
     r, v = np.empty((N_BINS * N_BINS, C)), np.empty((N_BINS * N_BINS, C))
     for p in range(P):

@@ -1,4 +1,4 @@
-"""Stages of a training, which have one interface and can follow one another in any order."""
+"""Stages of training, which have one interface and can be combined in any order."""
 
 from maxplus.training.smooth.annealing import Annealing
 from maxplus.training.stages.base import Outcome, Stage, TrainingResult, run_stages

@@ -1,4 +1,4 @@
-"""The interface of stages of training, and their execution one after another."""
+"""The interface of training stages, and their execution in sequence."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from maxplus.training.result import StateError, Status, TrainingOverflowError, T
 
 @dataclass(frozen=True)
 class Outcome(ABC):
-    """The model and the status after a stage; subclasses add its history."""
+    """Result of a stage: the model and the status; subclasses add its history."""
 
     model: Any
     status: Status
@@ -32,14 +32,14 @@ class Outcome(ABC):
     @property
     @abstractmethod
     def arrays(self) -> dict[str, NDArray]:
-        """Arrays of the stage to keep, by name."""
+        """Results of the stage as arrays, by name."""
 
 
 class Stage(Protocol):
     """A stage of training, which improves the model of the previous stage.
 
-    With ``has_state``, an interrupted training can resume in the middle of the stage; a stage
-    without a state is repeated from its beginning.
+    With ``has_state``, training can resume in the middle of the stage; a stage without a state is
+    repeated from its beginning.
     """
 
     name: ClassVar[str]
@@ -52,15 +52,15 @@ class Stage(Protocol):
         monitor: TrainingMonitor,
         state: TrainingState | None = None,
     ) -> Outcome:
-        """Train, from ``state`` on if it is given, which `check` has validated."""
+        """Train; continue from ``state`` if it is given, which `check` has validated."""
 
     def check(self, state: TrainingState, problem: TrainingProblem, kind: type[Model]) -> Model:
-        """Return the state's model, of a kind; StateError if training cannot resume from it."""
+        """Return the model of a state; StateError if training cannot resume from it."""
 
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """The result of all stages: the model, the status, and the outcome of each stage."""
+    """Result of all stages: the model, the status, and the outcome of each stage."""
 
     model: Any
     outcomes: tuple[Outcome, ...]
@@ -69,7 +69,7 @@ class TrainingResult:
 
     @property
     def n_iter(self) -> int:
-        """The number of epochs, iterations and rounds together."""
+        """The total number of epochs, iterations and rounds."""
         return sum(outcome.n_iter for outcome in self.outcomes)
 
     @property
@@ -86,16 +86,16 @@ def run_stages(
     state: TrainingState | None = None,
     before: Mapping[str, NDArray] | None = None,
 ) -> TrainingResult:
-    """Run stages in order, until one is ended by Ctrl-C or a callback.
+    """Run stages in order, until Ctrl-C or a callback ends one of them.
 
-    With a ``state``, earlier stages than its own are skipped. ``before`` holds the results of
-    earlier stages, which every state contains.
+    With a ``state``, the stages before the one that wrote it are skipped, and ``before`` are their
+    results.
 
     Parameters
     ----------
     stages : sequence of Stage
     model : LMM or another model
-        It is not changed; stages train copies.
+        Initial model, which is not changed.
     problem : TrainingProblem
     monitor : TrainingMonitor
     state : TrainingState, optional

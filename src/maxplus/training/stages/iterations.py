@@ -1,4 +1,4 @@
-"""Iterations of an engine, in blocks of about a fifth of a second."""
+"""The stage of subgradient iterations, in blocks of about 0.2 seconds."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ HISTORY = "history."
 
 @dataclass(frozen=True)
 class Iterated(Outcome):
-    """The history of an engine's iterations, and their duration."""
+    """Result of iterations: their history and duration."""
 
     history: History
     seconds: float = field(compare=False)
@@ -56,7 +56,7 @@ class Iterated(Outcome):
 
 @dataclass(frozen=True)
 class Iterations:
-    """Up to ``max_iter`` iterations of an engine; the best weights are kept, or the last."""
+    """Up to ``max_iter`` iterations of an engine, which keeps the best or the last weights."""
 
     engine: type[Engine]
     max_iter: int
@@ -72,7 +72,7 @@ class Iterations:
         monitor: TrainingMonitor,
         state: TrainingState | None = None,
     ) -> Iterated:
-        """Move a copy of the model."""
+        """Train a copy of the model."""
         engine = self.engine(model.copy(), problem)
         done = advance(engine, self.max_iter, monitor, state)
         return Iterated(
@@ -83,7 +83,7 @@ class Iterations:
         )
 
     def check(self, state: TrainingState, problem: TrainingProblem, kind: type[Model]) -> Model:
-        """Return the present model; StateError if this engine cannot resume from the state."""
+        """Return the current model; StateError if this engine cannot resume from the state."""
         model = self.engine.check(state, problem, kind)
         done = _check_history(state, problem.n_samples)["loss"].size
         if problem.start + done != state.arrays["iteration"][0]:
@@ -97,10 +97,10 @@ def train(
     callbacks: Iterable[Callback] = (),
     state: TrainingState | None = None,
 ) -> Iterated:
-    """Run up to ``max_iter`` iterations, those before ``state`` included.
+    """Run up to ``max_iter`` iterations, including those before ``state``.
 
-    A callback is called after each block and ends the training by returning
-    True. After KeyboardInterrupt, the engine keeps what it has.
+    Callbacks are called after each block; training ends if one returns True. After
+    KeyboardInterrupt, the engine keeps its current weights.
 
     Parameters
     ----------
@@ -152,7 +152,7 @@ def advance(
             engine.advance(block)
             history.append(block)
             done += block.n
-            # All ranks end a block together.
+            # All ranks need the same block size.
             size = current().bcast(_next_size(size, monitor.seconds - began))
             end = ENDS.get(block.signal) or (Status.MAX_ITER if done >= max_iter else None)
             status = monitor.report(
@@ -182,7 +182,7 @@ def _state(engine: Engine, history: History, signal: Signal) -> TrainingState:
 
 
 def _check_history(state: TrainingState, n_samples: int) -> History:
-    """Return the history so far; StateError if its columns do not fit each other or the samples."""
+    """Return the history of a state; StateError if its columns are inconsistent."""
     columns = {
         name: state.array(HISTORY + name, dtype, (None,), finite=False)
         for name, dtype in History.columns.items()
@@ -191,11 +191,11 @@ def _check_history(state: TrainingState, n_samples: int) -> History:
         raise StateError("the history's columns differ in length")
     sample = columns["sample"]
     if sample.size and not -1 <= sample.min() <= sample.max() < n_samples:
-        raise StateError(f"the history names a sample beyond the {n_samples} that there are")
+        raise StateError(f"the history contains a sample that is not one of the {n_samples}")
     return History.of(columns)
 
 
 def _next_size(size: int, seconds: float) -> int:
-    """Return at most the double: the time of an engine's first block includes compilation."""
+    """Return the size of the next block, at most doubled: a first block may compile kernels."""
     wanted = size * SECONDS_PER_BLOCK / max(seconds, 1e-9)
     return max(1, min(2 * size, int(wanted)))

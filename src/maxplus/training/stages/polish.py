@@ -1,4 +1,4 @@
-"""Exact worst-case polish: bring the loss of every sample below a level."""
+"""Polish: lower the loss of every sample below a level."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ from maxplus.training.result import StateError, Status, TrainingState
 from maxplus.training.stages.base import Outcome
 from maxplus.training.steps import polyak, step_size
 
-# Sweeps aim somewhat below the level, so that steps for some samples do not lift others over it;
-# where neighbours of different classes cannot both reach that, ever closer to the level.
+# Sweeps aim below the level, so that steps for some samples do not raise others above it. If that
+# is not attainable for neighbours of different classes, the target moves towards the level.
 AIM = 0.72
 DAMPING = 0.5
 MAX_SWEEPS = 100
-# A sample that is still above the level after REINITIALIZE_AFTER rounds of steps on it gets a unit
-# of its own, if one is idle; after GIVE_UP_AFTER rounds, it is given up.
+# A sample that is still above the level after REINITIALIZE_AFTER rounds of steps on it gets an idle
+# unit, if there is one; after GIVE_UP_AFTER rounds, it is given up.
 REINITIALIZE_AFTER, GIVE_UP_AFTER = 3, 6
-# Held-out rows are not consulted where a larger share of the samples is above the level: on none of
-# 21 tables did they support a polish of more than that, and the validation takes time.
-MOST_ABOVE = 0.05
+# Maximum share of samples above the level for which a polish is validated: on 21 tables, validation
+# never supported a polish with a larger share, and it takes time.
+MAX_ABOVE = 0.05
 
-# Returns whether held-out rows support a polish of this network, which was trained on this problem.
+# Returns whether held-out rows support a polish of the network.
 Validate = Callable[[LMM, TrainingProblem, TrainingMonitor], bool]
 
 
 @dataclass(frozen=True)
 class Polished(Outcome):
-    """The losses of all samples, and the samples that are not below the level.
+    """Result of a polish: the losses of all samples, and the samples that are not below the level.
 
     ``course`` is the maximum loss before each round and at the end.
     """
@@ -75,23 +75,22 @@ class Polished(Outcome):
 class Polish:
     """Lower the losses of all samples below ``level``, with few and small steps.
 
-    Each round evaluates all losses with the dense forward pass, adds the samples
-    above 0.72·level to an active set, and sweeps over that set with damped Polyak steps
-    towards 0.72·level until none of them is above it, or, if many sweeps do not suffice,
-    towards a target closer to the level in the next round. A sample that stays above the
-    level for several rounds gets an idle hidden unit, if there is one; after further rounds
-    it is given up (for instance, the same point with two labels), so that it does not spoil
-    the others. The polish ends when every other loss is below ``level``; if no sample was
-    given up, a level of log 2 or less is the paper's certificate. The model with the fewest
-    samples above the level is kept, and of those the one with the lowest mean loss. O(N·P·H)
-    per round, and O(P·H) per active sample and sweep; W0 does not move.
+    Each round evaluates all losses, adds the samples above 0.72·level to an active set, and
+    sweeps over that set with damped Polyak steps towards 0.72·level until all its samples are
+    below it. If many sweeps are not sufficient, the next round has a target closer to the level.
+    A sample that stays above the level for several rounds gets an idle hidden unit, if there is
+    one. After further rounds it is given up (for instance, equal points with two labels). The
+    polish ends when the losses of all samples that were not given up are below ``level``; if no
+    sample was given up, a level of log 2 or less is the paper's certificate. The model with the
+    fewest samples above the level is kept, and of those the one with the lowest mean loss.
+    O(N·P·H) per round, and O(P·H) per active sample and sweep; W0 is not changed.
 
     Parameters
     ----------
-    level : upper bound for every loss
-    skip : number of samples, the worst at the start, that are given up at once if they are above
-        the level: their labels may be wrong
-    max_rounds : maximum number of rounds; samples that are still above the level are reported
+    level : upper bound of all losses
+    skip : number of samples with the largest initial losses that are given up immediately if they
+        are above the level, because their labels may be wrong
+    max_rounds : maximum number of rounds
     visits : maximum number of evaluations of a single sample; no limit if None
     """
 
@@ -104,7 +103,7 @@ class Polish:
     has_state: ClassVar[bool] = False
 
     def check(self, state: TrainingState, problem: TrainingProblem, kind: type[Model]) -> Model:
-        """Refuse every state: a polish takes seconds, and is repeated from its beginning."""
+        """Raise StateError: a polish takes seconds and is repeated from its beginning."""
         raise StateError("a polish has no state to go on from")
 
     def run(
@@ -114,11 +113,11 @@ class Polish:
         monitor: TrainingMonitor,
         state: TrainingState | None = None,
     ) -> Polished:
-        """Polish a copy of the model; ``problem.rng`` shuffles the active set."""
+        """Train a copy of the model; ``problem.rng`` shuffles the active set."""
         level, model = self.level, model.copy()
         assert problem.rng is not None
         aim = AIM
-        # Ranks evaluate their own samples, gather all losses, and then take the same steps.
+        # Each rank evaluates its samples; then all ranks take the same steps.
         n_samples = problem.n_samples
         active = np.zeros(n_samples, bool)
         failures = np.zeros(n_samples, np.int64)
@@ -171,16 +170,16 @@ class Polish:
 
 @dataclass(frozen=True)
 class ValidatedPolish:
-    """Polish if that does not increase the loss on held-out rows; else keep the model as it is.
+    """Polish unless it increases the loss on held-out rows; otherwise keep the model unchanged.
 
     The validation is skipped if no sample is above the level, or more than one in twenty. The
-    result of a polish is kept even if it is incomplete: the samples above the level are reported,
-    and so are all of them without a polish.
+    result of a polish is kept even if it is incomplete. The samples above the level are reported
+    with and without a polish.
 
     Parameters
     ----------
-    validate : whether held-out rows support the polish
-    polish : the polish
+    validate : function that returns whether held-out rows support the polish
+    polish : Polish
     """
 
     validate: Validate
@@ -190,7 +189,7 @@ class ValidatedPolish:
     has_state: ClassVar[bool] = False
 
     def check(self, state: TrainingState, problem: TrainingProblem, kind: type[Model]) -> Model:
-        """Refuse every state."""
+        """Raise StateError."""
         return self.polish.check(state, problem, kind)
 
     def run(
@@ -200,7 +199,7 @@ class ValidatedPolish:
         monitor: TrainingMonitor,
         state: TrainingState | None = None,
     ) -> Polished:
-        """Return the polished model, or the given one."""
+        """Return the polished or the given model."""
         losses = problem.losses(model)
         above = np.flatnonzero(~(losses < self.polish.level))
         worst = float(losses.max())
@@ -209,7 +208,7 @@ class ValidatedPolish:
             end = Status.SKIPPED if above.size else Status.POLISHED
             monitor.report(0, 1, worst, worst, model, None, end)
             return replace(before, status=end)
-        too_many = above.size - self.polish.skip > MOST_ABOVE * len(losses)
+        too_many = above.size - self.polish.skip > MAX_ABOVE * len(losses)
         if too_many or not self.validate(model, problem, monitor):
             monitor.report(0, 1, worst, worst, model, None, Status.UNFIT)
             return replace(before, status=monitor.stop_reason or Status.UNFIT)
@@ -219,7 +218,7 @@ class ValidatedPolish:
 
 
 def _verdict(above: NDArray, skipped: NDArray) -> Status:
-    """Return the status of a polish that is complete."""
+    """Return the status of a complete polish."""
     if not above.any():
         return Status.POLISHED
     allowed = np.isin(np.flatnonzero(above), skipped).all()
@@ -227,13 +226,13 @@ def _verdict(above: NDArray, skipped: NDArray) -> Status:
 
 
 def _worst(losses: NDArray, level: float, n: int) -> NDArray:
-    """Return the n samples with the largest losses, as far as they are above the level."""
+    """Return those of the n samples with the largest losses that are above the level."""
     worst = np.argsort(-losses, kind="stable")[:n]
     return worst[~(losses[worst] < level)]
 
 
 class _Swept(NamedTuple):
-    """Numbers of steps and of evaluations, and whether no sample is above the target."""
+    """Numbers of steps and evaluations, and whether all samples are below the target."""
 
     steps: int
     visits: int
@@ -248,12 +247,12 @@ def _sweeps(
     target: float,
     rng: np.random.Generator,
     monitor: TrainingMonitor,
-    most: float,
+    max_visits: float,
 ) -> _Swept:
-    """Sweep over the active samples until none is above the target, or after ``most`` visits.
+    """Sweep over the active samples until all are below the target, or after ``max_visits``.
 
-    After a sweep over all of them only those that caused a step are visited, until those are
-    below the target; then all are evaluated again.
+    After a full sweep, only the samples that caused a step are visited until they are below the
+    target; then all are visited again.
     """
     lam, g = np.empty(model.W0.size, model.dtype), np.empty(model.n_hidden, model.dtype)
     grad = empty_gradient(model.n_classes, model.dtype)
@@ -267,17 +266,17 @@ def _sweeps(
         visits += order.size
         if monitor.interrupted or (order.size == active.size and not moved.any()):
             return _Swept(steps, visits, not monitor.interrupted)
-        if visits >= most:
+        if visits >= max_visits:
             break
         order = order[moved] if moved.any() else active.copy()
     return _Swept(steps, visits, False)
 
 
 def _reinitialize_units(model: LMM, problem: TrainingProblem, stuck: NDArray, loss: float) -> None:
-    """Move idle units to stuck samples: steps on shared paths cannot separate neighbours.
+    """Move idle units to stuck samples, which steps on shared paths cannot separate.
 
-    A unit that decides no score on any sample becomes a pyramid at the sample's point, high
-    enough for the sample to have this loss. O(N·P·H) if any sample is stuck.
+    A unit that decides no score of any sample becomes a pyramid at the stuck sample, with the
+    height at which the sample has this loss. O(N·P·H) if any sample is stuck.
     """
     if not stuck.size:
         return
@@ -298,8 +297,8 @@ def _reinitialize_units(model: LMM, problem: TrainingProblem, stuck: NDArray, lo
 def sweep(X, y, order, weights, lam, g, grad, rule, damping, moved):
     """Take a damped Polyak step on each sample of ``order`` whose loss is above the rule's target.
 
-    W0 stays. Losses are those of the present weights, not of the sweep's beginning. ``moved`` marks
-    the samples of ``order`` with a step; lam (2P) and g (H) are scratch space. O(P·H) per sample.
+    W0 is not changed. Losses are those of the current weights. ``moved`` marks the samples of
+    ``order`` with a step; lam (2P) and g (H) are scratch space. O(P·H) per sample.
     """
     grad, rule = referenced(grad), referenced(rule)
     for k in range(order.size):

@@ -1,4 +1,4 @@
-"""Warm-up: annealed training of the soft model, whose hard model is the result."""
+"""Warm-up: annealed training of a soft model, which is then converted to an LMM."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from maxplus.training.result import (
     prefixed,
 )
 from maxplus.training.smooth.annealing import Annealing, Batches
-from maxplus.training.smooth.soft_lmm import Layers, Rescaling, SoftLMM, SoftWeights
+from maxplus.training.smooth.soft_lmm import Rescaling, SoftLMM, SoftWeights
 from maxplus.training.stages.base import Outcome
 
 Augment = Callable[[NDArray, np.random.Generator], NDArray]
@@ -34,7 +34,7 @@ Augment = Callable[[NDArray, np.random.Generator], NDArray]
 
 @dataclass(frozen=True)
 class WarmedUp(Outcome):
-    """The mean soft loss of each epoch, the held-out samples, and the accuracies on them."""
+    """Result of a warm-up: mean soft loss of each epoch, held-out samples and their accuracies."""
 
     losses: NDArray
     validation: NDArray
@@ -54,19 +54,20 @@ class WarmedUp(Outcome):
 
 @dataclass(frozen=True)
 class WarmUp:
-    """Train W1 and W2 by Adam on the soft model's mean loss, from hot to cold.
+    """Train W1 and W2 by Adam on the mean loss of the soft model, with falling temperature.
 
-    The temperature stops falling where float32 could no longer hold the exponentials. With
-    held-out samples, the hard model is evaluated on them after each epoch, the best one is kept,
-    and training ends after ``patience`` epochs without a better one (if given). O(epochs·N·P·H).
+    The temperature stays above the value at which float32 could not hold the exponentials. With
+    held-out samples, the LMM is evaluated on them after each epoch, the best one is kept, and
+    training ends after ``patience`` epochs without improvement (if given). O(epochs·N·P·H).
 
     Parameters
     ----------
     annealing : Annealing
         Its ``scale`` is the slope times the median L∞ distance of samples of different classes.
-    margin : added to all scores but the true one before the loss is computed
-    augment : called with a batch's rows and the generator; returns the rows to train on; optional
-    hold_out : share of the samples to validate with, each class in proportion
+    margin : added to the scores of all wrong classes before the loss is computed
+    augment : function of the rows of a batch and the generator that returns the rows to train on;
+        optional
+    hold_out : share of the samples of each class for validation
     patience : epochs without a better validation accuracy after which training ends, optional
     """
 
@@ -86,35 +87,32 @@ class WarmUp:
         monitor: TrainingMonitor,
         state: TrainingState | None = None,
     ) -> WarmedUp:
-        """Train a copy of the model; ``problem.rng`` draws the held-out samples, and shuffles."""
+        """Train a copy of the model; ``problem.rng`` draws the held-out samples and shuffles."""
         memory.require(self.bytes_needed(model, problem), f"the {self.name}", memory.FEWER_UNITS)
         annealing, rng, comm = self.annealing, problem.rng, problem.comm
         assert rng is not None
         held_out = self._held_out(problem, rng) if state is None else state.arrays["held_out"]
         X, y, weight = problem.X, problem.y, problem.weight
-        judges = problem.own(held_out)
+        validation_rows = problem.own(held_out)
         if held_out.size:
-            kept = np.setdiff1d(np.arange(len(y)), judges)
+            kept = np.setdiff1d(np.arange(len(y)), validation_rows)
             X, y, weight = X[kept], y[kept], None if weight is None else weight[kept]
         if weight is not None:
             weight = weight / comm.mean(weight)
         scaling = comm.root_only(lambda rows: Rescaling.of(model, rows, annealing.scale), X)
-        run = (
-            _Run.begin(comm, scaling, model)
-            if state is None
-            else _Run.restore(comm, scaling, state)
-        )
+        run = _Run(comm, scaling, model)
         if state is not None:
+            run.restore(state)
             state.restore_generator(rng)
         rows, soft = scaling.rows(X), SoftLMM(scaling.W0, annealing.scale)
         batches = Batches.of(comm, len(y), annealing)
         n_batches, n_epochs = batches.number, annealing.epochs(sum(batches.counts))
         schedule = annealing.schedule(n_epochs * n_batches, coldest=scaling.coldest)
-        status = run.verdict(n_epochs, self.patience)
+        status = run.status(n_epochs, self.patience)
         settled = run.state(model, held_out, rng)
         while status is None:
             epoch, epoch_loss = len(run.losses), 0.0
-            parts, own_rng = batches.deal(rng)
+            parts, own_rng = batches.split(rng)
             for k, part in enumerate(parts):
                 tau, rate = schedule.at(epoch * n_batches + k)
                 batch_rows = rows[part]
@@ -124,7 +122,7 @@ class WarmUp:
                 if weight is not None and part.size:
                     # The step size of a batch is proportional to the mean weight of its samples.
                     worth *= float(weight[part].mean())
-                # An overflow results in weights that are not finite, which is an error below.
+                # An overflow results in weights that are not finite, which are checked below.
                 with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
                     epoch_loss += soft.gradient(
                         batch_rows,
@@ -139,7 +137,7 @@ class WarmUp:
                 if monitor.interrupted:
                     break
             run.end_epoch(epoch_loss / (k + 1))
-            if not (math.isfinite(run.losses[-1]) and np.isfinite(run.layers.W1).all()):
+            if not (math.isfinite(run.losses[-1]) and np.isfinite(run.weights.theta).all()):
                 overflow = TrainingOverflowError(
                     f"the warm-up overflowed: a distance between classes is worth a score of "
                     f"{annealing.scale:g}; scale X (for example with StandardScaler) or take a "
@@ -147,7 +145,7 @@ class WarmUp:
                 )
                 raise mark_collective(overflow)
             if held_out.size:
-                run.judge(model, problem.X[judges], problem.y[judges], comm)
+                run.validate(model, problem.X[validation_rows], problem.y[validation_rows], comm)
             if not monitor.interrupted:
                 # Checkpoints are taken at the end of an epoch, so that no batch is repeated.
                 settled = run.state(model, held_out, rng)
@@ -158,7 +156,7 @@ class WarmUp:
                 min(run.losses),
                 run.hard(model),
                 lambda now=settled: now,  # type: ignore[misc]
-                None if monitor.interrupted else run.verdict(n_epochs, self.patience),
+                None if monitor.interrupted else run.status(n_epochs, self.patience),
             )
         return WarmedUp(
             run.kept(model), status, np.array(run.losses), np.array(run.scores), held_out
@@ -169,13 +167,12 @@ class WarmUp:
         (N, P), H, C = problem.X.shape, model.n_hidden, model.n_classes
         n = self.annealing.batch(N)
         weights = 4 * (2 * P + C) * H
-        # The rows; the weights, Adam's two averages, the last state's copies of the three, and
-        # the gradient with its factors.
+        # The rows; the weights and Adam's two averages, their copies in the last state, and the
+        # gradient with its factors.
         kept = 4 * N * P + 8 * weights
         if self.hold_out:
             kept += problem.X.nbytes + 2 * weights
-        # Then either what a batch takes, for each of its samples and units, or at an epoch's end
-        # a new state and the hard model, which is made in float64.
+        # Either the arrays of a batch, or, after an epoch, a new state and the LMM in float64.
         return kept + max(4 * n * (6 * H + 4 * P), 8 * weights)
 
     def check(self, state: TrainingState, problem: TrainingProblem, kind: type[Model]) -> Model:
@@ -183,26 +180,22 @@ class WarmUp:
         model = problem.model_of(state, "model.", LMM)
         if state.generator is None:
             raise StateError("the state of the random generator is missing")
-        for k, shape in ((1, model.W1.shape), (2, model.W2.shape)):
-            state.array(f"W{k}", np.float32, shape)
-            for moment in ("m", "v"):
-                state.array(f"{moment}{k}", np.float32, (math.prod(shape),))
-            if "best1" in state.arrays or "best2" in state.arrays:
-                state.array(f"best{k}", np.float32, shape)
+        for name in ("theta", "mean", "square", *["best"] * ("best" in state.arrays)):
+            state.array(name, np.float32, (model.W1.size + model.W2.size,))
         if state.array("steps", np.int64, (1,))[0] < 0:
-            raise StateError("its steps cannot be fewer than none")
+            raise StateError("its number of steps is negative")
         losses = state.array("losses", np.float64, (None,))
         held_out = state.array("held_out", np.int64, (None,))
         some = held_out.size < problem.n_samples and (np.diff(held_out) > 0).all()
         if held_out.size and not (some and held_out[0] >= 0 and held_out[-1] < problem.n_samples):
-            raise StateError("what it holds out are not some of the samples")
+            raise StateError("its held-out samples are not a subset of the samples")
         scores = state.array("scores", np.float64, (losses.size if held_out.size else 0,))
-        if ("best1" in state.arrays) != bool(scores.size):
-            raise StateError("its best weights and its scores do not fit")
+        if ("best" in state.arrays) != bool(scores.size):
+            raise StateError("its best weights and its scores are inconsistent")
         return model
 
     def _held_out(self, problem: TrainingProblem, rng: np.random.Generator) -> NDArray:
-        """Return the samples of all ranks to validate with, in ascending order."""
+        """Return the held-out samples of all ranks, in ascending order."""
         if not self.hold_out:
             return np.empty(0, np.int64)
         seed = int(rng.integers(2**31))
@@ -210,7 +203,7 @@ class WarmUp:
         return problem.comm.root_only(lambda _: self._split(labels, seed), problem.X)
 
     def _split(self, y: NDArray, seed: int) -> NDArray:
-        # The only sample of a class is used for training.
+        # A class with a single sample is used for training only.
         several = np.flatnonzero(np.bincount(y)[y] > 1)
         try:
             _, held_out = train_test_split(
@@ -236,73 +229,57 @@ def augmented(augment: Augment, rows: NDArray, rng: np.random.Generator) -> NDAr
 
 
 class _Run:
-    """Mutable state of a training: weights, Adam's averages, losses and scores."""
+    """Mutable state of a warm-up: weights, Adam's averages, losses and scores."""
 
-    def __init__(
-        self,
-        scaling: Rescaling,
-        weights: SoftWeights,
-        losses: list[float],
-        scores: list[float],
-        best: Layers | None,
-    ) -> None:
-        self.scaling, self.weights, self.losses, self.scores = scaling, weights, losses, scores
-        self._best = best
+    def __init__(self, comm: Communicator, scaling: Rescaling, model: LMM) -> None:
+        self.scaling, self.weights = scaling, SoftWeights(comm, *scaling.offsets(model))
+        self.losses: list[float] = []
+        self.scores: list[float] = []
+        self._best: NDArray | None = None
 
-    @property
-    def layers(self) -> Layers:
-        return self.weights.whole()
-
-    @classmethod
-    def begin(cls, comm: Communicator, scaling: Rescaling, model: LMM) -> _Run:
-        return cls(scaling, SoftWeights(comm, *scaling.offsets(model)), [], [], None)
-
-    @classmethod
-    def restore(cls, comm: Communicator, scaling: Rescaling, state: TrainingState) -> _Run:
-        arrays = state.arrays
-        W, mean, square = (Layers(arrays[f"{name}1"], arrays[f"{name}2"]) for name in "Wmv")
-        weights = SoftWeights(comm, *W, (mean, square), int(arrays["steps"][0]))
-        best = Layers(arrays["best1"], arrays["best2"]) if "best1" in arrays else None
-        losses, scores = arrays["losses"].tolist(), arrays["scores"].tolist()
-        return cls(scaling, weights, losses, scores, best)
+    def restore(self, state: TrainingState) -> None:
+        """Continue from a state, which was checked."""
+        self.weights.restore(state.arrays)
+        self.losses, self.scores = (state.arrays[name].tolist() for name in ("losses", "scores"))
+        self._best = state.arrays.get("best")
 
     def state(self, model: LMM, held_out: NDArray, rng: np.random.Generator) -> TrainingState:
-        arrays = prefixed("model.", model.weights_by_name()) | {
-            "W1": self.layers.W1.copy(),
-            "W2": self.layers.W2.copy(),
-            "steps": np.array([self.weights.steps]),
+        """Return a copy of the state."""
+        arrays = prefixed("model.", model.weights_by_name()) | self.weights.state()
+        arrays |= {
             "held_out": held_out,
             "losses": np.array(self.losses),
             "scores": np.array(self.scores),
         }
-        for name, layers in zip("mv", self.weights.memory(), strict=True):
-            arrays |= {f"{name}{k}": layer.flatten() for k, layer in enumerate(layers, 1)}
         if self._best is not None:
-            arrays |= {"best1": self._best.W1, "best2": self._best.W2}
+            arrays["best"] = self._best
         return TrainingState(WarmUp.name, arrays, generator_state(rng))
 
     def end_epoch(self, loss: float) -> None:
-        """Record the mean loss, from a rank's share of it."""
+        """Record the mean loss, summed over all ranks."""
         self.losses.append(float(self.weights.comm.sum(np.array([loss]))[0]))
 
-    def judge(self, model: LMM, X: NDArray, y: NDArray, comm: Communicator) -> None:
-        """Record the hard model's accuracy, and the weights if it is the best so far."""
+    def validate(self, model: LMM, X: NDArray, y: NDArray, comm: Communicator) -> None:
+        """Record the accuracy of the LMM, and its weights if it is the best so far."""
         right = self.hard(model).scores(X).argmax(axis=1) == y
         self.scores.append(comm.total(int(right.sum())) / comm.total(len(y)))
         if self.scores[-1] >= max(self.scores):
-            self._best = Layers(self.layers.W1.copy(), self.layers.W2.copy())
+            self._best = self.weights.theta.copy()
 
-    def verdict(self, n_epochs: int, patience: int | None) -> Status | None:
-        """Return the status if all epochs are done or the score has not improved; else None."""
+    def status(self, n_epochs: int, patience: int | None) -> Status | None:
+        """Return the status if all epochs are done or the score stopped improving, else None."""
         since = len(self.scores) - 1 - int(np.argmax(self.scores)) if self.scores else 0
         if patience is not None and since >= patience:
             return Status.VALIDATION
         return Status.MAX_ITER if len(self.losses) >= n_epochs else None
 
     def hard(self, model: LMM) -> LMM:
-        """Return the model with the present offsets."""
-        return self.scaling.hard(model, *self.layers)
+        """Return the LMM with the current offsets."""
+        return self._hard(model, self.weights.theta)
 
     def kept(self, model: LMM) -> LMM:
-        """Return the result: the best model, if samples are held out."""
-        return self.hard(model) if self._best is None else self.scaling.hard(model, *self._best)
+        """Return the best LMM if samples are held out, else the current one."""
+        return self._hard(model, self.weights.theta if self._best is None else self._best)
+
+    def _hard(self, model: LMM, theta: NDArray) -> LMM:
+        return self.scaling.hard(model, *self.weights.layers(theta))

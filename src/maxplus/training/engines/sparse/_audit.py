@@ -1,4 +1,4 @@
-"""The audit, a debug switch: derive every bound by brute force and report one that is violated."""
+"""The audit, for tests: check all bounds of the engine by brute force."""
 
 import numpy as np
 
@@ -88,7 +88,7 @@ def _audit(state, t):
 
 @njit(cache=True, nogil=True)
 def audited_iteration(w, flags, state, rule, w0_update_interval, k, t, journal, loss, sample, step):
-    """Run worker w's part of iteration k of a block, audited by worker 0 after the search.
+    """Run iteration k of a block as worker w; worker 0 audits it after the search.
 
     Return the code of a violated bound, or `GOOD`; for a helper `GOOD` or `STOPPED`.
     """

@@ -1,22 +1,19 @@
 """Bounds on losses: of the lanes of a chunk, and their growth by later steps.
 
-Losses are bounded as odds = exp(loss) − 1 = Σ_{d≠y} exp(z_d − z_y). Odds order samples as
-losses do, keep their relative precision when losses are tiny, and need one exponential per
-wrong class.
+Losses are bounded as odds = exp(loss) − 1 = Σ_{d≠y} exp(z_d − z_y). Odds have the same order as
+losses, retain the relative precision of tiny losses, and need one exponential per wrong class.
 
-Growth: a score z_d is a maximum of minima of rows. It rises at most by the largest rise
-of one of its terms, a row's plus that of W2's entry, and falls likewise. The
-loss is 1-Lipschitz in the differences z_d − z_y, so it grows by at most (the
-rise of a wrong score) + (the fall of the true one). That bound holds for all chunks
-of a class at once. For a single chunk there is a tighter one: a wrong class whose term is the
-part s of Σ_d exp(z_d − z_y) raises the loss by log(1 + s·(exp(r) − 1)) only, if it rises by
-r, and most parts are small.
+Growth: a score z_d is a maximum of minima of rows. It rises at most by the largest rise of one of
+its terms, the sum of the rises of a row and of an entry of W2, and falls at most by the largest
+fall. The loss is 1-Lipschitz in the differences z_d − z_y, so it grows by at most (the rise of a
+wrong score) + (the fall of the true one). This bound holds for all chunks of a class. The bound of
+a single chunk is tighter: if a wrong class with the share s of Σ_d exp(z_d − z_y) rises by r, the
+loss grows by log(1 + s·(exp(r) − 1)), and most shares are small.
 
-Only units that can lead count: let V be a lane's bound on a wrong score at its chunk's
-last update (max of lead and rest). Every unit was at most V then. In each step since, a
-moved unit either still ends below ``lowest``, which is below every V that any chunk
-counts from, or its rise is added to the class's. By induction no unit is ever above V
-plus the sum of the added rises.
+Only units that can lead count: let V be the bound of a lane on a wrong score at the last update of
+its chunk (max of lead and rest). No unit was above V then. In each later step, a changed unit
+either stays below ``lowest``, which is below V of all chunks, or its rise is added to that of the
+class. By induction no unit exceeds V plus the sum of the added rises.
 """
 
 import math
@@ -48,7 +45,7 @@ from maxplus.training.engines.step import LAYER_0, LAYER_1
 
 RESOLVED = np.float32(-1.0)
 
-# More than the errors of one term: exp32's, and the rounded argument (|x| ≤ 87).
+# Bound on the relative error of one term: of exp32, and of its rounded argument (|x| ≤ 87).
 _SLACK = 1.00004
 
 
@@ -60,7 +57,7 @@ def _exp(x):
 
 @inner
 def _add_odds(lead, rest, own, odds):
-    """Add one wrong class's term; O(B)."""
+    """Add the term of one wrong class; O(B)."""
     use_widest_vectors()
     for q in range(odds.size):
         odds[q] += _exp(np.float32(fmax(lead[q], rest[q]) - own[q]))
@@ -68,7 +65,7 @@ def _add_odds(lead, rest, own, odds):
 
 @inner
 def _slack(n_classes):
-    """Return a factor above all errors of odds: those of the terms and those of their sum."""
+    """Return a factor that exceeds the errors of the terms of odds and of their sum."""
     return np.float32(_SLACK + 1.2e-7 * n_classes)
 
 
@@ -76,9 +73,9 @@ def _slack(n_classes):
 def odds_bounds(label, lanes, lead, rest, odds):
     """Compute odds[q] ≥ exp(loss) − 1 for each lane of a chunk; O(B·C).
 
-    Wrong scores enter with upper bounds, the true one with a lower bound, and
-    odds grow with the former and fall with the latter. Differences above 87
-    would overflow: they, and only they, give infinity.
+    Odds increase with wrong scores, for which upper bounds are used, and decrease with the true
+    score, for which a lower bound is used. They are infinite only for differences above 87, which
+    would overflow.
     """
     odds[:] = np.float32(0.0)
     own = lead[label]
@@ -93,7 +90,7 @@ def odds_bounds(label, lanes, lead, rest, odds):
 
 @inner
 def _largest_share(lead, rest, own, odds):
-    """Return the largest part that a wrong class has in 1 + odds of a lane; O(B)."""
+    """Return the largest share of a wrong class in 1 + odds of a lane; O(B)."""
     use_widest_vectors()
     most = np.float32(0.0)
     for q in range(odds.size):
@@ -104,7 +101,7 @@ def _largest_share(lead, rest, own, odds):
 
 @inner
 def share_bounds(label, lanes, lead, rest, odds, share):
-    """Compute share[d] ≥ exp(z_d − z_y) / (1 + odds) of every lane, for the same bounds; O(B·C)."""
+    """Compute share[d] ≥ exp(z_d − z_y) / (1 + odds) of all lanes, from the same bounds; O(B·C)."""
     finite, slack = lane_max(odds) < np.inf, _slack(lead.shape[0])
     for d in range(lead.shape[0]):
         share[d] = 1.0
@@ -123,13 +120,13 @@ def loss_bound(odds):
 
 # -- growth by steps ---------------------------------------------------------------------------
 
-# More than two roundings in float64, relative to the result.
+# Bound on the relative error of two roundings in float64.
 SUM_ROUNDING = 4.5e-16
 
 
 @inner
 def add_up(total, amount):
-    """Return the sum of two non-negative numbers, rounded up: sums over iterations stay bounds."""
+    """Return the sum of two non-negative numbers, rounded up, so that long sums are bounds."""
     return (total + amount) * (1.0 + SUM_ROUNDING)
 
 
@@ -142,7 +139,7 @@ def update_noise(scale):
 
 @inner
 def _copy(values, target):
-    """Copy by a loop: Numba takes seconds to compile the assignment of an array to a slice."""
+    """Copy by a loop: Numba takes seconds to compile an assignment to a slice."""
     for h in range(values.size):
         target[h] = values[h]
 
@@ -155,7 +152,7 @@ def slot_of(t, events):
 
 @inner
 def slope_effect(slot, samples, events):
-    """Return the largest rise and fall of a row by one iteration's moved slopes, for any sample."""
+    """Return the largest rise and fall of a row by the changed slopes of one iteration."""
     up = down = 0.0
     for j in range(events.n[slot, SLOPES]):
         p = events.number[slot, SLOPE_ROW, j] // 2
@@ -167,9 +164,9 @@ def slope_effect(slot, samples, events):
 
 @inner
 def record_step(state, t, journal, first):
-    """Record the moves of iteration t (journal entries from ``first`` on) in ring and logs.
+    """Record the changes of iteration t, journal entries from ``first`` on, in ring and logs.
 
-    O(1) for each entry, and O(H) for each slope: it belongs to every unit.
+    O(1) for each entry, and O(H) for each slope, which belongs to all units.
     """
     weights, log, events, scale = state.weights, state.log, state.events, state.scale
     slot = slot_of(t, events)
@@ -217,7 +214,7 @@ def record_step(state, t, journal, first):
 
 @inner
 def record_lift(state, t):
-    """Add iteration t's moved rows to the lifts; O(1) for each, and O(H) once per epoch."""
+    """Add the changed rows of iteration t to the lifts; O(1) for each, and O(H) once per epoch."""
     weights, events, lift = state.weights, state.events, state.lift
     slot, epoch = slot_of(t, events), t // EPOCH
     if t % EPOCH == 0:
@@ -242,10 +239,10 @@ def record_lift(state, t):
 
 @inner
 def _can_lead(state, d, h):
-    """Return whether unit h may reach any lane's bound on class d; O(workers).
+    """Return whether unit h may reach the bound of any lane on class d; O(workers).
 
-    No minimum of the unit is above reach + raised, and no bound that a chunk
-    counts from is below ``lowest``. A unit that stays below that raises no bound.
+    No minimum of the unit is above reach + raised, and no bound of a chunk is below ``lowest``. A
+    unit below ``lowest`` raises no bound.
     """
     lift, w2 = state.lift, np.float64(state.weights.W2T[d, h])
     score = lift.reach[h] + state.log.raised[h] + w2 + state.scale.noise[0]
@@ -257,10 +254,7 @@ def _can_lead(state, d, h):
 
 @inner
 def step_growth(state, t):
-    """Add the largest possible effect of iteration t on losses and scores; O(C²).
-
-    For each sample that it stepped on: O(C) for an entry.
-    """
+    """Add the largest possible effect of iteration t on losses and scores; O(C) per entry."""
     weights, events, lift, growth = state.weights, state.events, state.lift, state.search.growth
     slot = slot_of(t, events)
     number, value = events.number[slot], events.value[slot]
@@ -283,7 +277,7 @@ def step_growth(state, t):
     for j in range(events.n[slot, MERGES]):
         h, d = number[MERGE_UNIT, j], number[MERGE_CLASS, j]
         change = np.float64(weights.W2T[d, h]) - value[MERGE_OLD, j]
-        # A unit with a moved entry of W2 has a moved row: up and down are set.
+        # A unit with a changed entry of W2 has a changed row: up and down are set.
         fall[d] = max(fall[d], down[h] - change)
         if up[h] + change > rise[d] and _can_lead(state, d, h):
             rise[d] = up[h] + change
@@ -303,11 +297,10 @@ def step_growth(state, t):
 
 @inner
 def _largest_rise(now, seen, w2, w2_seen, top, floor):
-    """Return the most by which a unit can exceed the class's bound of the last update; O(H).
+    """Return the largest amount by which a unit can exceed the bound of the last update; O(H).
 
-    A unit was then no higher than the bound, so it passes it by no more than it
-    has risen; and no higher than top + W2, which for most units is far below the
-    lowest bound of any lane, ``floor``.
+    At that time, no unit was above the bound, or above top + W2, which for most units is far below
+    ``floor``, the lowest bound of any lane.
     """
     use_widest_vectors()
     most = 0.0
@@ -354,7 +347,7 @@ def _remember_lifts(up, up_begin, down, down_begin, seen):
     use_widest_vectors()
     up_seen, down_seen = seen[0], seen[1]
     for h in range(up.size):
-        # Rounded down by all that the subtractions can round up.
+        # Rounded down, to compensate for the rounding of the subtractions.
         slack = SUM_ROUNDING * (up[h] + down[h])
         up_seen[h] = up_begin[h] - (down[h] - down_begin[h]) - slack
         down_seen[h] = down_begin[h] - (up[h] - up_begin[h]) - slack
@@ -369,11 +362,11 @@ def _remember_top(g_max, raised_seen, raised, noise, top):
 
 @inner
 def remember_weights(state, c, label):
-    """Store what the growth of chunk c is counted from after an update; O(C·H).
+    """Store the origin of the growth of chunk c after an update; O(C·H).
 
-    Lifts count from the epoch's beginning. A row that had fallen by f then and
-    ends r above its initial value has risen by f + r in between; so what
-    the epoch has brought so far, the other way, is added.
+    Lifts are relative to the beginning of the epoch. A row that has fallen by f at the update and
+    ends r above its initial value has risen by f + r in between. So the change of the epoch in the
+    opposite direction is added.
     """
     weights, lift, minima = state.weights, state.lift, state.minima
     _remember_lifts(lift.now[0], lift.begin[0], lift.now[1], lift.begin[1], lift.seen[c])
@@ -388,7 +381,7 @@ def remember_weights(state, c, label):
 
 @inner
 def quick_growth(lift, c, label):
-    """Bound the growth of chunk c's losses since its update by the sums of all steps; O(C)."""
+    """Bound the growth of the losses of chunk c since its update by sums of all steps; O(C)."""
     odds = 0.0
     for d in range(lift.raised.size):
         if d != label:
@@ -400,7 +393,7 @@ def quick_growth(lift, c, label):
 def net_growth(state, c, label, missed):
     """Bound the same growth by net changes; O(C·H).
 
-    A true score falls no more than the unit that led it, so only leaders count.
+    A true score falls at most by the fall of its leading unit, so only leaders count.
     """
     weights, lift = state.weights, state.lift
     noise = 2.0 * state.scale.noise[0] * missed

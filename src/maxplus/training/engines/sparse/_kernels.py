@@ -43,10 +43,10 @@ _GOES_ON, _TARGET, _STATIONARY, _OVERFLOW = (
 
 @inner
 def _find_winners(state, x, finder, place):
-    """Find winning units and rows of a sample that was found, the lowest among equals.
+    """Find the winning units and rows of a found sample, the lowest among equals; O(C·(H + P)).
 
-    The search has stored its exact scores. A unit attains one of them only if its
-    bound does; of those few, minima are computed from the weights. O(C·(H + P)).
+    The search has stored its exact scores. Minima are computed only for units whose bound reaches
+    one of them.
     """
     weights, log, minima, worst = state.weights, state.log, state.minima, state.worst
     lam, grad = state.scratch.lam[0], state.grad
@@ -76,7 +76,7 @@ def _find_winners(state, x, finder, place):
 
 @inner
 def _is_bounded(state):
-    """Return whether all bounds are finite: infinite ones do not separate any samples."""
+    """Return whether all bounds are finite; infinite ones cannot order samples."""
     total = state.scale.noise[0]
     for label in range(state.search.growth.size):
         total += state.search.growth[label]
@@ -85,7 +85,7 @@ def _is_bounded(state):
 
 @inner
 def _find_path(state, j):
-    """Find the path of the j-th worst sample of this rank; return its number; O(C·(H + P))."""
+    """Find the path of the j-th worst sample of this rank; return the sample; O(C·(H + P))."""
     worst = state.worst
     finder, place = worst.order[j, 0], worst.order[j, 1]
     n = worst.sample[finder, place]
@@ -104,36 +104,38 @@ def _write_own_path(state, j, path):
 def find_worst(state):
     """Order the k worst samples of all ranks.
 
-    Return (their mean loss, the worst sample, whether messages between ranks succeeded).
+    Return (the objective, its worst sample, whether messages between ranks succeeded).
     """
     worst, exchange = state.worst, state.exchange
-    loss, sample = merge_sorted(worst.loss, worst.sample, worst.heap, worst.taken, worst.order)
+    loss, sample = merge_sorted(
+        worst.loss, worst.sample, worst.heap, worst.n_ignored, worst.taken, worst.order
+    )
     if exchange.address == 0:
         return loss, sample, True
     if worst.order.shape[0] == 1 and sample != NONE and math.isfinite(loss):
         _write_own_path(state, 0, exchange.sent[2:])
     if not exchange_worst(exchange, worst):
         return loss, sample, False
-    loss, sample = order_received(exchange)
+    loss, sample = order_received(exchange, worst.n_ignored)
     return loss, sample, True
 
 
 @inner
 def _collect_paths(state):
-    """Collect the paths of the k worst samples of all ranks; return False if messages fail.
+    """Collect the paths of all samples to step on; return False if messages fail.
 
     O(C·(H + P)) for each sample of this rank.
     """
-    exchange = state.exchange
-    k = exchange.order.shape[0]
-    if k == 1:
+    exchange, n_ignored = state.exchange, state.worst.n_ignored
+    if exchange.order.shape[0] == 1:
         owner = exchange.order[0, 0]
         for i in range(exchange.path.shape[1]):
             exchange.path[0, i] = exchange.received[owner, 2 + i]
         return True
-    for j in range(k):
-        if exchange.order[j, 0] == exchange.rank:
-            _write_own_path(state, exchange.order[j, 1], exchange.path[j])
+    for j in range(exchange.path.shape[0]):
+        owner, place = exchange.order[n_ignored + j, 0], exchange.order[n_ignored + j, 1]
+        if owner == exchange.rank:
+            _write_own_path(state, place, exchange.path[j])
         else:
             exchange.path[j, :] = 0.0
     return exchange_paths(exchange)
@@ -141,17 +143,18 @@ def _collect_paths(state):
 
 @inner
 def add_worst(state, t, w0_update_interval):
-    """Add up the subgradients of the k worst samples of all ranks; O(C·(H + P + C)) for each.
+    """Add up the subgradients of the samples to step on; O(C·(H + P + C)) for each.
 
     Return False if messages between ranks fail.
     """
     samples, exchange, grad, total = state.samples, state.exchange, state.grad, state.total
+    n_ignored = state.worst.n_ignored
     is_single, has_slopes = exchange.address == 0, w0_moves(t, w0_update_interval)
     if not is_single and not _collect_paths(state):
         return False
-    for j in range(state.worst.order.shape[0]):
+    for j in range(state.worst.order.shape[0] - n_ignored):
         if is_single:
-            n = _find_path(state, j)
+            n = _find_path(state, n_ignored + j)
             subgradient_entries(samples.X[n], samples.y[n], has_slopes, grad)
         else:
             label = read_path(exchange.path[j], grad, exchange.x)
@@ -162,11 +165,8 @@ def add_worst(state, t, w0_update_interval):
 
 @inner
 def take_step(state, k, t, loss, rule, journal):
-    """Step along the mean of the subgradients in ``state.total`` and update all bounds; return α.
-
-    All subgradients are taken before anything moves.
-    """
-    first, n_samples = journal.n[0], state.worst.order.shape[0]
+    """Step along the mean of the subgradients in ``state.total``, update bounds; return α."""
+    first, n_samples = journal.n[0], state.worst.order.shape[0] - state.worst.n_ignored
     alpha = descend_mean(state.weights, state.total, n_samples, loss, t, rule, journal, k)
     record_step(state, t, journal, first)
     record_lift(state, t)
@@ -176,7 +176,7 @@ def take_step(state, k, t, loss, rule, journal):
 
 @njit(cache=True, nogil=True)
 def sparse_block(w, flags, state, rule, w0_update_interval, t0, journal, loss, sample, step):
-    """Run worker w's part of a block of iterations from t0 on; return (iterations done, signal).
+    """Run a block of iterations from t0 on as worker w; return (iterations done, signal).
 
     All workers search; worker 0 takes the steps and fills loss, sample and step.
     """
@@ -226,7 +226,7 @@ def _fill_chunk(c, samples):
 
 @njit(cache=True, parallel=True)
 def fill_columns(samples):
-    """Copy each chunk's samples, feature by feature; O(N·P)."""
+    """Copy the samples of each chunk, feature by feature; O(N·P)."""
     for c in prange(samples.label.size):
         _fill_chunk(c, samples)
 
@@ -255,7 +255,7 @@ def scan_all(samples, weights, minima):
 
 @njit(cache=True, nogil=True)
 def replay_chunks(state, first, step):
-    """Bring every unit of every ``step``-th chunk from ``first`` on up to date."""
+    """Update all units of every ``step``-th chunk, starting with ``first``."""
     state = referenced(state)
     for c in range(first, state.samples.label.size, step):
         for h in range(state.log.n.size):
@@ -286,6 +286,6 @@ def _permute_unit(h, source, minima):
 
 @njit(cache=True, parallel=True)
 def permute_lanes(source, minima):
-    """Give lane q of chunk c the minima of lane ``source[c, q]``, unit by unit; O(N·H)."""
+    """Move the minima of lane ``source[c, q]`` to lane q of chunk c, for all units; O(N·H)."""
     for h in prange(minima.g.shape[1]):
         _permute_unit(h, source, minima)

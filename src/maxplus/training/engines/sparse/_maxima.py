@@ -1,4 +1,4 @@
-"""The maximum layer: leading units and bounds on the rest."""
+"""The maximum layer: leading units, and bounds on all other units."""
 
 import numpy as np
 
@@ -12,15 +12,15 @@ from maxplus.training.engines.sparse._state import NONE
 def _merge_wrong(g, w2, h, lead, unit, second, unit2, rest):
     """Merge the score bound g + w2 of unit h in a wrong class, for all lanes; O(B).
 
-    Of the two known units and unit h, the larger two stay known, in order; the
-    third is included in rest. Written without branches.
+    Of the two known units and unit h, the larger two become the known units; the third is included
+    in rest. Written without branches.
     """
     use_widest_vectors()
     name = unit.dtype.type(h)
     for q in range(g.size):
         v, L, S, R, U, V = g[q] + w2, lead[q], second[q], rest[q], unit[q], unit2[q]
         leads, known, above = name == U, (name == U) | (name == V), v > S
-        # The known unit that stays whatever v is, and the one that contends with it.
+        # The known unit that stays for any v, and the candidate for the other position.
         stay, stay_unit = select(leads, S, L), select(leads, V, U)
         come, come_unit = select(known | above, v, S), select(known | above, name, V)
         swap = come > stay
@@ -34,9 +34,8 @@ def _merge_wrong(g, w2, h, lead, unit, second, unit2, rest):
 def _merge_own(g, g2, w2, h, lead, unit, second, unit2, rest):
     """Merge unit h in the chunk's own class, where known units have lower bounds; O(B).
 
-    The minimum is at least min(g, g2) and at most g. Where the two differ, the
-    upper one goes into rest even for a known unit: so rest bounds whatever a
-    displaced unit may have been.
+    The minimum is at least min(g, g2) and at most g. If these differ, the upper bound is included
+    in rest even for a known unit, so that rest bounds displaced units.
     """
     use_widest_vectors()
     name = unit.dtype.type(h)
@@ -58,8 +57,8 @@ def _merge_own(g, g2, w2, h, lead, unit, second, unit2, rest):
 def merge(state, c, d, h):
     """Update the lanes of class d after a possible change of unit h's score; O(B).
 
-    For a wrong class an upper bound suffices: falls of rows need no replay, and
-    rises that are small altogether are added to what g was.
+    For a wrong class an upper bound is sufficient: falls of rows need no replay, and a small total
+    rise is added to the stored g.
     """
     weights, minima, maxima, scale = state.weights, state.minima, state.maxima, state.scale
     w2 = weights.W2T[d, h]
@@ -82,8 +81,8 @@ def merge(state, c, d, h):
 def _unit_bounds(state, c, d, bound):
     """Compute bound[h] ≥ every lane's score of unit h in class d; O(H).
 
-    A row that rose by r raises the minimum by at most r, so g_max at the last
-    replay plus all rises since bounds the present minimum.
+    A row that rose by r raises the minimum by at most r, so the sum of g_max at the last replay and
+    all later rises bounds the current minimum.
     """
     use_widest_vectors()
     w2, g_max, noise = state.weights.W2T[d], state.minima.g_max[c], state.scale.noise[0]
@@ -113,11 +112,11 @@ def _raise_to(values, level):
 
 @inner
 def refresh(state, w, c, d):
-    """Recompute leaders and rest of class d for a whole chunk, from all units that can matter.
+    """Recompute leaders and rest of class d for all lanes of a chunk.
 
-    Units are merged from the top bound down to a margin; then those whose bound
-    reaches the smallest lead found. The others go into rest with their largest
-    bound. O(B) for each unit merged, O(H) for the bounds.
+    First, units whose bound is within a margin of the largest bound are merged, then those whose
+    bound reaches the smallest lead found. Rest includes the largest bound of the other units. O(B)
+    for each merged unit, O(H) for the bounds.
     """
     minima, maxima = state.minima, state.maxima
     bound, chosen = state.scratch.bound[w], state.scratch.chosen[w]
@@ -161,12 +160,12 @@ def refresh(state, w, c, d):
 def leader_value(state, w, c, d, q):
     """Return the exact score of the better of the two known units in a lane; −inf without any.
 
-    The leader is computed; if it stays below the second, they change places and
-    the other one is computed: after two rounds both are exact.
+    If the exact score of the leader is below the second, they are swapped and the other one is
+    computed: after two rounds both are exact.
     """
     weights, minima, maxima, lam = state.weights, state.minima, state.maxima, state.scratch.lam[w]
     while True:
-        h = np.int64(maxima.unit[c, d, q])  # the same type everywhere: else callees compile twice
+        h = np.int64(maxima.unit[c, d, q])  # int64 everywhere: callees are compiled once
         if h == NONE:
             return minima.g.dtype.type(-np.inf)
         replay(state, c, h)
@@ -181,7 +180,7 @@ def leader_value(state, w, c, d, q):
 
 @inner
 def scan_units(state, w, c, d, q):
-    """Return the exact score of class d in a lane, from all units whose bound reaches the best.
+    """Return the exact score of class d in a lane, from the units whose bound reaches the best.
 
     O(H) for the bounds, O(P) for a minimum that is not known exactly.
     """
@@ -191,7 +190,7 @@ def scan_units(state, w, c, d, q):
     leader = np.int64(maxima.unit[c, d, q])
     best, best_unit, rest = minima.g.dtype.type(-np.inf), NONE, minima.g.dtype.type(-np.inf)
     for k in range(-1, bound.size):
-        # The leader first: the better the first value, the fewer units are evaluated.
+        # The leader comes first: with a good first value, fewer units are evaluated.
         h = leader if k < 0 else k
         if h == NONE or (k >= 0 and k == leader):
             continue

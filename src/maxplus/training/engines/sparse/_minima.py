@@ -1,4 +1,4 @@
-"""The minimum layer: witnesses, runners-up and the replay of changed rows."""
+"""The minimum layer: witnesses, runners-up, and the replay of changed rows."""
 
 import numpy as np
 
@@ -47,11 +47,11 @@ def insert_row(x, slope, offset, i, g, g2, a, a2):
 def change_row(x, slope, offset, i, g, g2, a, a2):
     """Update the value of row i, for all lanes; keep the invariants of `Minima`; O(B).
 
-    A row wins if it is below its rival: the least of the others as far as it is known. That is g,
-    or, for the witness itself, the runner-up's g2; without a runner-up nothing is known, and g
-    follows the row as an upper bound. The loser, of the row and a witness that it beats, becomes
-    the runner-up if it is below g2. A runner-up that rises, or becomes the witness, is removed. In
-    all cases every row but the witness keeps a value of at least g2.
+    A row wins if it is below its rival, the smallest known value of the other rows. The rival is g,
+    or, for the witness, g2 of the runner-up; without a runner-up there is no rival, and g follows
+    the row as an upper bound. The loser, of the row and the previous witness, becomes the runner-up
+    if it is below g2. A runner-up that rises, or becomes the witness, is removed. In all cases
+    every row except the witness has a value of at least g2.
     """
     use_widest_vectors()
     row, none, unknown = a.dtype.type(i), a.dtype.type(NONE), g.dtype.type(np.inf)
@@ -82,7 +82,7 @@ def scan_unit(columns, W0, w1, g, g2, a, a2):
 
 @inner
 def _min_except(lam, w1, skip):
-    """Return the minimum of all rows but one: two loops, as one with a condition is scalar."""
+    """Return the minimum of all rows except one, by two loops: a condition would not vectorise."""
     after = skip + 1
     return min(minplus_cell(lam[:skip], w1[:skip]), minplus_cell(lam[after:], w1[after:]))
 
@@ -95,7 +95,7 @@ def _index_except(lam, w1, value, skip):
     for i in range(lam.size):
         hit = (lam[i] + w1[i] == value) & (i != skip)
         first = imin(first, np.int32(i) if hit else none)
-    # NaN equals no value: the index must be valid all the same.
+    # With NaN, no row is found; the index must be valid nevertheless.
     return imin(first, np.int32(lam.size - 1))
 
 
@@ -113,7 +113,7 @@ def scan_lane(c, h, q, lam, weights, minima):
 
 @inner
 def exact_minimum(c, h, q, lam, weights, minima):
-    """Return the minimum of a unit that is up to date; scan a lane with an inexact one; O(P)."""
+    """Return the minimum of an up-to-date unit; scan the lane if it is not exact; O(P)."""
     if minima.g[c, h, q] > minima.g2[c, h, q]:
         scan_lane(c, h, q, lam, weights, minima)
     return minima.g[c, h, q]
@@ -121,7 +121,7 @@ def exact_minimum(c, h, q, lam, weights, minima):
 
 @inner
 def close_unit(c, h, minima):
-    """Store the upper bounds of a unit whose lanes have been brought up to date; O(B)."""
+    """Store the upper bounds of a unit after an update of its lanes; O(B)."""
     minima.g_max[c, h] = lane_max(minima.g[c, h])
     minima.cap[c, h] = max(minima.g_max[c, h], lane_max(minima.g2[c, h]))
 
@@ -130,11 +130,10 @@ def close_unit(c, h, minima):
 def replay(state, c, h):
     """Bring unit h of chunk c up to date with its changed rows, if there are any.
 
-    Each row is applied once, with its present value: values in between have no
-    influence on the minimum. Many rows are too high to matter: a row that
-    is nowhere below ``cap`` now, and by what rows have risen since was not below
-    it before, is neither witness nor runner-up of any lane, and does not become
-    one. O(1) for such a row, O(B) for others, O(P·B) after too many.
+    Each row is applied once, with its current value: intermediate values have no effect. Most rows
+    are too high to matter: a row that is above ``cap`` in all lanes, and that was so before
+    (accounting for rises), is neither witness nor runner-up of any lane, and does not become one.
+    O(1) for such a row, O(B) for other rows, O(P·B) if the log has overflowed.
     """
     samples, weights, log, minima = state.samples, state.weights, state.log, state.minima
     seen, n = minima.seen[c, h], log.n[h]
@@ -146,7 +145,7 @@ def replay(state, c, h):
         scan_unit(samples.columns[c], W0, w1, g, g2, a, a2)
     else:
         cap = minima.cap[c, h] + (log.raised[h] - minima.raised_seen[c, h]) + state.scale.noise[0]
-        # Read outside the loop: each read costs a call of Numba's reference counting.
+        # Read outside the loop: each read calls the reference counting of Numba.
         rows, offsets, columns = log.row[h], log.offset[h], samples.columns[c]
         low, high = samples.low[c], samples.high[c]
         for entry in range(seen, n):
@@ -164,9 +163,9 @@ def replay(state, c, h):
 
 @inner
 def note_row(log, h, i, offset):
-    """Log that row i of unit h has changed, and invalidate its previous entry; O(1).
+    """Log a change of row i of unit h, and invalidate its previous entry; O(1).
 
-    So every valid entry holds the row's present offset, W1T[h, i].
+    So every valid entry holds the current offset W1T[h, i].
     """
     n, before = log.n[h], log.last[h, i]
     if before >= 0 and n - before <= LOG_SIZE:

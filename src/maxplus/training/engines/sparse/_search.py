@@ -1,10 +1,9 @@
-"""The search for the worst samples: chunks are updated and exact values computed on demand.
+"""The search for the worst samples, which updates chunks and computes exact values on demand.
 
-An iteration may take a few hundred microseconds and there are hundreds of thousands of them. So
-helper threads are started once per block and spin until the number of the next iteration is
-published; worker 0 spins until all helpers have published it. Numba's own parallel loops start
-threads at every call and, with the engine's many arrays, take several times as long to compile as
-all kernels together.
+An iteration may take a few hundred microseconds. So helper threads are started once per block and
+spin until the number of the next iteration is published; worker 0 spins until all helpers have
+published it. Parallel loops of Numba start threads at every call and, with the many arrays of the
+engine, take several times as long to compile as all kernels together.
 """
 
 import math
@@ -53,9 +52,9 @@ from maxplus.training.engines.sparse._worst import (
 )
 from maxplus.trees._kernels import root, update, winner
 
-# Subtracting growth from a loss and adding it again rounds by less than this part of both.
+# Bound on the relative rounding error of subtracting growth from a loss and adding it again.
 KEY_ROUNDING = 4e-16
-# The number of no iteration: helpers that read it end. flags[0] is the iteration of worker 0,
+# Published instead of an iteration to end helpers. flags[0] is the iteration of worker 0,
 # flags[LINE·w] that of helper w.
 STOP = -(2**62)
 # Spins before the processor is yielded, about 20 µs.
@@ -101,8 +100,8 @@ def _widen_own(up, down, lead, second, rest):
 def _loosen(state, w, c, since, t):
     """Widen the chunk's bounds by the possible effect of moved slopes on each lane; O(B·C).
 
-    Within an iteration a minimum changes by no more than the largest change of a
-    row; over several iterations the changes add up.
+    In one iteration, a minimum changes at most by the largest change of a row; changes of several
+    iterations are added.
     """
     samples, events, maxima = state.samples, state.events, state.maxima
     shift = state.scratch.shift[w]
@@ -136,9 +135,9 @@ def _loosen(state, w, c, since, t):
 def update_chunk(state, w, c, t):
     """Bring the chunk's bounds up to date with all steps since its last update.
 
-    Units with a row that rose must be merged (a score may be higher than its
-    bound), and so must everything that lowers a leader of the own class. Small falls
-    in wrong classes only make bounds tighter and may wait.
+    Units with a row that rose must be merged, because a score may exceed its bound, and so must
+    changes that lower a leader of the own class. Small falls in wrong classes would only tighten
+    bounds and are postponed.
     """
     samples, weights, minima, maxima = state.samples, state.weights, state.minima, state.maxima
     events, search, scratch = state.events, state.search, state.scratch
@@ -194,8 +193,8 @@ def update_chunk(state, w, c, t):
 def _exact_score(state, w, c, d, q):
     """Return the exact score of class d in one lane.
 
-    Where the leader is in doubt, the class is refreshed for the whole chunk, once
-    per iteration: other lanes are likely to be in doubt as well.
+    If the leader is uncertain, the class is refreshed for all lanes of the chunk, once per
+    iteration, because the leaders of other lanes are likely to be uncertain as well.
     """
     maxima, search, counts = state.maxima, state.search, state.scratch.counts[w]
     score = leader_value(state, w, c, d, q)
@@ -219,7 +218,7 @@ def _odds_of(label, z):
     for d in range(z.size):
         if d != label:
             total += math.exp(min(np.float64(z[d]) - np.float64(z[label]), 700.0))
-    # Below the smallest normal number float32 would lose the margin, and then the loss.
+    # A denormal float32 would lose the margin, and 0 the loss.
     return np.float32(max(total * (1.0 + 1e-6), 2e-38))
 
 
@@ -227,10 +226,9 @@ def _odds_of(label, z):
 def _resolve(state, w, c, threshold):
     """Compute exact scores of the lane with the largest bound until it is below the threshold.
 
-    The true class comes first, then the wrong ones, the largest bound first: the bounds
-    of a lane that is not the worst soon fall below the threshold. Return (loss,
-    lane) if all scores had to be computed, which z then holds, else (−inf, NONE).
-    Exact scores stay as bounds of the lane.
+    The true class comes first, then the wrong classes by decreasing bound, so that the bound of
+    most lanes soon falls below the threshold. Return (loss, lane) if all scores were computed,
+    which are then in z, else (−inf, NONE). Exact scores are stored as bounds of the lane.
     """
     samples, maxima, search, scratch = state.samples, state.maxima, state.search, state.scratch
     odds, label = search.odds[c], samples.label[c]
@@ -283,10 +281,10 @@ def _set_key(state, w, c, loss):
 
 @inner
 def _leave(state, w, c, label, steps_are_small):
-    """After the search, set the key of an updated chunk and what its growth is counted from.
+    """After the search, set the key of an updated chunk and the origin of its growth.
 
-    Growth is counted from the bounds in `Maxima`, so the key must come from them
-    too. Where no class has been refreshed since lanes were resolved, they agree.
+    Growth is relative to the bounds in `Maxima`, so the key must be derived from them. They agree
+    with the odds if no class has been refreshed since lanes were resolved.
     """
     search, scratch = state.search, state.scratch
     t, lanes = search.updated[c], state.samples.lanes[c]
@@ -320,7 +318,7 @@ else:  # Windows: only spin
 
 @inner
 def _wait_for(flags, index, value):
-    """Wait until flags[index] is ``value`` or `STOP`; return which."""
+    """Wait until flags[index] is ``value`` or `STOP`; return it."""
     spins = 0
     while True:
         seen = atomic_load(flags, index)
@@ -353,11 +351,10 @@ def end_search(state, w, t, flags):
 
 @inner
 def search_worker(state, w, t, small_from):
-    """Find the k worst of one worker's samples, as far as they can be among the k worst of all.
+    """Find those of the k worst samples that belong to worker w.
 
-    The bound of the chunk with the largest bound is tightened until the largest
-    bound is below k losses that were found. Then no other sample can be worse than
-    those k, and none as bad has been left out.
+    The bound of the chunk with the largest bound is tightened until the largest bound is below k
+    losses that were found, so that no other sample can be among the k worst.
     """
     search, worst, scratch = state.search, state.worst, state.scratch
     reset_found(worst, w)
@@ -381,8 +378,8 @@ def search_worker(state, w, t, small_from):
                 search.worst[c] = max(search.worst[c], loss)
                 offer(worst, w, t, loss, state.samples.sample[c, q], c, q, scratch.z[w])
         elif search.base[c] < np.inf and search.narrowed[c] != t:
-            # Keys grow by the largest effect of each step on any loss of the class. The effect
-            # on this chunk is smaller, and the net effect of all steps is smaller again.
+            # Keys grow by the largest effect of each step on any loss of the class. The bound of
+            # the effect on this chunk is tighter, and that of the net effect tighter still.
             search.narrowed[c] = t
             narrow = min(bound, search.base[c] + quick_growth(state.lift, c, label))
             if narrow >= threshold:

@@ -1,17 +1,17 @@
-"""Everything that the sparse engine keeps: chunks of samples, sizes, and declared arrays.
+"""State of the sparse engine: chunks of samples, sizes, and declarations of arrays.
 
 Every array is declared once, as the default of a field of a NamedTuple:
 
     class Minima(NamedTuple):
         g: Array = field("K H B", F)
 
-A declaration gives the shape in the letters of `Sizes` (K chunks of B lanes, P features,
-H units, C classes, W workers, …), the type (F is the model's float type, ROW holds row
-numbers) and the initial value, if there is one. From it `allocate` makes the tuple for given
-sizes, `refill` resets it, and `count_bytes` returns its exact size. Fields without a
-declaration are arrays of other objects, or are no arrays.
+A declaration consists of the shape in the letters of `Sizes` (K chunks of B lanes, P features, H
+units, C classes, W workers, …), the type (F is the float type of the model, ROW the type of row
+numbers) and the initial value, if any. `allocate` creates the tuple for given sizes, `refill`
+resets it, and `count_bytes` returns its exact size. Fields without a declaration are scalars or
+arrays of other objects.
 
-A chunk's lanes are samples of one class; the last chunk of a class may have padding lanes.
+The lanes of a chunk are samples of one class; the last chunk of a class may have padding lanes.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from numpy.typing import NDArray
 from maxplus._compile import aligned
 from maxplus.models import LMM
 from maxplus.models._lmm_kernels import LMMGradient, LMMWeights
-from maxplus.training.problem import TopKLoss, TrainingProblem
+from maxplus.training.problem import TopKLoss, TrainingProblem, TrimmedMaxLoss
 from maxplus.trees._kernels import level_offsets
 
 # -- chunks and lanes --------------------------------------------------------------------------
 
-# Lanes of a chunk, where there are enough samples: its columns fit into the first-level cache.
+# Maximum number of lanes of a chunk, whose columns then fit into the first-level cache.
 MAX_LANES = 256
 # A vector register holds sixteen float32.
 LANE_STEP = 16
@@ -47,27 +47,27 @@ class ChunkLayout(NamedTuple):
 
 
 def lanes_per_chunk(y: NDArray) -> int:
-    """Return B: a multiple of the vector length, no larger than the largest class needs."""
+    """Return B, a multiple of the vector length, not larger than the largest class requires."""
     largest = int(np.bincount(y).max(initial=1))
     return min(MAX_LANES, -(-largest // LANE_STEP) * LANE_STEP)
 
 
 def count_chunks(y: NDArray, n_lanes: int) -> int:
-    """Return K: each class fills whole chunks of its own."""
+    """Return K; a chunk contains samples of one class."""
     return int((-(-np.bincount(y) // n_lanes)).sum())
 
 
 def count_leaves(y: NDArray, n_lanes: int, n_workers: int) -> int:
-    """Return the most chunks of one class that `arrange` gives to one worker, at least 1."""
+    """Return the maximum number of chunks of one class and one worker, at least 1."""
     largest = -(-int(np.bincount(y).max(initial=1)) // n_lanes)
     return -(-largest // n_workers)
 
 
 def arrange(y: NDArray, order: NDArray, n_lanes: int, n_workers: int) -> ChunkLayout:
-    """Cut each class's samples, taken in ``order``, into chunks.
+    """Divide the samples of each class, in the given order, into chunks.
 
-    Chunks of a class go to the workers in turn: neighbours in the order are
-    about equally hard, so all workers get the same share of hard ones.
+    Chunks of a class are assigned to the workers round-robin: neighbours in the order have similar
+    losses, so that all workers get the same share of large ones.
     """
     samples, lanes, labels, workers, leaves = [], [], [], [], []
     for label in range(int(y.max(initial=-1)) + 1):
@@ -90,15 +90,15 @@ def arrange(y: NDArray, order: NDArray, n_lanes: int, n_workers: int) -> ChunkLa
 
 # -- sizes -------------------------------------------------------------------------------------
 
-# Iterations whose events are remembered if each steps on one sample; a chunk that
-# missed more is rebuilt.
+# Iterations whose events are stored if each steps on one sample; a chunk that was not updated for
+# longer is rebuilt.
 RING = 512
 # Numbers per class in the path of a sample.
 PATH = 4
 
 
 class Sizes(NamedTuple):
-    """One letter for each extent, as in the declarations, and two types."""
+    """Values of the letters in declarations."""
 
     K: int  # chunks
     B: int  # lanes of a chunk
@@ -108,13 +108,14 @@ class Sizes(NamedTuple):
     W: int  # workers
     S: int  # workers of all ranks that share thresholds
     T: int  # ranks
-    k: int  # samples that an iteration steps on
+    k: int  # samples that an iteration searches for
+    n: int  # samples that it steps on, the last ones of them
     Q: int  # k / S, rounded up
-    E: int  # entries of a layer that an iteration moves at most
+    E: int  # maximum number of entries of a layer that change in an iteration
     R: int  # iterations that the ring of events holds
-    leaves: int  # of a tree: the most chunks of one class that a worker has
+    leaves: int  # of a tree: maximum number of chunks of one class and one worker
     nodes: int  # of such a tree
-    bounds: int  # of its levels: where each begins and the last one ends
+    bounds: int  # offsets of its levels
     path: int  # numbers of a sample's path in a message; 0 for a single process
     sent: int  # numbers in a rank's first message; 0 for a single process
     F: np.dtype  # the model's float type
@@ -126,7 +127,7 @@ class Sizes(NamedTuple):
     ) -> Sizes:
         """Return the sizes for a number of workers, of ``n_slots`` that share thresholds; O(N)."""
         B = lanes_per_chunk(problem.y)
-        k = samples_per_step(problem)
+        k, n = count_worst(problem)
         S = n_workers if n_slots is None else n_slots
         path = 0 if problem.comm.is_alone else 1 + PATH * model.n_classes
         found = 0 if problem.comm.is_alone else 2 * k
@@ -141,9 +142,10 @@ class Sizes(NamedTuple):
             S=S,
             T=problem.comm.size,
             k=k,
+            n=n,
             Q=-(-k // S),
             E=entries_per_step(model, problem),
-            R=ring_length(k),
+            R=ring_length(n),
             leaves=int(offsets[1]),
             nodes=int(offsets[-1]),
             bounds=offsets.size,
@@ -154,20 +156,25 @@ class Sizes(NamedTuple):
         )
 
 
-def samples_per_step(problem: TrainingProblem) -> int:
-    """Return k: how many samples an iteration steps on."""
+def count_worst(problem: TrainingProblem) -> tuple[int, int]:
+    """Return (k, n): an iteration finds the k worst samples and steps on the last n of them."""
     objective = problem.objective
-    return objective.count(problem.n_samples) if isinstance(objective, TopKLoss) else 1
+    if isinstance(objective, TopKLoss):
+        k = objective.count(problem.n_samples)
+        return k, k
+    if isinstance(objective, TrimmedMaxLoss):
+        return objective.count(problem.n_samples) + 1, 1
+    return 1, 1
 
 
 def entries_per_step(model: LMM, problem: TrainingProblem) -> int:
-    """Return E: C for each sample, but no more than the larger layer has."""
+    """Return E: C for each sample, at most the size of the larger layer."""
     largest = model.n_hidden * max(2 * model.n_features, model.n_classes)
-    return min(samples_per_step(problem) * model.n_classes, largest)
+    return min(count_worst(problem)[1] * model.n_classes, largest)
 
 
 def ring_length(n_samples: int) -> int:
-    """Return R: iterations that the ring holds, k samples each; a power of two."""
+    """Return R: iterations that the ring holds, n samples each; a power of two."""
     return 1 << max(1, (RING // n_samples).bit_length() - 1)
 
 
@@ -184,7 +191,7 @@ _EXTENT = re.compile(r"(\d*)([A-Za-z]*)")
 
 
 class Field(NamedTuple):
-    """An array in terms of sizes that are not known yet."""
+    """Declaration of an array."""
 
     shape: str  # an extent per axis, each a number, a symbol or a multiple of one: "K 2P 4"
     dtype: Any  # a type, or the symbol of one
@@ -240,13 +247,13 @@ F, ROW = "F", "ROW"
 INT, REAL = np.int64, np.float64
 INF = np.inf
 
-# Eight-byte numbers in a cache line: what different threads write is in different lines.
+# Eight-byte numbers in a cache line; different threads write to different lines.
 LINE = 8
 # "No row" and "no unit".
 NONE = -1
-# "No sample" where the lowest number wins.
+# "No sample", larger than any sample number.
 SENTINEL = np.iinfo(np.int64).max
-# Changed rows in a unit's log; a chunk that missed more scans the unit again.
+# Changed rows in the log of a unit; after more changes, a chunk scans the unit again.
 LOG_SIZE = 4096
 # Iterations of an epoch (see `Lift`).
 EPOCH = 16
@@ -255,8 +262,8 @@ EPOCH = 16
 class Samples(NamedTuple):
     """The training set, by rows and by chunks."""
 
-    X: Array  # (N, P) F and
-    y: Array  # (N,), the problem's own
+    X: Array  # (N, P) F
+    y: Array  # (N,)
     columns: Array = field("K P B", F)  # each feature of a chunk, contiguous
     low: Array = field("K P", F)  # each feature's range in the chunk
     high: Array = field("K P", F)
@@ -269,11 +276,10 @@ class Samples(NamedTuple):
 
 
 class Minima(NamedTuple):
-    """Per (chunk, unit, lane): the smallest row as far as it is known.
+    """Per (chunk, unit, lane): bounds on the smallest row.
 
-    ``g`` is the value of row ``a``; every other row has at least the value
-    ``g2``, and ``a2``, if it is not NONE, attains it. So the minimum is exactly
-    g when g ≤ g2, and lies in [g2, g] otherwise.
+    ``g`` is the value of row ``a``; all other rows have at least the value ``g2``, which ``a2``
+    attains unless it is NONE. So the minimum is g if g ≤ g2, and in [g2, g] otherwise.
     """
 
     g: Array = field("K H B", F)
@@ -283,55 +289,53 @@ class Minima(NamedTuple):
     seen: Array = field("K H", INT, 0)  # how much of the unit's log has been replayed
     raised_seen: Array = field("K H", REAL, 0)  # `RowLog.raised` at that time
     g_max: Array = field("K H", F)  # largest g of the chunk's lanes at the last replay
-    cap: Array = field("K H", F)  # no g or g2 of the chunk's lanes was above this then
+    cap: Array = field("K H", F)  # upper bound on g and g2 of the chunk's lanes at that time
 
 
 class RowLog(NamedTuple):
-    """Per unit: which rows changed, in order, and by how much they can have risen."""
+    """Per unit: log of changed rows, and bounds on their rises."""
 
     # A ring; −1 where a later entry is for the same row.
     row: Array = field(f"H {LOG_SIZE}", np.int32)
-    offset: Array = field(f"H {LOG_SIZE}", F)  # the row's, W1T[h, row], as it is now
-    n: Array = field("H", INT, 0)  # entries ever written
-    last: Array = field("H 2P", INT, NONE)  # number of the row's latest entry
+    offset: Array = field(f"H {LOG_SIZE}", F)  # current W1T[h, row]
+    n: Array = field("H", INT, 0)  # number of entries written
+    last: Array = field("H 2P", INT, NONE)  # number of the latest entry of the row
     raised: Array = field("H", REAL, 0)  # sum over all steps of the largest rise of a row
 
 
 class Lift(NamedTuple):
-    """Rises and falls of each unit's rows and of each class's score.
+    """Rises and falls of the rows of each unit and of the score of each class.
 
-    Time is cut into epochs. Within one, a unit's lift is the largest net rise of
-    one of its rows since the epoch began, not the sum of all; epochs add up. So
-    since the beginning of an epoch a unit has risen by no more than its present
-    lift less its lift then. Chunks store the latter at an update, less what the
-    unit had fallen within the epoch until then, and W2.
+    Iterations are divided into epochs. Within an epoch, the lift of a unit grows by the largest net
+    rise of one of its rows, not by the sum of all rises. So since the beginning of an epoch, a unit
+    has risen by at most the difference of its lifts. At an update, chunks store the lift at the
+    beginning of the epoch, minus the fall of the unit within the epoch, and W2.
     """
 
     now: Array = field("2 H", REAL, 0)  # upwards and downwards
     begin: Array = field("2 H", REAL, 0)  # when the present epoch began
-    epoch: Array = field("H 2P", INT, NONE)  # the row's latest epoch, and its value at the
-    value: Array = field("H 2P", F, 0)  # first change in it
+    epoch: Array = field("H 2P", INT, NONE)  # latest epoch in which the row changed
+    value: Array = field("H 2P", F, 0)  # its value before the first change in that epoch
     seen: Array = field("K 2 H", REAL, 0)  # the origin of counts since the chunk's last update
     W2T: Array = field("K C H", F, 0)  # the weights at the chunk's last update
     top: Array = field("K H", REAL, 0)  # bound on the unit's minima at the chunk's last update
-    floor: Array = field("K C", REAL, 0)  # lowest of the lanes' bounds on the class's score then
+    floor: Array = field("K C", REAL, 0)  # lowest bound of a lane on the class's score then
     lowest: Array = field("W C", REAL, INF)  # lowest floor that a worker has stored
-    reach: Array = field("H", REAL, INF)  # no minimum of a unit is above this + `RowLog.raised`
-    raised: Array = field("C", REAL, 0)  # sums over all steps of the most that each can have
-    fallen: Array = field("C", REAL, 0)  # raised and lowered a class's score, and what
-    raised_seen: Array = field("K C", REAL, 0)  # they were at the chunk's last update
+    reach: Array = field("H", REAL, INF)  # reach + `RowLog.raised` bounds the unit's minima
+    raised: Array = field("C", REAL, 0)  # sums over all steps of bounds on the rise
+    fallen: Array = field("C", REAL, 0)  # and on the fall of a class's score
+    raised_seen: Array = field("K C", REAL, 0)  # their values at the chunk's last update
     fallen_seen: Array = field("K", REAL, 0)
-    share: Array = field("K C", REAL, 1)  # largest part that a class had in a lane's 1 + odds then
+    share: Array = field("K C", REAL, 1)  # largest share of the class in a lane's 1 + odds then
 
 
 class Maxima(NamedTuple):
-    """Per (chunk, class, lane): the two leading units and a bound on all others.
+    """Per (chunk, class, lane): the two leading units, and a bound on all other units.
 
-    For the chunk's own class ``lead`` and ``second`` bound the two units' scores
-    from below. For wrong classes max(lead, rest) and max(second, rest) bound them
-    from above: a rise that stays below all of rest is not merged. lead ≥ second.
-    ``rest`` bounds every other unit's score from above. When a leader falls, the
-    next one is known, and not all units have to be evaluated again.
+    For the own class of the chunk, ``lead`` and ``second`` are lower bounds on the scores of the
+    two units. For wrong classes, max(lead, rest) and max(second, rest) are upper bounds: a rise
+    that stays below rest in all lanes is not merged. lead ≥ second. ``rest`` is an upper bound on
+    the scores of all other units. The second unit avoids evaluating all units when a leader falls.
     """
 
     lead: Array = field("K C B", F, 0)
@@ -339,7 +343,7 @@ class Maxima(NamedTuple):
     second: Array = field("K C B", F, 0)
     unit2: Array = field("K C B", np.int32, NONE)
     rest: Array = field("K C B", F, 0)
-    rest_min: Array = field("K C", F, 0)  # not above any lane's rest
+    rest_min: Array = field("K C", F, 0)  # lower bound on rest of all lanes
     leads_own: Array = field("K H", np.int8, 0)  # whether the unit may lead an own-class lane
 
 
@@ -350,15 +354,15 @@ MERGE_OLD, ROW_OLD, SLOPE_CHANGE = range(3)
 
 
 class Events(NamedTuple):
-    """A ring over iterations: the entries that moved, for chunks that are updated later.
+    """A ring over iterations: the entries that changed, for chunks that are updated later.
 
-    An iteration has up to E entries, C for each sample that it steps on, of W2
-    (MERGE_…: unit, class, whether every chunk must merge it, old value), of W1
-    (ROW_…: unit, row, whether it rose, old value) and of W0 (SLOPE_…: row, change).
-    The more samples, the fewer iterations R: a chunk is rebuilt after about as many entries.
+    An iteration has up to E entries, C for each sample that it steps on, of W2 (MERGE_…: unit,
+    class, whether all chunks must merge it, old value), of W1 (ROW_…: unit, row, whether it rose,
+    old value) and of W0 (SLOPE_…: row, change). The number of iterations R decreases with the
+    number of samples, so that the number of stored entries is about constant.
     """
 
-    n: Array = field("R 3", INT, 0)  # how many of each
+    n: Array = field("R 3", INT, 0)  # number of entries of each kind
     number: Array = field("R 7 E", INT, 0)
     value: Array = field("R 3 E", REAL, 0)
     pending: Array = field(
@@ -367,10 +371,10 @@ class Events(NamedTuple):
 
 
 class SearchState(NamedTuple):
-    """Bounds on losses: of lanes, of chunks, and trees over the chunks.
+    """Bounds on losses of lanes and chunks, and trees over the chunks.
 
-    A chunk's loss is at most key + growth[label]; the keys are leaves of one
-    tree per (worker, class), so all chunks of a class grow by one addition.
+    The losses of a chunk are at most key + growth[label]. The keys are leaves of one tree per
+    (worker, class), so that one addition raises the bounds of all chunks of a class.
     """
 
     odds: Array = field("K B", np.float32, 0)  # bound on exp(loss) − 1; −1 when resolved
@@ -387,30 +391,30 @@ class SearchState(NamedTuple):
 
 
 class Worst(NamedTuple):
-    """The k worst samples that a search has found: each worker's, and of all.
+    """The k worst samples that a search has found: of each worker, and of all workers.
 
-    A worker has k places. Their order is kept beside them: a heap with the mildest
-    sample on top during the search, the worst sample first after it.
+    A worker has k places. Their order is stored separately: during the search, a heap whose top has
+    the smallest loss; afterwards, by decreasing loss.
     """
 
     threshold: Array  # (2, 8S): each worker's k-th and Q-th largest loss, by iteration parity
     first_slot: int  # of this rank's W workers, among all S that share thresholds
-    quota: Array = field("W Q", REAL, 0)  # its Q largest losses, a heap with the least on top
+    n_ignored: int  # k − n: the worst samples, on which no step is taken
+    quota: Array = field("W Q", REAL, 0)  # its Q largest losses, a heap with the smallest on top
     heap: Array = field("W k", INT)  # places in order
     loss: Array = field("W k", REAL, 0)
     sample: Array = field("W k", INT, 0)
     lane: Array = field("W k 2", INT, 0)  # chunk and lane
     scores: Array = field("W k C", F, 0)
-    taken: Array = field("W", INT, 0)  # how many of a worker's are among the k worst of all
+    taken: Array = field("W", INT, 0)  # samples of a worker among the k worst of all
     order: Array = field("k 2", INT, 0)  # worker and place of the k worst of all, worst first
 
 
 class RankExchange(NamedTuple):
     """Messages between T ranks in an iteration; unused by a single process.
 
-    A path is a sample's label and, for each class, (z, h*, i*, x[i* // 2]): all that a step on
-    the sample needs. Numbers of samples, units and rows are sent as float64, which holds them
-    exactly.
+    A path is the label of a sample and, for each class, (z, h*, i*, x[i* // 2]): the data of a step
+    on the sample. Numbers of samples, units and rows are sent as float64, which is exact.
     """
 
     address: int  # of the callback that exchanges messages; 0 for a single process
@@ -419,10 +423,10 @@ class RankExchange(NamedTuple):
     sent: Array = field("sent", REAL, 0)  # k losses, k samples, and the path if k is 1
     received: Array = field("T sent", REAL, 0)  # the same of all ranks
     place: Array = field("T k", INT)  # positions of the samples in a message: 0, 1, …
-    taken: Array = field("T", INT, 0)  # how many of a rank's are among the k worst of all
+    taken: Array = field("T", INT, 0)  # samples of a rank among the k worst of all
     order: Array = field("k 2", INT, 0)  # rank and place of the k worst of all, worst first
-    path: Array = field("k path", REAL, 0)
-    x: Array = field("P", F, 0)  # the sample, as far as its path reads it
+    path: Array = field("n path", REAL, 0)
+    x: Array = field("P", F, 0)  # the features of the sample that its path uses
 
 
 class Scale(NamedTuple):
@@ -430,10 +434,10 @@ class Scale(NamedTuple):
 
     x_largest: float  # largest input in absolute value
     eps: float  # of the float type
-    small: float  # a fall of W2 that bounds of wrong classes may ignore
-    small_rise: float  # rises of a unit that bounds of wrong classes need not follow exactly
-    margin: float  # how far below the top a refresh looks first
-    noise: Array = field("1", REAL)  # more than any rounding error of a score
+    small: float  # falls of W2 below this are ignored by bounds of wrong classes
+    small_rise: float  # rises of a unit below this are added to bounds of wrong classes
+    margin: float  # distance from the largest bound of the units that a refresh merges first
+    noise: Array = field("1", REAL)  # bound on the rounding error of a score
     largest: Array = field("3", REAL)  # largest weight of each layer so far, in absolute value
 
 
@@ -443,7 +447,7 @@ class Scratch(NamedTuple):
     lam: Array = field("W 2P", F)
     bound: Array = field("W H", F)
     chosen: Array = field("W H", INT)  # units to be merged
-    z: Array = field("W C", F)  # a lane's scores, and which of them are exact
+    z: Array = field("W C", F)  # scores of a lane, and whether each is exact
     known: Array = field("W C", np.int8)
     odds: Array = field("W B", np.float32)
     shift: Array = field("W 4 B", F)  # effect of moved slopes on a lane: up, down, of one step
@@ -457,13 +461,13 @@ class Scratch(NamedTuple):
 
 
 class Total(NamedTuple):
-    """A sum of samples' subgradients: each layer's entries as they first appeared.
+    """A sum of subgradients: entries of each layer in the order of their first appearance.
 
-    Rows and columns are those of the transposed weights: (slope, 0), (unit, row),
-    (class, unit). The place of an entry that has not appeared is NONE.
+    Rows and columns are those of the transposed weights: (slope, 0), (unit, row), (class, unit).
+    ``place…`` is the position of an entry, or NONE.
     """
 
-    n: Array = field("3", INT, 0)  # how many entries of each layer
+    n: Array = field("3", INT, 0)  # number of entries of each layer
     row: Array = field("3 E", INT)
     column: Array = field("3 E", INT)
     value: Array = field("3 E", REAL)
@@ -476,7 +480,7 @@ class State(NamedTuple):
     """All arrays that iterations read and write."""
 
     samples: Samples
-    weights: LMMWeights  # views of the model's own
+    weights: LMMWeights  # views of the weights of the model
     log: RowLog
     lift: Lift
     minima: Minima
@@ -487,7 +491,7 @@ class State(NamedTuple):
     exchange: RankExchange
     scale: Scale
     scratch: Scratch
-    grad: LMMGradient  # one sample's subgradient
+    grad: LMMGradient  # subgradient of one sample
     total: Total
 
 

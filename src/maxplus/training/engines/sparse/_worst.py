@@ -1,14 +1,14 @@
-"""The k worst samples: a heap per worker, the order of all of them, and those of all ranks.
+"""The k worst samples: a heap for each worker, their order, and messages between ranks.
 
 A worker may stop when its largest bound is below k losses that were found: the k worst of one
-worker, or the k / S worst of each of S workers. So each worker publishes two thresholds, which
-all threads see and, where ranks share memory, all ranks. With k = 1 both are the worst loss found.
+worker, or the k / S worst of each of S workers. So each worker publishes two thresholds, which are
+visible to all threads and to all ranks that share memory. With k = 1 both are the worst loss found.
 
-Every rank searches its own samples. First all ranks receive the k worst samples of each rank; all
-order them alike, ties by the samples' numbers in the whole training set. Then the ranks that own
-one of the k worst of all send its path, and every rank takes the same step on the same weights.
-With k = 1 each rank sends the path of its own worst sample at once, which takes one message instead
-of two. A single process exchanges nothing.
+Every rank searches its samples. First, all ranks receive the k worst samples of each rank and
+order them; ties are broken by the numbers of the samples in the whole training set. Then the ranks
+that have one of the k worst samples send its path, and all ranks take the same step. With k = 1,
+each rank sends the path of its worst sample in the first message. A single process sends no
+messages.
 """
 
 import math
@@ -19,7 +19,7 @@ from maxplus._compile.intrinsics import atomic_load, atomic_store, call_python
 from maxplus._compile.jit import inner
 from maxplus.training.engines.sparse._state import LINE, NONE, PATH, SENTINEL
 
-# Messages that kernels request from the engine's callback.
+# Messages that kernels request from `ExchangeCallback`.
 WORST, PATHS = 0, 1
 
 # -- samples of one rank -----------------------------------------------------------------------
@@ -27,7 +27,7 @@ WORST, PATHS = 0, 1
 
 @inner
 def _comes_before(loss, sample, other_loss, other_sample):
-    """Return whether a sample is worse than another; the lower number wins ties."""
+    """Return whether a sample is worse than another; ties are broken by the lower number."""
     return loss > other_loss or (loss == other_loss and sample < other_sample)
 
 
@@ -55,8 +55,8 @@ def _sift_down(worst, w, size):
 
 
 @inner
-def _replace_least(losses, loss):
-    """Replace the least loss of a heap by a larger one; O(log k)."""
+def _replace_smallest(losses, loss):
+    """Replace the smallest loss of a heap by a larger one; O(log k)."""
     at = 0
     while 2 * at + 1 < losses.size:
         child = 2 * at + 1
@@ -82,13 +82,13 @@ def reset_found(worst, w):
 def offer(worst, w, t, loss, n, c, q, z):
     """Add sample n, in lane q of chunk c, to the k worst of worker w; O(C + log k).
 
-    It replaces the mildest of them, unless it is milder still.
+    It replaces the one with the smallest loss, if its loss is larger.
     """
-    # A score that overflowed is worse than any number.
+    # NaN, after an overflow, counts as infinite.
     loss = loss if loss == loss else np.inf
     threshold, slot = worst.threshold[t & 1], LINE * (worst.first_slot + w)
     if loss > worst.quota[w, 0]:
-        _replace_least(worst.quota[w], loss)
+        _replace_smallest(worst.quota[w], loss)
         atomic_store(threshold, slot + 1, worst.quota[w, 0])
     place = worst.heap[w, 0]
     if not _comes_before(loss, n, worst.loss[w, place], worst.sample[w, place]):
@@ -105,8 +105,8 @@ def offer(worst, w, t, loss, n, c, q, z):
 def reset_thresholds(worst, t):
     """Reset the thresholds of this rank's workers before iteration t; O(W).
 
-    It is called one iteration ahead. At that time the thresholds of t − 2, which are in the same
-    place, are read no more, and all ranks synchronise once before those of t are read.
+    It is called one iteration ahead: the thresholds of t − 2, which have the same address, are no
+    longer read, and all ranks synchronise once before the thresholds of t are read.
     """
     threshold = worst.threshold[t & 1]
     for w in range(worst.heap.shape[0]):
@@ -128,7 +128,7 @@ def threshold_found(worst, t):
 
 @inner
 def sort_found(worst, w):
-    """Sort the samples of worker w, the worst first; O(k·log k)."""
+    """Sort the samples of worker w by decreasing loss; O(k·log k)."""
     heap = worst.heap[w]
     for last in range(heap.size - 1, 0, -1):
         heap[0], heap[last] = heap[last], heap[0]
@@ -136,11 +136,12 @@ def sort_found(worst, w):
 
 
 @inner
-def merge_sorted(loss, sample, place, taken, order):
-    """Find the k worst entries of several sorted lists; (their mean loss, the worst); O(k·lists).
+def merge_sorted(loss, sample, place, n_ignored, taken, order):
+    """Find the k worst entries of several sorted lists; O(k·lists).
 
-    Entry j of list l is at ``place[l, j]``. ``order`` becomes (list, place) of the k worst, the
-    worst first; losses are added in that order, as the objective adds them.
+    Return (the mean loss of all but the first ``n_ignored``, the worst sample of these). Entry j of
+    list l is at ``place[l, j]``. ``order`` becomes (list, place) of the k worst, the worst first;
+    losses are added in that order, as the objective adds them.
     """
     n_lists, k = place.shape
     taken[:] = 0
@@ -155,10 +156,12 @@ def merge_sorted(loss, sample, place, taken, order):
                 best, at = other, there
         taken[best] += 1
         order[j, 0], order[j, 1] = best, at
-        total += loss[best, at]
-    first = sample[order[0, 0], order[0, 1]]
-    # Bounds that overflowed can hide every sample: then the mean is −inf and no step is taken.
-    return total / k, np.int64(NONE) if first >= SENTINEL else np.int64(first)
+        # A loss that is not finite is not ignored.
+        if j >= n_ignored or not math.isfinite(loss[best, at]):
+            total += loss[best, at]
+    first = sample[order[n_ignored, 0], order[n_ignored, 1]]
+    # After an overflow of bounds, no sample may be found: then the mean is −inf.
+    return total / (k - n_ignored), np.int64(NONE) if first >= SENTINEL else np.int64(first)
 
 
 # -- messages between ranks --------------------------------------------------------------------
@@ -166,7 +169,7 @@ def merge_sorted(loss, sample, place, taken, order):
 
 @inner
 def write_path(x, label, grad, path):
-    """Write the path of a sample whose scores and winners are in ``grad``; O(C)."""
+    """Write the path of a sample, whose scores and winners are in ``grad``, to a message; O(C)."""
     path[0] = label
     for d in range(grad.z.size):
         at = 1 + PATH * d
@@ -206,20 +209,20 @@ def exchange_paths(exchange):
 
 @inner
 def send_overflow(exchange):
-    """Inform the other ranks that this one cannot search any more."""
+    """Inform the other ranks that the bounds of this rank have overflowed."""
     exchange.sent[0] = np.nan
     return call_python(exchange.address, WORST) == 0
 
 
 @inner
-def order_received(exchange):
-    """Order the k worst samples of all ranks; (their mean loss, the worst one); O(k·T).
+def order_received(exchange, n_ignored):
+    """Order the k worst samples of all ranks as `merge_sorted` does; O(k·T).
 
-    The loss is NaN if a rank could not search.
+    The loss is NaN if the bounds of a rank have overflowed.
     """
     k = exchange.order.shape[0]
     for r in range(exchange.taken.size):
         if math.isnan(exchange.received[r, 0]):
             return np.nan, np.int64(NONE)
     loss, sample = exchange.received[:, :k], exchange.received[:, k : 2 * k]
-    return merge_sorted(loss, sample, exchange.place, exchange.taken, exchange.order)
+    return merge_sorted(loss, sample, exchange.place, n_ignored, exchange.taken, exchange.order)

@@ -33,40 +33,39 @@ from maxplus.training.engines.sparse._state import (
 )
 from maxplus.training.engines.sparse._worst import WORST
 from maxplus.training.engines.step import Journal
-from maxplus.training.problem import MaxLoss, TopKLoss, TrainingProblem
+from maxplus.training.problem import MaxLoss, TopKLoss, TrainingProblem, TrimmedMaxLoss
 from maxplus.training.result import Block, Signal
 from maxplus.trees._kernels import build_all, level_offsets
 
-# From this many (sample, unit) pairs on, a search on several threads pays.
+# Number of (sample, unit) pairs from which a search on several threads is faster.
 PARALLEL_FROM = 1_000_000
-# At first the interval between two regroupings is this many times the time that one takes. It
-# doubles each time, until regrouping takes no more than REGROUP_PART of the time.
+# Initial interval between regroupings, relative to the duration of one. It doubles each time until
+# regrouping takes at most REGROUP_PART of the time.
 FIRST_INTERVAL = 2.0
 REGROUP_PART = 0.05
-# Sorting fewer chunks than this does not pay.
+# Minimum number of chunks for which regrouping is useful.
 REGROUP_FROM = 40
 
 
 class SparseEngine(CompiledEngine):
-    """The dense engine's iterates, at a cost near what a step changes.
+    """Engine that searches the worst samples by bounds; bit-identical to the dense engine.
 
-    Samples are searched by bounds: only where a bound exceeds the worst loss
-    found, or the k-th worst, are scores computed exactly. Minima are kept with a witness and a
-    runner-up, maxima with a leader and a bound on the rest; both are brought up
-    to date chunk by chunk, when a bound requires it. The README of this folder
-    describes all of it.
+    Scores are computed exactly only if a bound exceeds the worst loss found, or the k-th worst.
+    Minima are stored with a witness and a runner-up, maxima with two leaders and a bound on the
+    rest. Both are updated chunk by chunk when a bound requires it. The README of this folder
+    describes the algorithm.
 
     Parameters
     ----------
-    model : LMM, moved in place
+    model : LMM, updated in place
     problem : TrainingProblem
     audit : bool
-        After each search derive every bound again and raise AssertionError if
-        one is violated. As slow as a dense iteration in scalar code; for tests.
+        Check all bounds by brute force after each search and raise AssertionError if one is
+        violated. For tests: as slow as a dense iteration in scalar code.
     """
 
     name = "sparse"
-    objectives = (MaxLoss, TopKLoss)
+    objectives = (MaxLoss, TopKLoss, TrimmedMaxLoss)
     spans_ranks = True
     memory_remedy = "use fewer hidden units, fewer samples or float32"
 
@@ -88,7 +87,7 @@ class SparseEngine(CompiledEngine):
 
     @classmethod
     def bytes_needed(cls, model: Model, problem: TrainingProblem) -> int:
-        """Return the size of all arrays that the engine holds, the kept weights included."""
+        """Return the size of all arrays of the engine, including the best weights."""
         lmm = cast(LMM, model)
         sizes = Sizes.of(lmm, problem, _count_workers(lmm, problem))
         declared = sum(count_bytes(group, sizes) for group in GROUPS.values())
@@ -97,14 +96,18 @@ class SparseEngine(CompiledEngine):
         return declared + gradient + thresholds + super().bytes_needed(model, problem)
 
     def _allocate(self, sizes: Sizes, first_slot: int) -> State:
-        """Allocate all arrays; samples are assigned to lanes later."""
+        """Allocate all arrays; `_assign` assigns samples to lanes."""
         model, X, comm = self.model, self.problem.X, self.problem.comm
         largest = [float(np.abs(w).max()) for w in (model.W0, model.W1, model.W2)]
         self._callback = ExchangeCallback(comm)
         others: dict[str, dict[str, Any]] = {
             "samples": {"X": X, "y": self.problem.y},
             # Engines of the same ranks and size share this memory, one block at a time.
-            "worst": {"threshold": comm.shared((2, LINE * sizes.S)), "first_slot": first_slot},
+            "worst": {
+                "threshold": comm.shared((2, LINE * sizes.S)),
+                "first_slot": first_slot,
+                "n_ignored": sizes.k - sizes.n,
+            },
             "exchange": {
                 "address": self._callback.address,
                 "first_sample": self.problem.first_sample,
@@ -161,7 +164,7 @@ class SparseEngine(CompiledEngine):
             build_all(worker_keys, search.offsets, True)
 
     def _run(self, block: Block, journal: Journal) -> tuple[int, int]:
-        # All ranks regroup at the same time: otherwise each would wait for the others.
+        # All ranks regroup in the same iteration, so that they wait for each other only once.
         if self.problem.comm.bcast(self._is_regroup_due()):
             self.regroup()
         self._reset_thresholds()
@@ -181,7 +184,7 @@ class SparseEngine(CompiledEngine):
         return done
 
     def _reset_thresholds(self) -> None:
-        """Remove all losses from the shared memory; return when every rank has removed its own.
+        """Reset the thresholds in shared memory, and wait until all ranks have done so.
 
         Another engine of these ranks may have run since the last block.
         """
@@ -191,10 +194,9 @@ class SparseEngine(CompiledEngine):
         self.problem.comm.any(False)
 
     def _is_regroup_due(self) -> bool:
-        """Return whether to regroup now: often at the beginning, then ever more rarely.
+        """Return whether to regroup now: often at the beginning, then less often.
 
-        At the start, and when steps become small, the order of losses changes
-        fast; later it settles, and regrouping takes REGROUP_PART of the time.
+        At the start, and when steps become small, the order of losses changes fast.
         """
         if len(self._state.samples.lanes) < REGROUP_FROM or self.iteration == 0:
             return False
@@ -208,7 +210,7 @@ class SparseEngine(CompiledEngine):
         return True
 
     def _help(self, w: int, block: Block, journal: Journal, flags: NDArray) -> None:
-        """Run helper w's part of a block; if it fails, worker 0 must not wait for it."""
+        """Run a block as helper w; after a failure, publish STOP so that worker 0 does not wait."""
         try:
             self._iterate(w, block, journal, flags)
         except BaseException:
@@ -216,7 +218,7 @@ class SparseEngine(CompiledEngine):
             raise
 
     def _iterate(self, w: int, block: Block, journal: Journal, flags: NDArray) -> tuple[int, int]:
-        """Run worker w's part of a block; return (iterations done, signal)."""
+        """Run a block as worker w; return (iterations done, signal)."""
         shared = (flags, self._state, self.step, self.problem.w0_update_interval)
         if not self._audit:
             return _kernels.sparse_block(
@@ -244,11 +246,10 @@ class SparseEngine(CompiledEngine):
         return block.loss.size, Signal.GOES_ON
 
     def regroup(self) -> None:
-        """Sort each class's samples by loss into chunks; O(N·(H + P)).
+        """Sort the samples of each class by loss into chunks; O(N·(H + P)).
 
-        Hard samples then share chunks, and the bounds of all other chunks stay
-        below the worst loss for many iterations. Minima move with their samples,
-        so none is computed again.
+        Samples with large losses then share chunks, and the bounds of other chunks stay below the
+        worst loss for many iterations. Minima are moved with their samples, not recomputed.
         """
         began = time.perf_counter()
         state, samples, n_samples = self._state, self._state.samples, len(self.problem.y)
@@ -270,25 +271,25 @@ class SparseEngine(CompiledEngine):
         self._regroup_seconds = self._regrouped - began
 
     def _set_reach(self) -> None:
-        """Set the reach of each unit; all minima are up to date."""
+        """Set the reach of each unit from its minima, which are up to date."""
         state = self._state
         highest = state.minima.g_max.max(axis=0, initial=-np.inf)
         state.lift.reach[:] = highest - state.log.raised
 
     def _hardness(self) -> NDArray:
-        """Return a key that sorts lanes: the last bounds; resolved lanes were the worst."""
+        """Return the sort key of lanes: the last bounds, infinite for resolved lanes."""
         odds = self._state.search.odds
         return np.where(odds < 0, np.inf, odds)
 
 
 def _count_workers(model: LMM, problem: TrainingProblem) -> int:
-    """Return W: one thread, or all of them for large problems."""
+    """Return W: all threads for large problems, else 1."""
     large = len(problem.y) * model.n_hidden >= PARALLEL_FROM
     return numba.get_num_threads() if large else 1
 
 
 class ExchangeCallback:
-    """The Python function that a compiled block calls, by its ``address``, to exchange messages.
+    """Python function that a compiled block calls by its ``address`` to exchange messages.
 
     The address is 0 for a single process. ``exchange`` is the `RankExchange` with the messages.
     An exception cannot pass through compiled code: it ends the block, and `check` raises it
@@ -299,7 +300,7 @@ class ExchangeCallback:
         self._comm = comm
         self.exchange: Any = None
         self._failure: BaseException | None = None
-        # The address is valid as long as this object exists.
+        # The address is valid only while this object exists.
         self._function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(self._run)
         self.address = 0
         if not comm.is_alone:
@@ -317,7 +318,7 @@ class ExchangeCallback:
         return 0
 
     def check(self) -> None:
-        """Raise the exception that ended a block, if there is one."""
+        """Raise the exception that ended a block, if any."""
         if self._failure is not None:
             failure, self._failure = self._failure, None
             raise failure

@@ -1,4 +1,4 @@
-"""The mean of the k worst losses: its definition, and engines that agree to the last bit."""
+"""Objectives on the worst samples: definitions, and engines that agree to the last bit."""
 
 import math
 
@@ -8,17 +8,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
 
+import maxplus
 import oracles
 from maxplus import SubgradientLMMClassifier
+from maxplus.estimators import NoEffectWarning
 from maxplus.models import LMM, LinearMaxPlus, ZeroHidden
 from maxplus.models.base import SparseUpdate, Subgradient
 from maxplus.models.initialization import random_lmm
 from maxplus.training import (
     MaxLoss,
+    ObjectiveValue,
     Status,
     TopKLoss,
     TrainingProblem,
+    TrimmedMaxLoss,
     constant,
     polyak,
     train,
@@ -41,6 +46,13 @@ LAYERS = ("W0", "W1", "W2")
 def worst_first(losses, k):
     """Return the samples sorted by loss, with the lowest index first among equals."""
     return sorted(range(len(losses)), key=lambda n: (-losses[n], n))[:k]
+
+
+def stepped_on(losses, objective):
+    """Return the samples that an iteration steps on, by the definitions."""
+    if isinstance(objective, TopKLoss):
+        return worst_first(losses, objective.k)
+    return worst_first(losses, objective.n_trimmed + 1)[-1:]
 
 
 # -- the definition ---------------------------------------------------------------------------
@@ -98,6 +110,36 @@ def test_top_k_treats_overflow_as_worst():
     assert at.worst == (1, 2)
 
 
+@given(levels=st.integers(1, 6), n_samples=st.integers(1, 30), k=st.integers(0, 35), seed=SEEDS)
+@quick(100)
+def test_trimmed_max_objective_is_next_largest_loss(levels, n_samples, k, seed):
+    losses = np.random.default_rng(seed).integers(0, levels, n_samples) / 4
+    at = TrimmedMaxLoss(k).value(losses, None)
+    (expected,) = worst_first(losses, k + 1)[-1:]
+    assert at == (losses[expected], expected, ())
+    assert at.loss == np.sort(losses)[::-1][min(k, n_samples - 1)]
+
+
+@pytest.mark.parametrize(
+    ("n_trimmed", "n_samples", "count"),
+    [(0, 7, 0), (0.0, 7, 0), (3, 7, 3), (7, 7, 6), (0.1, 7, 1), (0.07, 100, 7), (0.99, 2, 1)],
+)
+def test_trimmed_max_number_of_samples(n_trimmed, n_samples, count):
+    assert TrimmedMaxLoss(n_trimmed).count(n_samples) == count
+
+
+@pytest.mark.parametrize("n_trimmed", [-1, 1.0, 1.5, -0.5, math.nan, math.inf])
+def test_trimmed_max_rejects_invalid_number(n_trimmed):
+    with pytest.raises(ValueError, match="n_trimmed must be an integer >= 0 or a fraction"):
+        TrimmedMaxLoss(n_trimmed)
+
+
+@pytest.mark.parametrize("largest", [math.nan, math.inf])
+def test_trimmed_max_does_not_ignore_overflow(largest):
+    at = TrimmedMaxLoss(2).value(np.array([1.0, largest, 2.0, 3.0]), None)
+    assert_array_equal(at.loss, largest)
+
+
 def test_top_k_merges_subgradient_entries_at_first_occurrence():
     """Sums run over the parts in order: 1 + 1e16 − 1e16 is 0, 1e16 − 1e16 + 1 would be 1."""
 
@@ -138,12 +180,12 @@ def oracle_step(X, y, model, t, rule, w0_update_interval, worst):
     return loss, alpha, [w - alpha * G[name] for name, w in zip(LAYERS, W, strict=True)]
 
 
-def assert_steps_are_the_oracles(X, y, model, k, rule, w0_update_interval, n_iter):
+def assert_steps_are_the_oracles(X, y, model, objective, rule, w0_update_interval, n_iter):
     """One iteration at a time, each from where the engine is."""
-    engine = DenseEngine(model, TrainingProblem(X, y, TopKLoss(k), rule, w0_update_interval))
+    engine = DenseEngine(model, TrainingProblem(X, y, objective, rule, w0_update_interval))
     moved = 0
     for t in range(n_iter):
-        worst = worst_first(model.losses(X, y), k)
+        worst = stepped_on(model.losses(X, y), objective)
         expected = oracle_step(X, y, model, t, rule, w0_update_interval, worst)
         history = train(engine, 1).history
         assert history["sample"].tolist() == worst[:1]
@@ -160,36 +202,41 @@ def assert_steps_are_the_oracles(X, y, model, k, rule, w0_update_interval, n_ite
 @pytest.mark.slow
 @pytest.mark.parametrize("w0_update_interval", [0, 1, 7])
 @pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("k", [1, 2, 5, 20])
-def test_top_k_dense_engine_equals_definition(cloud, k, rule, w0_update_interval):
+@pytest.mark.parametrize(
+    "objective",
+    [*map(TopKLoss, (1, 2, 5, 20)), *map(TrimmedMaxLoss, (1, 5))],
+)
+def test_dense_engine_equals_definition(cloud, objective, rule, w0_update_interval):
     X, y = cloud.X[:20], cloud.y[:20]
-    model = start_at(X, y)
-    assert assert_steps_are_the_oracles(X, y, model, k, RULES[rule], w0_update_interval, 30) == 30
+    problem = (X, y, start_at(X, y), objective, RULES[rule], w0_update_interval)
+    assert assert_steps_are_the_oracles(*problem, n_iter=30) == 30
 
 
 @given(
     shape=st.tuples(st.integers(1, 15), st.integers(1, 4), st.integers(2, 4), st.integers(1, 6)),
-    k=st.integers(1, 15),
+    objective=st.builds(TopKLoss, st.integers(1, 15))
+    | st.builds(TrimmedMaxLoss, st.integers(0, 15)),
     w0_update_interval=st.integers(0, 3),
     seed=SEEDS,
 )
-@quick(40)
-def test_top_k_dense_engine_equals_definition_with_ties(shape, k, w0_update_interval, seed):
+@quick(60)
+def test_dense_engine_equals_definition_with_ties(shape, objective, w0_update_interval, seed):
     n_samples, n_features, n_classes, n_hidden = shape
     rng = np.random.default_rng(seed)
     X = rng.integers(0, 3, (n_samples, n_features)) / 2
     y = rng.integers(0, n_classes, n_samples)
     y[0] = n_classes - 1
     model = start_at(X, y, n_hidden, seed=seed % 100)
-    assert_steps_are_the_oracles(X, y, model, k, constant(0.25), w0_update_interval, 4)
+    assert_steps_are_the_oracles(X, y, model, objective, constant(0.25), w0_update_interval, 4)
 
 
-@pytest.mark.parametrize("k", [1, 3, 45])
-def test_top_k_subgradient_matches_finite_differences(cloud, k):
+@pytest.mark.parametrize(
+    "objective", [TopKLoss(1), TopKLoss(3), TopKLoss(45), TrimmedMaxLoss(3), TrimmedMaxLoss(7)]
+)
+def test_subgradient_matches_finite_differences(cloud, objective):
     """At random weights nothing ties, so the objective is smooth there."""
     X, y = cloud
     model = random_lmm("gaussian", (4, 5, 3), 1.0, 1.0, X.dtype, np.random.default_rng(5))
-    objective = TopKLoss(k)
     at = objective.value(model.losses(X, y), None)
     G = objective.subgradient(model, X, y, None, at, model.layers)
     for name in LAYERS:
@@ -238,11 +285,12 @@ def any_model(kind, X, y):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("kind", [LMM, ZeroHidden, LinearMaxPlus])
-def test_top_1_equals_the_maximum(cloud, kind, dtype):
+@pytest.mark.parametrize("objective", [TopKLoss(1), TrimmedMaxLoss(0)])
+def test_top_1_and_untrimmed_maximum_equal_the_maximum(cloud, objective, kind, dtype):
     X, y = cloud.astype(dtype)
     engines = [
         DenseEngine(any_model(kind, X, y), TrainingProblem(X, y, objective, RULES["two-phase"], 3))
-        for objective in (MaxLoss(), TopKLoss(1))
+        for objective in (MaxLoss(), objective)
     ]
     expected, got = (train(engine, 200) for engine in engines)
     assert expected.history["loss"].size == 200
@@ -275,6 +323,15 @@ def test_top_k_training_ends_at_the_target(cloud):
     assert losses[:9].mean() <= 1.0 + 1e-9 < losses[0]
 
 
+def test_trimmed_max_training_ends_at_the_target(cloud):
+    X, y = cloud
+    problem = TrainingProblem(X, y, TrimmedMaxLoss(5), polyak(1.0))
+    engine = DenseEngine(start_at(X, y, 30), problem)
+    assert train(engine, 2000).status is Status.TARGET
+    losses = np.sort(engine.model.losses(X, y))[::-1]
+    assert losses[5] <= 1.0 < losses[4]
+
+
 # -- the sparse engine is the dense one -------------------------------------------------------
 
 
@@ -285,9 +342,11 @@ def ties():
     return np.repeat(X, 2, axis=0), np.repeat(y, 2)
 
 
-def assert_sparse_is_dense(X, y, k, rule, w0_update_interval, n_iter, dense=None, **options):
+def assert_sparse_is_dense(
+    X, y, objective, rule, w0_update_interval, n_iter, dense=None, **options
+):
     """Train both ways; returns the sparse engine, the dense one and its result."""
-    problem = TrainingProblem(X, y, TopKLoss(k), rule, w0_update_interval)
+    problem = TrainingProblem(X, y, objective, rule, w0_update_interval)
     if dense is None:
         engine = DenseEngine(start_at(X, y, 12), problem)
         dense = engine, train(engine, n_iter)
@@ -302,31 +361,32 @@ def assert_sparse_is_dense(X, y, k, rule, w0_update_interval, n_iter, dense=None
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("k", [1, 2, 5, "N"])
 @pytest.mark.parametrize("data", ["iris", "ties"])
-def test_top_k_sparse_equals_dense(iris, data, k, rule, w0_update_interval, dtype, request):
+@pytest.mark.parametrize("kind", [TopKLoss, TrimmedMaxLoss])
+def test_sparse_equals_dense(iris, kind, data, k, rule, w0_update_interval, dtype, request):
     """Large chunks; small chunks and much regrouping; the same searched by two workers."""
     X, y = iris if data == "iris" else ties()
     if k == "N":  # whose subgradients the dense engine adds up one by one
         X, y = X[::3], y[::3].copy()
     X = np.ascontiguousarray(X, dtype)
     few = 40  # and more than 20, where two phases change
-    k, n = (len(y), few) if k == "N" else (k, 270)
-    _, dense = assert_sparse_is_dense(X, y, k, RULES[rule], w0_update_interval, n)
+    objective, n = (kind(len(y)), few) if k == "N" else (kind(k), 270)
+    _, dense = assert_sparse_is_dense(X, y, objective, RULES[rule], w0_update_interval, n)
     assert dense[1].history["loss"].size == n
     request.getfixturevalue("small_chunks")
-    assert_sparse_is_dense(X, y, k, RULES[rule], w0_update_interval, n, dense)
+    assert_sparse_is_dense(X, y, objective, RULES[rule], w0_update_interval, n, dense)
     request.getfixturevalue("two_workers")
     dense = dense if n == few else None
-    sparse, _ = assert_sparse_is_dense(X, y, k, RULES[rule], w0_update_interval, few, dense)
+    sparse, _ = assert_sparse_is_dense(X, y, objective, RULES[rule], w0_update_interval, few, dense)
     assert sparse._n_workers == min(2, numba.config.NUMBA_NUM_THREADS)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("k", [3, 0.1])
+@pytest.mark.parametrize("objective", [TopKLoss(3), TopKLoss(0.1), TrimmedMaxLoss(0.02)])
 @pytest.mark.parametrize("w0_update_interval", [0, 7])
-def test_top_k_sparse_equals_dense_on_digits(digits, two_workers, k, w0_update_interval):
+def test_sparse_equals_dense_on_digits(digits, two_workers, objective, w0_update_interval):
     X, y = digits.astype(np.float32)
     rule = two_phase(polyak(), constant(0.02), 150)
-    problem = TrainingProblem(X, y, TopKLoss(k), rule, w0_update_interval)
+    problem = TrainingProblem(X, y, objective, rule, w0_update_interval)
     engines = [kind(start_at(X, y, 20, 0.3), problem) for kind in (DenseEngine, SparseEngine)]
     expected, got = (train(engine, 300) for engine in engines)
     assert_same_training(engines[1], got, engines[0], expected)
@@ -336,32 +396,34 @@ def test_top_k_sparse_equals_dense_on_digits(digits, two_workers, k, w0_update_i
 @pytest.mark.parametrize("w0_update_interval", [0, 1, 7])
 @pytest.mark.parametrize("k", [2, 5, 40, "N"])
 @pytest.mark.parametrize("data", ["iris", "ties"])
-def test_top_k_sparse_bounds_are_never_violated(iris, two_workers, data, k, w0_update_interval):
+@pytest.mark.parametrize("kind", [TopKLoss, TrimmedMaxLoss])
+def test_sparse_bounds_are_never_violated(iris, two_workers, kind, data, k, w0_update_interval):
     X, y = iris if data == "iris" else ties()
     rule = two_phase(polyak(), constant(0.02), 50)
-    k = len(y) if k == "N" else k
-    assert_sparse_is_dense(X, y, k, rule, w0_update_interval, 75, audit=True)
+    objective = kind(len(y) if k == "N" else k)
+    assert_sparse_is_dense(X, y, objective, rule, w0_update_interval, 75, audit=True)
 
 
 @pytest.mark.slow
 @given(
     shape=st.tuples(st.integers(4, 40), st.integers(1, 5), st.integers(2, 4), st.integers(1, 12)),
     levels=st.integers(2, 6),
-    k=st.integers(1, 40),
+    objective=st.builds(TopKLoss, st.integers(1, 40))
+    | st.builds(TrimmedMaxLoss, st.integers(0, 40)),
     w0_update_interval=st.sampled_from([0, 1, 3]),
     rule=st.sampled_from(sorted(RULES)),
     dtype=st.sampled_from([np.float32, np.float64]),
     seed=st.integers(0, 1000),
 )
-@quick(40)
-def test_top_k_sparse_equals_dense_on_generated_problems(
-    shape, levels, k, w0_update_interval, rule, dtype, seed
+@quick(60)
+def test_sparse_equals_dense_on_generated_problems(
+    shape, levels, objective, w0_update_interval, rule, dtype, seed
 ):
     n_samples, n_features, n_classes, n_hidden = shape
     rng = np.random.default_rng(seed)
     X = (rng.integers(0, levels, (n_samples, n_features)) / levels).astype(dtype)
     y = np.concatenate([np.arange(n_classes), rng.integers(0, n_classes, n_samples - n_classes)])
-    problem = TrainingProblem(X, y, TopKLoss(k), RULES[rule], w0_update_interval)
+    problem = TrainingProblem(X, y, objective, RULES[rule], w0_update_interval)
     dense = DenseEngine(start_at(X, y, n_hidden, seed=seed), problem)
     sparse = SparseEngine(start_at(X, y, n_hidden, seed=seed), problem, audit=True)
     expected = train(dense, 120)
@@ -422,12 +484,10 @@ def test_top_k_memory_estimate_covers_k_samples(digits):
 
 
 @pytest.mark.parametrize(("dtype", "alpha"), [("float32", 6e38), ("float64", 1e307)])
-def test_top_k_overflowing_steps_end_training(iris, dtype, alpha):
+def test_overflowing_steps_end_training(iris, dtype, alpha):
     X, y = iris.astype(dtype)
-    for k in (1, 7, 150):
-        engine = SparseEngine(
-            start_at(X, y, 10), TrainingProblem(X, y, TopKLoss(k), constant(alpha))
-        )
+    for objective in (TopKLoss(1), TopKLoss(7), TopKLoss(150), TrimmedMaxLoss(7)):
+        engine = SparseEngine(start_at(X, y, 10), TrainingProblem(X, y, objective, constant(alpha)))
         with np.errstate(all="ignore"):
             result = train(engine, 300)
         assert result.status is Status.OVERFLOW
@@ -441,7 +501,8 @@ def test_top_k_overflowing_steps_end_training(iris, dtype, alpha):
 
 def fitted(iris, weight=None, **options):
     options = {"n_hidden": 8, "max_iter": 300, "random_state": 0, **options}
-    return SubgradientLMMClassifier(objective="top-k", **options).fit(iris.X, iris.y, weight)
+    options = {"objective": "top-k", **options}
+    return SubgradientLMMClassifier(**options).fit(iris.X, iris.y, weight)
 
 
 def assert_same_fit(a, b):
@@ -467,6 +528,77 @@ def test_top_k_default_is_one_in_ten(iris):
 def test_classifier_with_top_1_minimises_the_maximum(iris):
     options = {"n_hidden": 8, "max_iter": 300, "random_state": 0}
     assert_same_fit(fitted(iris, top_k=1), SubgradientLMMClassifier(**options).fit(iris.X, iris.y))
+
+
+@pytest.mark.parametrize("n_trimmed", [0, 4, 0.2])
+def test_trimmed_max_selects_sparse_engine_and_equals_dense(iris, n_trimmed):
+    options = {"objective": "trimmed-max", "n_trimmed": n_trimmed}
+    model = fitted(iris, **options)
+    assert model._engine_class() is SparseEngine
+    assert_same_fit(model, fitted(iris, **options, engine="dense"))
+    assert_same_fit(model, fitted(iris, objective=TrimmedMaxLoss(n_trimmed), engine="sparse"))
+    ordered = np.sort(model.training_losses_)[::-1]
+    expected = ordered[TrimmedMaxLoss(n_trimmed).count(150)]
+    assert_allclose(expected, model.loss_curve_.min(), rtol=1e-9)
+
+
+def test_trimmed_max_ignores_wrong_labels(iris):
+    """Two samples at the same place with different labels: their maximum never reaches log 2."""
+    twice = [0, 60, 120]
+    X, y = np.vstack([iris.X, iris.X[twice]]), np.append(iris.y, (iris.y[twice] + 1) % 3)
+    options = {"n_hidden": 100, "max_iter": 3000, "random_state": 0}
+    maximum = SubgradientLMMClassifier(**options).fit(X, y)
+    trimmed = SubgradientLMMClassifier(**options, objective="trimmed-max", n_trimmed=3).fit(X, y)
+    assert maximum.max_loss_ >= math.log(2)
+    assert np.sort(trimmed.training_losses_)[-4] < math.log(2)
+    assert trimmed.score(*iris) > maximum.score(*iris)
+
+
+class Median:
+    """A user's own objective: the median loss."""
+
+    name = "median"
+
+    def value(self, losses, weight):
+        n = int(np.argsort(losses)[len(losses) // 2])
+        return ObjectiveValue(float(losses[n]), n)
+
+    def subgradient(self, model, X, y, weight, at, layers):
+        return model.subgradient(X[at.sample], int(y[at.sample]), layers)
+
+
+def test_classifier_minimises_own_objective_with_own_step_rule(iris, tmp_path):
+    clf = SubgradientLMMClassifier(
+        8, max_iter=50, objective=Median(), step=constant(0.02), random_state=0
+    )
+    clf = clone(clf).fit(iris.X, iris.y)
+    assert clf._engine_class() is DenseEngine
+    assert {*clf.history_["step"]} == {0.02}
+    assert_allclose(np.sort(clf.training_losses_)[75], clf.loss_curve_.min(), rtol=1e-9)
+    with pytest.raises(ValueError, match=r"objective=.*pickle, or .*set_params\(objective='max'\)"):
+        clf.save(tmp_path / "model.mplus")
+    clf.set_params(objective="max", step="polyak").save(tmp_path / "model.mplus")
+    loaded = maxplus.load(tmp_path / "model.mplus")
+    assert_array_equal(loaded.predict_proba(iris.X), clf.predict_proba(iris.X))
+
+
+@pytest.mark.parametrize("objective", [MaxLoss, "median", 3, None])
+def test_classifier_rejects_invalid_objective(iris, objective):
+    with pytest.raises(ValueError, match=r"'trimmed-max' or an Objective \(maxplus.training\)"):
+        SubgradientLMMClassifier(objective=objective).fit(*iris)
+
+
+def test_classifier_rejects_invalid_step_rule(iris):
+    with pytest.raises(ValueError, match=r"'level' or a StepRule \(maxplus.training\)"):
+        SubgradientLMMClassifier(step=lambda t: 0.1).fit(*iris)
+
+
+def test_classifier_replaces_engine_that_does_not_minimise_own_objective(iris):
+    clf = SubgradientLMMClassifier(8, objective=Median(), engine="sparse", max_iter=3)
+    with pytest.warns(
+        NoEffectWarning, match="engine='sparse' has no effect with objective=.*dense"
+    ):
+        clf.fit(*iris)
 
 
 def test_top_k_ignores_sample_weights_but_zero(iris):
