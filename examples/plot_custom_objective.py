@@ -26,8 +26,8 @@ y_noisy = np.where(is_wrong, 1 - y_train, y_train)
 
 # %%
 # The tilted loss is L = T·log(mean(exp(Loss_n / T))). It converges to the maximum for T → 0 and to
-# the mean for T → ∞. Its subgradient is a weighted mean of the subgradients of the samples, with the
-# softmax of Loss_n / T as weights.
+# the mean for T → ∞. Its subgradient is a weighted mean of the subgradients of the samples, with
+# the softmax of Loss_n / T as weights.
 
 
 class TiltedLoss:
@@ -51,8 +51,8 @@ class TiltedLoss:
 
 # %%
 # Pass the object to the estimator instead of a name. The estimator uses the dense engine, which
-# supports any objective. ``"trimmed-max"`` ignores the largest losses, and ``"top-k"`` is the mean of
-# the k largest losses.
+# supports any objective. ``"trimmed-max"`` ignores the largest losses, and ``"top-k"`` is the mean
+# of the k largest losses.
 
 objectives = {
     "maximum": {"objective": "max"},
