@@ -14,7 +14,7 @@ from sklearn.preprocessing import StandardScaler
 
 import maxplus
 from maxplus import LMMClassifier
-from maxplus.estimators._additive import FEW, STRUCTURES
+from maxplus.estimators._additive import EFFORT, STRUCTURES
 from maxplus.estimators._cross_validation import (
     deal_folds,
     keep_level,
@@ -71,7 +71,7 @@ def test_structure_search_is_reported(chosen):
     assert search["losses"].shape == (len(STRUCTURES), 3)
     assert not np.isnan(search["losses"]).any()
     assert np.isfinite(search["losses"][:, 0]).all()
-    assert np.isfinite(search["losses"]).all(axis=1).sum() == FEW.survivors
+    assert np.isfinite(search["losses"]).all(axis=1).sum() == EFFORT.survivors
     assert np.isfinite(search["losses"][search["chosen"]]).all()
     assert len(search["candidates"]) == len(STRUCTURES)
 
@@ -200,7 +200,7 @@ def test_progress_reports_structure_search(noisy):
         **QUICK, callbacks=lambda p: progress_calls.append((p.stage, p.iteration, p.max_iter))
     ).fit(*noisy)
     choice = [(iteration, of) for stage, iteration, of in progress_calls if stage == "choice"]
-    total = len(STRUCTURES) + 2 * FEW.survivors
+    total = len(STRUCTURES) + 2 * EFFORT.survivors
     assert choice == [(k, total) for k in range(1, total + 1)]
     assert list(dict.fromkeys(stage for stage, _, _ in progress_calls)) == ["choice", "warm-up"]
     assert progress_calls[-1] == ("warm-up", 15, 15)

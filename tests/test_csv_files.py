@@ -116,7 +116,7 @@ def test_csv_batch_size_does_not_change_table(table, monkeypatch):
         same(table(text), expected)
 
 
-@pytest.mark.parametrize("word", csv_files.SPELLINGS)
+@pytest.mark.parametrize("word", csv_files.NULL_VALUES)
 @pytest.mark.parametrize("around", ["", " "])
 def test_csv_missing_values_ignore_case(table, word, around):
     found = table(f"n,w\n1,x\n{around}{word}{around},{around}{word}{around}\n")
@@ -180,7 +180,7 @@ def test_damaged_csv_is_read_or_rejected(write, packed):
 
 def test_csv_batches_equal_the_table(write, parquet, monkeypatch):
     monkeypatch.setattr(csv_files, "BLOCK_BYTES", 64)
-    monkeypatch.setattr(parquet_files, "ROWS_AT_ONCE", 7)
+    monkeypatch.setattr(parquet_files, "BATCH_ROWS", 7)
     columns = {"n": np.arange(60.0), "late": ["1"] * 50 + ["x"] * 10}
     lines = [f"{n:g},{w}" for n, w in zip(*columns.values(), strict=True)]
     for path in (write("\n".join(["n,late", *lines])), parquet(columns)):

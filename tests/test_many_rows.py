@@ -51,7 +51,7 @@ def test_predict_in_batches_equals_predict_of_whole(classifier, rows, form, monk
     expected = [classifier.classes_[Z.argmax(axis=1)], odds / total, np.log(odds / total), Z]
     X = few.astype(form) if isinstance(form, type) else form(few)
     for at_once in (10**6, 200, 1):
-        monkeypatch.setattr(_training_data, "VALUES_AT_ONCE", at_once)
+        monkeypatch.setattr(_training_data, "BATCH_VALUES", at_once)
         found = [getattr(classifier, name)(X) for name in ANSWERS]
         assert np.array_equal(found[0], expected[0])
         assert np.array_equal(found[3], expected[3])
@@ -62,14 +62,14 @@ def test_predict_in_batches_equals_predict_of_whole(classifier, rows, form, monk
 
 def test_decision_function_in_batches_is_1d_for_two_classes(rows, monkeypatch):
     classifier = trained(np.float64, classes=2)
-    monkeypatch.setattr(_training_data, "VALUES_AT_ONCE", 100)
+    monkeypatch.setattr(_training_data, "BATCH_VALUES", 100)
     Z = classifier.model_.scores(rows[:50])
     assert np.array_equal(classifier.decision_function(rows[:50]), Z[:, 1] - Z[:, 0])
 
 
 @pytest.mark.parametrize("form", ["float64", "float32", "bytes", "columns"])
 def test_predict_in_batches_memory_does_not_grow(classifier, rows, form, monkeypatch):
-    monkeypatch.setattr(_training_data, "VALUES_AT_ONCE", 1 << 14)
+    monkeypatch.setattr(_training_data, "BATCH_VALUES", 1 << 14)
     make = FORMS[form]
     X = rows.astype(make) if isinstance(make, type) else make(rows)
     for name in ("predict", "predict_proba"):
@@ -84,12 +84,12 @@ def test_regressor_predicts_in_batches(rows, monkeypatch):
     X = rng.normal(size=(30, N_FEATURES))
     curve = LipschitzInterpolator(slope=4.0).fit(X, X[:, 0])
     expected = curve.model_.scores(rows[:50])[:, 0]
-    monkeypatch.setattr(_training_data, "VALUES_AT_ONCE", 100)
+    monkeypatch.setattr(_training_data, "BATCH_VALUES", 100)
     assert np.array_equal(curve.predict(rows[:50]), expected)
 
 
 def test_predict_rejects_invalid_rows_in_any_batch(classifier, rows, monkeypatch):
-    monkeypatch.setattr(_training_data, "VALUES_AT_ONCE", 100)
+    monkeypatch.setattr(_training_data, "BATCH_VALUES", 100)
     X = rows[:300].astype(float)
     X[299, 3] = np.nan
     with pytest.raises(ValueError, match="NaN"):
@@ -108,7 +108,7 @@ def test_feature_names_are_checked_once(rows, monkeypatch):
     classifier = SubgradientLMMClassifier(6, max_iter=5, random_state=0).fit(
         frame, np.arange(60) % 3
     )
-    monkeypatch.setattr(_training_data, "VALUES_AT_ONCE", 100)
+    monkeypatch.setattr(_training_data, "BATCH_VALUES", 100)
     expected = classifier.model_.scores(rows[:50]).argmax(axis=1)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -131,7 +131,7 @@ def test_probabilities_of_row_do_not_depend_on_other_rows(n_classes, dtype):
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_predict_rejects_non_finite_values_in_any_batch(classifier, monkeypatch, value):
-    monkeypatch.setattr(_training_data, "VALUES_AT_ONCE", 40)
+    monkeypatch.setattr(_training_data, "BATCH_VALUES", 40)
     X = np.zeros((50, N_FEATURES))
     X[37, 1] = value
     message = "Input X contains NaN" if np.isnan(value) else "Input X contains infinity"

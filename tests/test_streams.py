@@ -91,7 +91,7 @@ def test_stream_raises_the_errors_of_the_table(write, rows, encoder, stdin):
 
 
 def test_stream_encodes_rows_in_batches(path, rows, monkeypatch):
-    monkeypatch.setattr(encoder_module, "ROWS_AT_ONCE", 7)
+    monkeypatch.setattr(encoder_module, "ENCODING_ROWS", 7)
     found = opened(str(path))
     assert found.X.tolist() == expected(rows)[1]
     with refused(path, "line 5", "'weight'"):

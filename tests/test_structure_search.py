@@ -7,7 +7,7 @@ from sklearn.datasets import load_iris
 
 from maxplus import LMMClassifier
 from maxplus.estimators._additive import (
-    FEW,
+    EFFORT,
     STRUCTURES,
     JointTraining,
     untrained,
@@ -63,7 +63,7 @@ def test_search_does_not_depend_on_the_number_of_threads():
     assert_array_equal(runs[0].model.scores(rows.X), runs[1].model.scores(rows.X))
     tried = np.isfinite(runs[0].choice.losses)
     assert tried.shape == (len(STRUCTURES), FOLDS)
-    assert_array_equal(tried.sum(axis=0), [len(STRUCTURES), FEW.survivors, FEW.survivors])
+    assert_array_equal(tried.sum(axis=0), [len(STRUCTURES), EFFORT.survivors, EFFORT.survivors])
 
 
 def test_structure_search_ignores_rows_of_tiny_weight():

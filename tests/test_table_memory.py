@@ -114,7 +114,7 @@ def test_folders_that_contain_themselves_are_table_errors(tmp_path):
 
 
 def test_text_without_line_breaks_is_rejected(tmp_path, monkeypatch):
-    monkeypatch.setattr("maxplus.tables.csv_files.LONGEST_NAMES", 1 << 22)
+    monkeypatch.setattr("maxplus.tables.csv_files.MAX_HEADER_BYTES", 1 << 22)
     path = tmp_path / "data.csv.gz"
     path.write_bytes(gzip.compress(b"a" * (1 << 23)))
     with pytest.raises(TableError, match="no line of names"):

@@ -1,4 +1,4 @@
-"""Joint training of a sum of terms whose structure is chosen by cross-validation."""
+"""Joint training of a sum of terms, with a structure chosen by cross-validation."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from maxplus.training.smooth.soft_terms import TERM_ANNEALING, OnEpoch, train_te
 from maxplus.training.smooth.structures import Pair, Structure, initial_terms, select_pairs
 from maxplus.training.stages.base import Outcome
 
-# In order of capacity: from smooth shape functions, for few and noisy rows, to many boxes.
+# Candidate structures in order of capacity, from smooth shape functions to many boxes.
 STRUCTURES = (
     Structure(units=1, size=1.5),
     Structure(units=2, size=1.0),
@@ -41,37 +41,47 @@ STRUCTURES = (
     Structure(units=3, has_shapes=False, boxes=8, box_units=3, size=6.0),
     Structure(units=3, pairs_per_feature=1.0, boxes=8, box_units=16, size=6.0),
 )
-# Effort of the search below and from MANY_ROWS rows on.
-FEW = Effort(survivors=4, first=0.5, others=0.5, min_rows=3_000, share=1 / 4)
-MANY = FEW._replace(survivors=3, first=0.25)
-# Minimum number of steps of the final training run from MANY_ROWS rows on.
-MANY_STEPS = 1_000
-# Fraction of all contributions below which a term is removed.
-WEAK = 0.002
-# Length of the training run before pairs are selected, as a fraction of the final one.
+# Size of the search for fewer than MANY_ROWS rows, and for more rows.
+EFFORT = Effort(survivors=4, first=0.5, others=0.5, min_rows=3_000, share=1 / 4)
+EFFORT_MANY_ROWS = EFFORT._replace(survivors=3, first=0.25)
+# Minimum number of steps of the final training run with MANY_ROWS rows or more.
+MIN_STEPS_MANY_ROWS = 1_000
+# Minimum contribution of a term as a fraction of all contributions.
+MIN_CONTRIBUTION = 0.002
+# Length of the training run for the selection of pairs, as a fraction of the full length.
 PAIRS_LENGTH = 0.25
 MAX_PAIRS = 40
-# Number of rows from which the contributions of terms are measured on a subsample.
-ENOUGH = 3_000
+# Size of the subsample on which contributions are measured.
+N_SUBSAMPLE = 3_000
 
 R = TypeVar("R")
-# A user-defined score of a model on held-out rows; higher is better.
+# User-defined score of a model on held-out rows. Higher is better.
 Scorer = Callable[[AdditiveLMM, TrainingData], float]
 
 
 class Prepared(NamedTuple):
-    """Rows for training, and the selected features and pairs.
+    """Transformed training rows, and selected features and pairs.
 
     Attributes
     ----------
-    feature_map, U : the transformation of features, and the transformed rows
-    y : classes, or standardised targets
-    labels : classes 0..C−1 at whose rows units are initialised
-    weight : weights of the rows, optional
-    features : increasing indices of the features that terms may have
-    pairs : pairs of features that explain most of the residuals of shape functions, best first
-    centre, spread : targets are centre + spread·y
-    bounds : bounds of predictions, if y are targets
+    feature_map : FeatureMap
+        Transformation of the features.
+    U : ndarray of shape (N, P)
+        Transformed rows.
+    y : ndarray of shape (N,)
+        Classes, or standardised targets of a regression.
+    labels : ndarray of shape (N,)
+        Classes for the initialisation of units.
+    weight : ndarray of shape (N,), optional
+        Sample weights.
+    features : sequence of int
+        Sorted indices of the selected features.
+    pairs : sequence of pairs of int
+        Selected pairs of features, best first.
+    centre, spread : float
+        Location and scale of the targets of a regression.
+    bounds : ndarray of shape (2,), optional
+        Bounds of the predictions of a regression.
     """
 
     feature_map: FeatureMap
@@ -92,12 +102,16 @@ class TermTraining(ABC):
 
     Parameters
     ----------
-    n_classes : number of outputs, C
-    structures : candidates of the search, the simplest first
-    annealing : settings of the training
-    monotonic_signs : array of shape (P,), 1, −1 or 0, optional
-        Directions in which z_1 − z_0 does not decrease or does not increase.
-    loss : loss of `train_terms`
+    n_classes : int
+        Number of outputs.
+    structures : sequence of Structure
+        Candidates of the search, in order of complexity.
+    annealing : Annealing
+        Annealing schedule.
+    monotonic_signs : ndarray of shape (n_features,), optional
+        Monotonicity constraint of z_1 − z_0 in each feature: 1, −1 or 0.
+    loss : str
+        Loss of `train_terms`.
     """
 
     n_classes: int
@@ -122,7 +136,7 @@ class TermTraining(ABC):
         )
 
     def annealing_for(self, n_rows: int) -> Annealing:
-        """Return the settings of the training for a number of rows."""
+        """Return the annealing schedule for a number of rows."""
         return self.annealing
 
     def train(
@@ -133,7 +147,7 @@ class TermTraining(ABC):
         seed: Sequence[int],
         on_epoch: OnEpoch | None = None,
     ) -> AdditiveLMM:
-        """Train a sum with the given structure for a fraction of the usual number of epochs."""
+        """Train a structure for a fraction ``length`` of the full number of epochs."""
         annealing = self.annealing_for(len(prepared.U))._replace(length=length)
         rng = np.random.default_rng(seed)
         signs = self.monotonic_signs
@@ -141,7 +155,7 @@ class TermTraining(ABC):
         return self.of_raw_features(model, prepared)
 
     def of_raw_features(self, model: AdditiveLMM, prepared: Prepared) -> AdditiveLMM:
-        """Return a sum of transformed features as a sum of raw features."""
+        """Convert a model of transformed features to a model of raw features."""
         return AdditiveLMM(model.terms, model.n_features, prepared.feature_map)
 
     def train_mapped(
@@ -153,7 +167,7 @@ class TermTraining(ABC):
         on_epoch: OnEpoch | None = None,
         signs: NDArray | None = None,
     ) -> AdditiveLMM:
-        """Train a sum of transformed features."""
+        """Train a model of transformed features."""
         U, features = prepared.U, prepared.features
         pairs = prepared.pairs[: structure.n_pairs(len(features))]
         start = initial_terms(structure, U, prepared.labels, self.n_classes, pairs, rng, features)
@@ -172,7 +186,10 @@ class TermTraining(ABC):
     def train_on_all(
         self, chosen: int, rows: TrainingData, seed: int, monitor: TrainingMonitor
     ) -> tuple[AdditiveLMM, NDArray, Status]:
-        """Train the chosen structure; return the model, the loss of each epoch, and a status."""
+        """Train the chosen structure on all rows.
+
+        Returns the model, the loss of each epoch, and the status.
+        """
         prepared = self.prepare(rows, np.random.default_rng([seed, FOLDS]))
         n_epochs = self.annealing_for(len(rows.y)).epochs(len(rows.y))
         losses: list[float] = []
@@ -182,7 +199,7 @@ class TermTraining(ABC):
             nonlocal status
             losses.append(loss)
             end = Status.MAX_ITER if epoch + 1 == n_epochs else None
-            # The model is for callbacks only.
+            # The model is not used without callbacks.
             model: Any = now() if monitor.has_callbacks else None
             reason = monitor.report(epoch + 1, n_epochs, loss, min(losses), model, None, end)
             status = reason or status
@@ -197,11 +214,14 @@ class Choice(NamedTuple):
 
     Attributes
     ----------
-    losses : array of shape (structures, folds), log losses, inf where a fold was skipped
-    scores : user-defined scores of the same shape, −inf where a fold was skipped; None without
-        such a score
-    chosen : index of the chosen structure
-    temperature : the best temperature for its scores
+    losses : ndarray of shape (n_structures, n_folds)
+        Log losses, inf for skipped folds.
+    scores : ndarray of shape (n_structures, n_folds) or None
+        User-defined scores, −inf for skipped folds.
+    chosen : int
+        Index of the chosen structure.
+    temperature : float
+        Optimal temperature of the chosen structure.
     """
 
     losses: NDArray
@@ -212,9 +232,10 @@ class Choice(NamedTuple):
 
 @dataclass(frozen=True)
 class Joint(Outcome):
-    """A trained sum of terms, the choice of its structure, and the mean soft loss of each epoch.
+    """Trained sum of terms.
 
-    ``choice`` is None if training was interrupted during the search.
+    ``losses`` are the smoothed losses of all epochs. ``choice`` is None if the search was
+    interrupted.
     """
 
     choice: Choice | None
@@ -233,15 +254,17 @@ class Joint(Outcome):
 
 @dataclass(frozen=True)
 class JointTraining(TermTraining):
-    """Training stage of a classifier: choose a structure by held-out loss, and train it.
+    """Training stage that chooses the structure of a classifier and trains it.
 
-    With several ranks, rank 0 trains on the rows of all ranks, because training is short. For the
-    same reason, checkpoints are not supported.
+    With several MPI ranks, rank 0 trains on the rows of all ranks. Checkpoints are not supported,
+    because training is short.
 
     Parameters
     ----------
-    scorer : user-defined score by which structures are compared instead of the loss, optional
-    max_features : maximum number of features in all terms, optional
+    scorer : callable, optional
+        User-defined score that replaces the log loss in the search.
+    max_features : int, optional
+        Maximum number of features in all terms.
     """
 
     structures: Sequence[Structure] = STRUCTURES
@@ -253,7 +276,7 @@ class JointTraining(TermTraining):
 
     def check(self, state: TrainingState, problem: TrainingProblem, kind: type[Model]) -> Model:
         """Raise StateError: this stage cannot be resumed."""
-        raise StateError("the training of a sum of terms has no state to go on from")
+        raise StateError("the training of a sum of terms cannot be resumed")
 
     def run(
         self,
@@ -262,7 +285,7 @@ class JointTraining(TermTraining):
         monitor: TrainingMonitor,
         state: TrainingState | None = None,
     ) -> Joint:
-        """Search and train; return the initial ``model`` if interrupted during the search."""
+        """Search and train; return the initial ``model`` if the search is interrupted."""
 
         def search_and_train(rows: TrainingData, seed: int) -> Joint:
             choice, status = self.choose(rows, seed, monitor)
@@ -277,16 +300,16 @@ class JointTraining(TermTraining):
     def choose(
         self, rows: TrainingData, seed: int, monitor: TrainingMonitor
     ) -> tuple[Choice | None, Status]:
-        """Return the choice and a status; the choice is None if the search was interrupted."""
+        """Return the choice, or None if the search was interrupted, and the status."""
         monitor.begin("choice", is_last=False)
         score = None if self.scorer is None else self._score
-        effort = FEW if len(rows.y) < MANY_ROWS else MANY
+        effort = EFFORT if len(rows.y) < MANY_ROWS else EFFORT_MANY_ROWS
         search = Search(self.candidates(score=score), rows, effort, seed)
         status = search.run(monitor)
         if status is not None:
             return None, status
         chosen, factor = search.chosen(), 1.0
-        known = search.known
+        known = search.evaluated
         if known.any():
             held = search.rows.part(known)
             factor = temperature(search.outputs[chosen, known], held.y, held.weight)
@@ -299,15 +322,16 @@ class JointTraining(TermTraining):
         return self.scorer(model.scaled(factor), rows)
 
     def annealing_for(self, n_rows: int) -> Annealing:
-        """Return the settings of the training, with more steps for many rows."""
+        """Return the annealing schedule, with more steps for many rows."""
         if n_rows < MANY_ROWS:
             return self.annealing
-        return self.annealing._replace(min_steps=MANY_STEPS)
+        return self.annealing._replace(min_steps=MIN_STEPS_MANY_ROWS)
 
     def prepare(self, rows: TrainingData, rng: np.random.Generator) -> Prepared:
-        """Transform features, and select features and pairs by briefly training shape functions.
+        """Transform features, and select features and pairs.
 
-        Features are ranked by the contributions of their shape functions, pairs by the residuals.
+        Shape functions are trained briefly. Features are ranked by their contributions, and pairs
+        by the residuals.
         """
         feature_map = FeatureMap.fit(rows.X)
         U = feature_map(rows.X)
@@ -325,23 +349,23 @@ class JointTraining(TermTraining):
 
 
 def on_first_rank(problem: TrainingProblem, train: Callable[[TrainingData, int], R]) -> R:
-    """Train on rank 0, on the rows of all ranks and with a new seed; broadcast the outcome."""
+    """Train on rank 0 with the rows of all ranks, and broadcast the outcome."""
     assert problem.rng is not None
     seed, comm = int(problem.rng.integers(2**31)), problem.comm
     y = comm.gather(problem.y)
     weight = None if problem.weight is None else comm.gather(problem.weight)
 
-    def alone(X: NDArray) -> R:
+    def train_on_root(X: NDArray) -> R:
         with using(SERIAL), threadpool_limits(1):
             return train(TrainingData(X[:], y, weight), seed)
 
-    return comm.root_only(alone, problem.X)
+    return comm.root_only(train_on_root, problem.X)
 
 
 def untrained(
     rows: TrainingData, n_classes: int, rng: np.random.Generator, signs: NDArray | None = None
 ) -> AdditiveLMM:
-    """Return an untrained model with shape functions only; O(N·P)."""
+    """Return the initial model, which has shape functions only."""
     feature_map = FeatureMap.fit(rows.X)
     model = initial_terms(Structure(), feature_map(rows.X), rows.y, n_classes, [], rng).model
     if signs is not None:
@@ -350,14 +374,14 @@ def untrained(
 
 
 def without_weak_terms(model: AdditiveLMM, X: NDArray) -> AdditiveLMM:
-    """Return the model without terms that hardly discriminate classes; O(N·Σ_t m_t·H_t).
+    """Remove terms that hardly discriminate between classes.
 
-    A term is weak if the mean range of its centred scores over the classes is below 0.2 % of the
+    A term is removed if the mean range of its centred scores over the classes is below 0.2 % of the
     sum over all terms. Its mean scores are added to the intercept.
     """
     part = _subsample(X)
     spread = _strengths(model, part)
-    is_weak = spread < WEAK * spread.sum()
+    is_weak = spread < MIN_CONTRIBUTION * spread.sum()
     if not is_weak.any():
         return model
     terms = [term for term, weak in zip(model.terms, is_weak, strict=True) if not weak]
@@ -366,11 +390,11 @@ def without_weak_terms(model: AdditiveLMM, X: NDArray) -> AdditiveLMM:
 
 
 def _subsample(X: NDArray) -> NDArray:
-    """Return an evenly spaced subsample of the rows, large enough to estimate means."""
-    return X[:: max(1, -(-len(X) // ENOUGH))]
+    """Return an evenly spaced subsample of the rows."""
+    return X[:: max(1, -(-len(X) // N_SUBSAMPLE))]
 
 
 def _strengths(model: AdditiveLMM, X: NDArray) -> NDArray:
-    """Return the mean range over the classes of each term's centred scores, (T,)."""
+    """Return the mean range of the centred scores of each term over the classes."""
     Z = model.term_scores(X)
     return np.ptp(Z - Z.mean(axis=1)[:, None], axis=2).mean(axis=1)

@@ -1,4 +1,4 @@
-"""Base classes of all estimators: fitting, prediction, status and saving."""
+"""Base classes of all estimators."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ from maxplus.training import (
 from maxplus.training.result import StateError, TrainingState, prefixed
 from maxplus.training.stages import Iterations, Polish, Stage, TrainingResult, WarmUp
 
-# Fitted attributes with one entry per training row, saved only with ``remember_rows=True``.
+# Fitted attributes with data about individual training rows.
 PER_ROW = ("training_losses_", "training_labels_", "training_rows_", "suspects_", "residuals_")
-# Names of the iterations of each stage, for messages.
+# Names of the iterations of each stage in messages.
 ITERATION_NAMES = {
     WarmUp.name: "epochs of the warm-up",
     Polish.name: "rounds of the polish",
@@ -54,42 +54,40 @@ ITERATION_NAMES = {
 }
 # Prefix of the columns of an earlier history in a checkpoint.
 EARLIER = "earlier.history."
-# Relative tolerance for means of the same values.
+# Relative tolerance in comparisons of means.
 TOLERANCE = 1e-5
 
 Self = TypeVar("Self", bound=BaseEstimator)
 
 
 class StatusMixin:
-    """Mixin with ``status_message_``, the text of a ``status_`` (`maxplus.training.Status`)."""
+    """Mixin that describes ``status_`` (`maxplus.training.Status`)."""
 
     status_: str
 
     @property
     def status_message_(self) -> str:
-        """``status_`` as a sentence."""
+        """Description of ``status_``."""
         return Status.of(self.status_).message
 
 
 class SaveMixin:
-    """Mixin with ``save``, for estimators that `maxplus.load` can read."""
+    """Mixin with a ``save`` method."""
 
     def save(self, path: str | os.PathLike[str], *, remember_rows: bool = False) -> None:
-        """Write the fitted estimator to one file; `maxplus.load` reads it back.
+        """Save the fitted estimator to a file; see `maxplus.load`.
 
-        The file contains only arrays and JSON, so loading it executes no code. It is written
-        atomically.
+        The file contains only arrays and JSON, so loading it executes no code.
 
         Parameters
         ----------
         path : str or path
-            An existing file is replaced atomically.
+            Name of the file. An existing file is replaced atomically.
         remember_rows : bool, default=False
-            Also save the fitted attributes about individual training rows: labels, losses,
-            ``suspects_``, ``residuals_``, ``training_rows_``. This discloses training data: labels
-            and losses can be read in the order of the training rows, and ``training_rows_`` allows
-            testing whether a given row was in the training data. By default no data about
-            individual rows are written; see SECURITY.md.
+            If True, also save fitted attributes about individual training rows: labels, losses,
+            ``suspects_``, ``residuals_`` and ``training_rows_``. This discloses training data:
+            labels and losses can be read from the file, and ``training_rows_`` reveals whether a
+            given row was in the training set. See SECURITY.md.
         """
         from maxplus.io import save
 
@@ -98,24 +96,24 @@ class SaveMixin:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            """Raise an informative error for attributes about training rows that were not saved."""
+            """Raise an informative error for attributes that were not saved."""
             in_memory = {"training_losses_", "residuals_", "interpolates_"} & {*vars(self)}
             if name in PER_ROW and "training_summary_" in vars(self) and not in_memory:
                 raise AttributeError(
-                    f"{name} is not known: the model's file keeps nothing about single training "
-                    "rows; write it with save(path, remember_rows=True) or --remember-rows"
+                    f"{name} is not known: the file contains no data about individual training "
+                    "rows; save the model with save(path, remember_rows=True) or --remember-rows"
                 )
             return object.__getattribute__(self, name)
 
 
 class WeightsMixin:
-    """Mixin with the weights as fitted attributes, for estimators whose ``model_`` is an LMM."""
+    """Mixin with the weights of an LMM as fitted attributes."""
 
     model_: Any
 
     @property
     def W0_(self) -> NDArray:
-        """Slopes of each feature, positive then negative; shape (2P,)."""
+        """Positive and negative slope of each feature, shape (2P,)."""
         return self.model_.W0
 
     @property
@@ -125,21 +123,21 @@ class WeightsMixin:
 
     @property
     def W2_(self) -> NDArray:
-        """Offsets of the max-plus layer, shape (H, C); heights (H, 1) in a regression."""
+        """Offsets of the max-plus layer, shape (H, C)."""
         return self.model_.W2
 
     @property
     def n_hidden_(self) -> int:
-        """The number of hidden units."""
+        """Number of hidden units."""
         return self.model_.n_hidden
 
 
 class OtherDataError(StateError):
-    """Raised if training is resumed with other data than it was started with."""
+    """Error raised if training is resumed with different data."""
 
 
 class Origin(NamedTuple):
-    """Estimator and training data, for callbacks that write checkpoints."""
+    """Estimator and training data, passed to callbacks that write checkpoints."""
 
     estimator: Any
     data: TrainingData
@@ -147,19 +145,28 @@ class Origin(NamedTuple):
 
 @dataclass(frozen=True)
 class FitState:
-    """State of a fit, in addition to the model; stored as arrays in checkpoints.
+    """State of a fit in addition to the model, stored as arrays in checkpoints.
 
     Attributes
     ----------
-    n_iter : iterations, epochs and rounds of earlier calls and of finished stages
-    slope, distance : slope of initial boxes, and typical distance between classes
-    scaling : scaling of the features, for a single network
-    temperature : factor for all weights, estimated on held-out rows
-    prototypes : index of the training sample at which each unit was initialised
-    activation_counts : for each unit, number of scores that it determined in earlier calls
-    history : history of earlier calls
-    results : arrays of stages that were finished before a checkpoint, by name
-    rng : the generator of an earlier call that this one continues, if any
+    n_iter : int
+        Number of iterations, epochs and rounds of earlier calls and completed stages.
+    slope, distance : float, optional
+        Slope of the initial boxes, and typical distance between classes.
+    scaling : Scaling, optional
+        Scaling of the features for a single network.
+    temperature : float, optional
+        Factor for all weights, estimated on held-out rows.
+    prototypes : ndarray, optional
+        Index of the training sample at which each unit was initialised.
+    activation_counts : ndarray, optional
+        Number of scores that each unit determined in earlier calls.
+    history : History, optional
+        History of earlier calls.
+    results : mapping of str to ndarray
+        Results of the stages that were completed before a checkpoint.
+    rng : Generator, optional
+        Random generator of an earlier call that this one continues.
     """
 
     n_iter: int = 0
@@ -173,7 +180,7 @@ class FitState:
     results: Mapping[str, NDArray] = field(default_factory=dict)
     rng: np.random.Generator | None = None
 
-    # Names in a checkpoint.
+    # Names of scalars, and names of arrays with an entry for each unit, in a checkpoint.
     NUMBERS: ClassVar[tuple[str, ...]] = ("slope", "distance", "temperature")
     UNITS: ClassVar[dict[str, str]] = {
         "prototypes": "prototypes",
@@ -181,7 +188,7 @@ class FitState:
     }
 
     def to_arrays(self) -> dict[str, NDArray]:
-        """Return the state as named arrays, for a checkpoint."""
+        """Return the state as named arrays for a checkpoint."""
         arrays = dict(self.results)
         if self.n_iter:
             arrays["n_iter"] = np.array([self.n_iter])
@@ -205,9 +212,12 @@ class FitState:
 
         Parameters
         ----------
-        saved : the checkpoint
-        required : names of required attributes
-        n_features : P
+        saved : TrainingState
+            Checkpoint.
+        required : sequence of str
+            Names of required attributes.
+        n_features : int
+            Number of features.
         """
         arrays = saved.before
         known: dict[str, Any] = {}
@@ -257,9 +267,9 @@ class FitState:
 
 
 def replace_fitted(estimator: Any, fitted: Mapping[str, Any]) -> None:
-    """Replace all fitted attributes in a single assignment.
+    """Replace all fitted attributes.
 
-    If interrupted, the estimator has either all of the old attributes or all of the new ones.
+    A single assignment ensures that an interrupted call does not mix old and new attributes.
     """
     kept = {n: v for n, v in vars(estimator).items() if not n.endswith("_") and n != "_rng"}
     estimator.__dict__ = {**kept, **fitted}
@@ -273,12 +283,12 @@ class BaseMaxPlusClassifier(
     Subclasses declare their hyper-parameters, create the initial model, and define the stages.
     """
 
-    # The valid values of hyper-parameters.
+    # Valid values of the hyper-parameters.
     _parameters: ClassVar[Parameters]
-    # Parameters that have an effect only in combination with others.
+    # Conditions under which parameters have an effect.
     _effects: ClassVar[tuple[Effect, ...]] = ()
     _model_class: ClassVar[type[Model]]
-    # Names of the weights that multiply an input.
+    # Names of the weights by which inputs are multiplied.
     _slopes: ClassVar[tuple[str, ...]] = ()
 
     n_jobs: int | None
@@ -298,7 +308,7 @@ class BaseMaxPlusClassifier(
     def _initialize(
         self, data: TrainingData, rng: np.random.Generator, monitor: TrainingMonitor
     ) -> tuple[Network, FitState]:
-        """Return the initial model and fit state; report progress of long work to the monitor."""
+        """Return the initial model and fit state."""
 
     @abstractmethod
     def _stages(self, data: TrainingData, state: FitState) -> Sequence[Stage]:
@@ -307,34 +317,36 @@ class BaseMaxPlusClassifier(
     def _problem(
         self, data: TrainingData, state: FitState, rng: np.random.Generator
     ) -> TrainingProblem:
-        """Return the input of the stages."""
+        """Return the training problem."""
         return TrainingProblem(data.X, data.y, weight=data.weight, rng=rng)
 
     def fit(self: Self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
-        """Fit the classifier to samples X with labels y.
+        """Fit the classifier.
 
-        If fitting fails or is interrupted, the estimator is left unchanged. To keep the
-        best model so far on Ctrl-C, pass a `maxplus.training.KeepBestOnInterrupt` as a callback.
+        If fitting fails or is interrupted, the estimator is unchanged. Use the callback
+        `maxplus.training.KeepBestOnInterrupt` to keep the best model on Ctrl-C.
 
         Parameters
         ----------
         X : array of shape (n_samples, n_features), or a data frame
-            Columns with text, dates or missing values are encoded by a
-            `maxplus.tables.TableEncoder`, which is stored as ``encoder_``; other methods then
-            accept such data frames as well as arrays of encoded features. No column is dropped.
-        y : labels of shape (n_samples,), at least two different ones
+            Training samples. Data frames with text, dates or missing values are encoded by a
+            `maxplus.tables.TableEncoder`, which is stored as ``encoder_``. All other methods then
+            accept such data frames and arrays of encoded features. No column is dropped.
+        y : array of shape (n_samples,)
+            Labels of at least two classes.
         sample_weight : array of shape (n_samples,), optional
-            Samples with weight 0 are ignored. Other weights affect objectives that are means, but
-            not the maximum loss or the choice of the k largest losses.
+            Sample weights. Samples with weight 0 are ignored. Otherwise, weights have no effect on
+            the maximum loss and on the selection of the k largest losses.
 
         Returns
         -------
         self
+            Fitted estimator.
         """
         return self._fit(X, y, sample_weight, previous=self._previous())
 
     def _previous(self) -> tuple[Network, FitState] | None:
-        """Return the model and the state from which `fit` continues; None for a new fit."""
+        """Return the model and state from which `fit` continues, or None for a new fit."""
         return None
 
     def _fit(
@@ -348,10 +360,10 @@ class BaseMaxPlusClassifier(
         saved: TrainingState | None = None,
         digest: str | None = None,
     ) -> Self:
-        """Validate the data, initialise, run the stages, and set the fitted attributes at the end.
+        """Validate the data, train in stages, and set the fitted attributes.
 
-        Training continues from the ``previous`` model, if there is one, or from a ``saved`` state
-        of a fit to data with this ``digest``.
+        Training continues from a ``previous`` model, or from a checkpoint ``saved`` for data with
+        the given ``digest``.
         """
         comm = current()
         with comm.raise_on_all_ranks():
@@ -364,11 +376,10 @@ class BaseMaxPlusClassifier(
         ).with_class_weight(self._class_weight)
         callbacks = as_callbacks(self.callbacks)
         if not comm.is_alone and comm.any(any(map(needs_state, callbacks))):
-            assert data.digest  # Computed on all ranks, because rank 0 writes it alone.
+            # Rank 0 writes the checkpoint, but all ranks must take part in computing the digest.
+            assert data.digest
         if saved is not None and data.digest != digest:
-            raise mark_collective(
-                OtherDataError("the data are not those that the training began with")
-            )
+            raise mark_collective(OtherDataError("the data differ from those of the checkpoint"))
         rng = self._generator(previous)
         with ExitStack() as stack:
             stack.enter_context(threads(self.n_jobs))
@@ -391,7 +402,7 @@ class BaseMaxPlusClassifier(
 
     @property
     def _class_weight(self) -> Any:
-        """Weights of the classes, None if they are equal."""
+        """Class weights, or None."""
         return getattr(self, "class_weight", None)
 
     def _generator(self, previous: tuple[Network, FitState] | None) -> np.random.Generator:
@@ -401,13 +412,13 @@ class BaseMaxPlusClassifier(
         return np.random.default_rng(current().bcast(seed))
 
     def _required_state(self) -> tuple[str, ...]:
-        """Return the attributes of a `FitState` that a checkpoint must hold."""
+        """Return the names of the attributes that a checkpoint must contain."""
         return ()
 
     def _restore(
         self, data: TrainingData, saved: TrainingState, rng: np.random.Generator
     ) -> tuple[Network, FitState]:
-        """Return model and state from a checkpoint; raise StateError if they are invalid."""
+        """Return the model and state in a checkpoint; raise StateError if they are invalid."""
         state = FitState.from_checkpoint(saved, self._required_state(), data.X.shape[1])
         problem = self._problem(data, state, rng)
         for stage in self._stages(data, state):
@@ -418,14 +429,14 @@ class BaseMaxPlusClassifier(
                 for name, key in FitState.UNITS.items():
                     units = getattr(state, name)
                     if units is not None and len(units) != getattr(model, "n_hidden", 0):
-                        raise StateError(f"its {key} are not one for each of the hidden units")
+                        raise StateError(f"its {key} do not match the number of hidden units")
                 return model, state
-        raise StateError(f"there is no stage {saved.stage!r:.40} to go on from")
+        raise StateError(f"there is no stage {saved.stage!r:.40}")
 
     def _fitted_attributes(
         self, data: TrainingData, state: FitState, trained: TrainingResult
     ) -> dict[str, Any]:
-        """Return all fitted attributes; ``state`` holds the results of all stages."""
+        """Return all fitted attributes."""
         losses = trained.model.losses(data.X, data.y)
         all_losses = np.full(len(data.labels), np.nan)
         all_losses[data.index] = losses
@@ -457,16 +468,16 @@ class BaseMaxPlusClassifier(
             warn_user(self._shortfall(trained.status), ConvergenceWarning)
 
     def _shortfall(self, status: Status) -> str:
-        """Return the text of a convergence warning, with a remedy."""
+        """Return the message of a convergence warning."""
         return f"training ended early: {status.message}"
 
     def _interruption(self, trained: TrainingResult) -> str:
         if trained.outcomes:
-            what, which = ITERATION_NAMES.get(trained.last, trained.last), ""
+            unit, adjective = ITERATION_NAMES.get(trained.last, trained.last), ""
             if trained.last == Iterations.name:
-                what, which = f"of {self.max_iter} {what}", f"{self.keep} "
-            when = f"after {trained.outcomes[-1].n_iter} {what}"
-            kept = f"the {which}parameters so far are kept"
+                unit, adjective = f"of {self.max_iter} {unit}", f"{self.keep} "
+            when = f"after {trained.outcomes[-1].n_iter} {unit}"
+            kept = f"the {adjective}parameters so far are kept"
         else:
             when, kept = "before its first step", "the initial parameters are kept"
         return f"training was interrupted {when}; {kept}"
@@ -476,34 +487,35 @@ class BaseMaxPlusClassifier(
         check_parameters(self, self._parameters)
 
     def decision_function(self, X: Any) -> NDArray:
-        """Return the scores z of all classes, or z₁ − z₀ for two classes.
+        """Return the class scores z, or z₁ − z₀ in the binary case.
 
-        As in scikit-learn, there is one number per sample for two classes, positive for
-        ``classes_[1]``; ``model_.scores`` returns both scores.
+        ``model_.scores`` returns both scores in the binary case.
 
         Parameters
         ----------
         X : array of shape (n_samples, n_features), or a data frame
+            Samples.
 
         Returns
         -------
         array of shape (n_samples, n_classes), or (n_samples,)
-            Scores.
+            Scores. In the binary case, a positive score predicts ``classes_[1]``.
         """
         Z = self._scores(X)
         return Z[:, 1] - Z[:, 0] if Z.shape[1] == 2 else Z
 
     def predict(self, X: Any) -> NDArray:
-        """Predict the label with the highest score; ties go to the first class.
+        """Predict the class with the highest score.
 
         Parameters
         ----------
         X : array of shape (n_samples, n_features), or a data frame
+            Samples.
 
         Returns
         -------
         array of shape (n_samples,)
-            Labels.
+            Predicted labels. The first class is predicted for ties.
         """
         return self._predict_in_batches(X, lambda Z: self.classes_[Z.argmax(axis=1)])
 
@@ -513,38 +525,40 @@ class BaseMaxPlusClassifier(
         Parameters
         ----------
         X : array of shape (n_samples, n_features), or a data frame
+            Samples.
 
         Returns
         -------
         array of shape (n_samples, n_classes)
-            Columns are in the order of ``classes_``.
+            Probabilities in the order of ``classes_``.
         """
         return self._predict_in_batches(X, lambda Z: softmax_by_class(Z).T)
 
     def predict_log_proba(self, X: Any) -> NDArray:
-        """Return the logarithms of the class probabilities, finite even if those underflow.
+        """Return the logarithms of the class probabilities.
 
         Parameters
         ----------
         X : array of shape (n_samples, n_features), or a data frame
+            Samples.
 
         Returns
         -------
         array of shape (n_samples, n_classes)
-            Columns are in the order of ``classes_``.
+            Log probabilities in the order of ``classes_``, finite even if a probability underflows.
         """
         return self._predict_in_batches(X, log_softmax)
 
     @property
     def perfect_fit_(self) -> bool:
-        """Whether max_loss_ < log 2, so that all training samples are classified correctly.
+        """Whether ``max_loss_`` is below log 2, which implies a training accuracy of 1.
 
-        See Proposition 2.2 of the paper. It does not apply to new samples.
+        See Proposition 2.2 of the paper.
         """
         return bool(self.max_loss_ < LOG2)
 
     def _scores(self, X: Any) -> NDArray:
-        """Return the scores z of all classes, shape (n_samples, n_classes)."""
+        """Return the scores of all classes, of shape (n_samples, n_classes)."""
         return self._predict_in_batches(X, lambda Z: Z)
 
     def _predict_in_batches(self, X: Any, output: Callable[[NDArray], NDArray]) -> NDArray:
@@ -553,7 +567,7 @@ class BaseMaxPlusClassifier(
 
 
 class BaseMaxPlusRegressor(SaveMixin, RegressorMixin, BaseEstimator, metaclass=ABCMeta):
-    """Base class of regressors; subclasses implement the training."""
+    """Base class of regressors."""
 
     _parameters: ClassVar[Parameters]
     n_jobs: int | None
@@ -561,7 +575,7 @@ class BaseMaxPlusRegressor(SaveMixin, RegressorMixin, BaseEstimator, metaclass=A
 
     @abstractmethod
     def _fitted_attributes(self, data: TrainingData) -> dict[str, Any]:
-        """Train, and return the fitted attributes other than those about the columns."""
+        """Train the model and return its fitted attributes."""
 
     @abstractmethod
     def _warn_of_ending(self) -> None:
@@ -572,22 +586,23 @@ class BaseMaxPlusRegressor(SaveMixin, RegressorMixin, BaseEstimator, metaclass=A
         check_parameters(self, self._parameters)
 
     def fit(self: Self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
-        """Fit the regressor to samples X with targets y.
+        """Fit the regressor.
 
-        If fitting fails, the estimator is left unchanged.
+        If fitting fails, the estimator is unchanged.
 
         Parameters
         ----------
         X : array of shape (n_samples, n_features), or a data frame
+            Training samples.
         y : array of shape (n_samples,)
             Targets.
         sample_weight : array of shape (n_samples,), optional
-            Weights, >= 0. Samples with weight 0 are ignored; other weights apply to the mean loss,
-            or to the mean of targets at the same point.
+            Sample weights >= 0. Samples with weight 0 are ignored.
 
         Returns
         -------
         self
+            Fitted estimator.
         """
         self._check_parameters()
         if (size := current().size) > 1:
@@ -604,7 +619,7 @@ class BaseMaxPlusRegressor(SaveMixin, RegressorMixin, BaseEstimator, metaclass=A
 
 
 def _shared_params(estimator: Any) -> dict[str, Any]:
-    """Return the parameters that must be equal on all ranks; objects as their ``repr``."""
+    """Return the parameters that must be equal on all ranks."""
     return {
         f"parameter {name}": value
         if isinstance(value, (int, float, str, type(None)))
@@ -617,9 +632,9 @@ def _shared_params(estimator: Any) -> dict[str, Any]:
 def training_summary(estimator: Any) -> Mapping[str, Any]:
     """Return summary statistics of the training rows of an estimator.
 
-    For a classifier, these are ``n_rows``, ``class_counts``, ``n_below_log2`` and ``mean_loss`` of
-    all rows with a positive weight; for a regressor, ``n_rows``, and the ``mean`` and standard
-    ``deviation`` of the targets.
+    The keys are "n_rows", "class_counts", "n_below_log2" and "mean_loss" for a classifier, and
+    "n_rows", "mean" and "deviation" (of the targets) for a regressor. Rows of weight 0 are ignored
+    for a classifier.
     """
     stored = vars(estimator).get("training_summary_")
     if stored is not None:
@@ -639,28 +654,27 @@ def training_summary(estimator: Any) -> Mapping[str, Any]:
 
 def targets_summary(y: NDArray) -> dict[str, Any]:
     """Return summary statistics of the training targets of a regressor."""
-    # Squares of large targets would overflow.
+    # Targets are scaled, because the squares of large targets would overflow.
     size = float(np.abs(y).max(initial=0.0)) or 1.0
-    small = y / size
+    scaled = y / size
     return {
         "n_rows": len(y),
-        "mean": float(size * small.mean()),
-        "deviation": float(size * small.std()),
+        "mean": float(size * scaled.mean()),
+        "deviation": float(size * scaled.std()),
     }
 
 
 def is_training_table(estimator: Any, values: NDArray) -> bool:
-    """Return whether a table is the training table of an estimator.
+    """Return whether a table is probably the training table of an estimator.
+
+    Only the number of rows and summary statistics of the values are compared.
 
     Parameters
     ----------
-    estimator : fitted estimator
-    values : losses of the rows for a classifier, targets for a regressor, shape (N,)
-
-    Notes
-    -----
-    Only the number of rows and the mean (and standard deviation) of the values are compared, which
-    are unlikely to be equal by chance.
+    estimator : estimator
+        Fitted estimator.
+    values : ndarray of shape (n_rows,)
+        Losses for a classifier, targets for a regressor.
     """
     summary = training_summary(estimator)
     if not len(values) or summary.get("n_rows") != len(values):

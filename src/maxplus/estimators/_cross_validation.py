@@ -1,4 +1,4 @@
-"""Cross-validation of candidates: structures of a sum of terms, a polish, and the temperature."""
+"""Cross-validation of structures, of the polish, and of the temperature."""
 
 from __future__ import annotations
 
@@ -22,37 +22,33 @@ from maxplus.training.monitor import run_parallel
 from maxplus.training.result import TrainingOverflowError
 from maxplus.training.stages import Polish
 
-# Bounds of the temperature.
 MIN_TEMPERATURE, MAX_TEMPERATURE = 0.02, 50.0
-# Bisection steps on the log scale; the remaining error is negligible.
+# Number of bisection steps on the log scale.
 N_BISECTIONS = 40
 FOLDS = 3
-# Number of rows from which fewer and shorter training runs suffice.
+# Number of rows from which the search uses fewer and shorter training runs.
 MANY_ROWS = 4_000
-# Number of standard errors from the best candidate within which the simplest one is chosen.
-WITHIN = 0.25
+# Maximum distance from the best loss, in standard errors, at which a simpler candidate is chosen.
+MAX_STANDARD_ERRORS = 0.25
 # Minimum number of rows of each class in a subsample.
 MIN_ROWS_PER_CLASS = 6
 
 T = TypeVar("T")
-# Trains a network on rows for a fraction of the usual length; the monitor may interrupt it.
+# Function of rows, length (fraction of a full training run), generator and monitor.
 Train = Callable[[TrainingData, float, np.random.Generator, TrainingMonitor], LMM]
 
 
-# -- losses and temperature ------------------------------------------------------------------------
-
-
 def losses_of(Z: NDArray, y: NDArray) -> NDArray:
-    """Return −log softmax(z)_y of each row; O(N·C)."""
+    """Return the log loss −log softmax(z)_y of each row."""
     Z = Z - Z.max(axis=1, keepdims=True)
     return np.log(np.exp(Z).sum(axis=1)) - Z[np.arange(len(y)), y]
 
 
 def temperature(Z: NDArray, y: NDArray, weight: NDArray | None = None) -> float:
-    """Return the t that minimises the mean loss of softmax(t·z) over n held-out rows.
+    """Return the temperature t that minimises the mean log loss of softmax(t·z).
 
-    Labels are smoothed by a share of 1 / (n + 2) (the rule of succession), so that t is finite even
-    if all n rows are classified correctly. O(N·C) for each of about twenty evaluations.
+    Labels are smoothed by 1 / (n + 2) for n rows (rule of succession), so that the optimum is
+    finite even if all rows are classified correctly.
     """
     Z = np.asarray(Z, np.float64)
     Z = Z - Z.max(axis=1, keepdims=True)
@@ -68,12 +64,12 @@ def temperature(Z: NDArray, y: NDArray, weight: NDArray | None = None) -> float:
     return math.exp(best.x)
 
 
-def keep_level(wanted: float, Z: NDArray, y: NDArray, level: float) -> float:
-    """Return the temperature nearest to ``wanted`` that keeps every loss below a level.
+def keep_level(target: float, Z: NDArray, y: NDArray, level: float) -> float:
+    """Return the temperature closest to ``target`` for which every loss is below ``level``.
 
-    All losses must be below it for temperature 1. The loss log Σ exp(t·(z_d − z_y)) is convex in t,
-    and so is its maximum over the rows of all ranks: it is below the level in an interval around 1,
-    whose end is found by bisection.
+    All losses must be below the level for temperature 1. The maximum loss over the rows of all
+    ranks is convex in the temperature. It is therefore below the level in an interval around 1, the
+    end of which is found by bisection.
     """
     Z = np.asarray(Z, np.float64)
 
@@ -81,9 +77,9 @@ def keep_level(wanted: float, Z: NDArray, y: NDArray, level: float) -> float:
         worst = float(losses_of(math.exp(u) * Z, y).max(initial=0.0))
         return current().largest(worst) < level
 
-    far = math.log(wanted)
+    far = math.log(target)
     if is_below(far):
-        return wanted
+        return target
     near = 0.0
     for _ in range(N_BISECTIONS):
         middle = (near + far) / 2
@@ -95,21 +91,18 @@ def is_within_noise(differences: NDArray, weight: NDArray | None, n_errors: floa
     """Return whether a weighted mean is at most ``n_errors`` times its standard error."""
     share = _shares(differences, weight)
     mean = float(share @ differences)
-    # Unequal weights reduce the effective number of rows.
+    # Unequal weights reduce the effective sample size.
     error = math.sqrt(float(share @ (differences - mean) ** 2) * float(share @ share))
     return mean <= n_errors * error
 
 
 def _shares(values: NDArray, weight: NDArray | None) -> NDArray:
-    """Return weights whose sum is 1."""
+    """Return the weights, normalised to sum to 1."""
     return np.full(len(values), 1.0 / len(values)) if weight is None else weight / weight.sum()
 
 
-# -- folds -----------------------------------------------------------------------------------------
-
-
 def stratified_part(y: NDArray, n: int, rng: np.random.Generator) -> NDArray:
-    """Return about n row indices, stratified, with at least six rows of each class if possible."""
+    """Return about n stratified row indices, with at least six rows per class if available."""
     if len(y) <= n:
         return np.arange(len(y))
     parts = []
@@ -121,9 +114,9 @@ def stratified_part(y: NDArray, n: int, rng: np.random.Generator) -> NDArray:
 
 
 def deal_folds(y: NDArray, n_folds: int, rng: np.random.Generator) -> NDArray:
-    """Return the fold of each row, stratified by class; −1 for the only row of a class.
+    """Assign rows to folds, stratified by class.
 
-    Such a row is never held out, so that every class occurs in the training rows of each fold.
+    The fold is −1 for the only row of a class, which is never held out.
     """
     fold_of, n_dealt = np.full(len(y), -1), 0
     for d in np.unique(y):
@@ -134,19 +127,20 @@ def deal_folds(y: NDArray, n_folds: int, rng: np.random.Generator) -> NDArray:
     return fold_of
 
 
-# -- search ----------------------------------------------------------------------------------------
-
-
 class Effort(NamedTuple):
-    """Cost of a search.
+    """Size of a search.
 
     Attributes
     ----------
-    survivors : number of candidates that are evaluated on all folds
-    first, others : length of training runs on the first fold and on the other folds, as a fraction
-        of the length of the final training run
-    min_rows, share : the search uses a subsample of at least ``min_rows`` rows, and at least this
-        share of all rows
+    survivors : int
+        Number of candidates that are evaluated on all folds.
+    first, others : float
+        Length of the training runs on the first fold and on the other folds, as a fraction of a
+        full training run.
+    min_rows : int
+        Minimum size of the subsample.
+    share : float
+        Minimum size of the subsample as a fraction of all rows.
     """
 
     survivors: int
@@ -161,24 +155,27 @@ def _scores(model: Any, prepared: Any, X: NDArray) -> NDArray:
 
 
 def _calibrated_losses(Z: NDArray, rows: TrainingData) -> NDArray:
-    """Return the log loss of each row with the best temperature."""
+    """Return the log loss of each row at the optimal temperature."""
     return losses_of(temperature(Z, rows.y, rows.weight) * Z, rows.y)
 
 
 class Candidates(NamedTuple):
-    """Candidates of a search: their number, training and evaluation.
+    """Candidates of a search, with functions that train and evaluate them.
 
     Attributes
     ----------
-    n : number of candidates; the first ones are the simplest
-    prepare : function of rows, a seed and a monitor that returns data for training all candidates
-    train : function of a candidate, prepared data, a fraction of the usual length of training, a
-        seed and a monitor that returns a model
-    outputs : function of a model, prepared data and held-out X that returns an array of shape
-        (n_samples, n_outputs)
-    losses : function of outputs and held-out rows that returns the loss of each row
-    score : function of a model and held-out rows whose value, the higher the better, takes
-        precedence over the losses, optional
+    n : int
+        Number of candidates, ordered by complexity.
+    prepare : callable(rows, seed, monitor)
+        Returns the input of ``train``, shared by all candidates.
+    train : callable(candidate, prepared, length, seed, monitor)
+        Returns a model trained for a fraction ``length`` of a full training run.
+    outputs : callable(model, prepared, X)
+        Returns the outputs for held-out rows, of shape (n_rows, n_outputs).
+    losses : callable(outputs, rows)
+        Returns the loss of each held-out row.
+    score : callable(model, rows), optional
+        Returns a score of held-out rows that replaces the losses. Higher is better.
     """
 
     n: int
@@ -192,24 +189,32 @@ class Candidates(NamedTuple):
 class Search:
     """Cross-validation of candidates with short training runs.
 
-    All candidates are evaluated on the first fold, and the best ones on the other folds. With
-    several ranks, the rows of all ranks are used. Large data are subsampled. Results do not depend
-    on the number of threads.
+    All candidates are evaluated on the first fold, and only the best ones on the other folds. The
+    rows of all MPI ranks are used. Results do not depend on the number of threads.
 
     Parameters
     ----------
     candidates : Candidates
+        Candidates to compare.
     rows : TrainingData
+        Training rows of this rank.
     effort : Effort
-    seed : seed of all random numbers
-    is_stratified : whether y holds classes, by which folds and subsample are stratified
+        Size of the search.
+    seed : int
+        Random seed.
+    is_stratified : bool, default=True
+        If True, stratify by y.
 
     Attributes
     ----------
-    rows : the rows that are used
-    fold_of : the fold of each row; −1 if it is never held out
-    losses, scores : arrays of shape (candidates, folds), inf and −inf where a fold was skipped
-    outputs : outputs for held-out rows, shape (candidates, rows, outputs), NaN if not evaluated
+    rows : TrainingData
+        Subsample of the rows of all ranks.
+    fold_of : ndarray of shape (n_rows,)
+        Fold of each row, −1 if it is never held out.
+    losses, scores : ndarray of shape (n_candidates, n_folds)
+        Held-out results, inf and −inf for skipped folds.
+    outputs : ndarray of shape (n_candidates, n_rows, n_outputs)
+        Outputs for held-out rows, NaN for skipped folds.
     """
 
     def __init__(
@@ -243,31 +248,31 @@ class Search:
         self._n_done, self._total = 0, n + (FOLDS - 1) * min(effort.survivors, n)
 
     def run(self, monitor: TrainingMonitor) -> Status | None:
-        """Evaluate the candidates; return the reason if the search was stopped, else None."""
-        every, n_survivors = list(range(self.candidates.n)), self.effort.survivors
-        if n_survivors >= len(every):
-            return self._evaluate(every, range(FOLDS), monitor)
-        status = self._evaluate(every, range(1), monitor)
+        """Evaluate the candidates; return a status if the search was stopped, else None."""
+        numbers, n_survivors = list(range(self.candidates.n)), self.effort.survivors
+        if n_survivors >= len(numbers):
+            return self._evaluate(numbers, range(FOLDS), monitor)
+        status = self._evaluate(numbers, range(1), monitor)
         if status is not None:
             return status
-        survivors = sorted(sorted(every, key=lambda c: self._key(c, [0]))[:n_survivors])
+        survivors = sorted(sorted(numbers, key=lambda c: self._key(c, [0]))[:n_survivors])
         return self._evaluate(survivors, range(1, FOLDS), monitor)
 
     def _evaluate(
         self, numbers: Sequence[int], folds: range, monitor: TrainingMonitor
     ) -> Status | None:
-        """Train and evaluate candidates on folds; return the reason if the search was stopped."""
+        """Evaluate candidates on some folds; return a status if the search was stopped."""
         used = [fold for fold in folds if (self.fold_of == fold).any()]
         prepared: dict[int, Any] = {}
-        with _in_threads([partial(self._prepare, fold) for fold in used], monitor) as ended:
-            for k, result in ended:
+        with _in_threads([partial(self._prepare, fold) for fold in used], monitor) as completed:
+            for k, result in completed:
                 prepared[used[k]] = result
         if len(prepared) < len(used):
             return monitor.stop_reason
         todo = [(c, fold) for fold in used for c in numbers]
         jobs = [partial(self._train, c, fold, prepared[fold]) for c, fold in todo]
-        with _in_threads(jobs, monitor) as ended:
-            for k, model in ended:
+        with _in_threads(jobs, monitor) as completed:
+            for k, model in completed:
                 c, fold = todo[k]
                 self._record(c, fold, model, prepared[fold])
                 loss, best = float(self.losses[c, fold]), float(self.losses.min())
@@ -301,50 +306,55 @@ class Search:
         self._n_done += 1
 
     def _key(self, c: int, folds: Sequence[int]) -> tuple[float, float]:
-        """Return the sort key of a candidate: its score, then its loss."""
+        """Return the sort key of a candidate, from its score and loss."""
         return -float(self.scores[c, folds].mean()), float(self.losses[c, folds].mean())
 
     @property
     def survivors(self) -> list[int]:
-        """The candidates that were evaluated on most folds."""
+        """Candidates that were evaluated on the largest number of folds."""
         n_folds = np.isfinite(self.losses).sum(axis=1)
         return np.flatnonzero(n_folds == n_folds.max()).tolist()
 
     @property
-    def known(self) -> NDArray:
-        """Mask of the rows that were held out for all survivors."""
+    def evaluated(self) -> NDArray:
+        """Mask of the rows that have outputs of all survivors."""
         return np.isfinite(self.outputs[self.survivors]).all(axis=(0, 2))
 
     def chosen(self) -> int:
-        """Return the survivor with the best score, or the simplest one of about the best loss."""
-        known, survivors = self.known, self.survivors
-        if not known.any():
+        """Return the survivor with the best score.
+
+        Without scores, return the simplest survivor whose loss is not significantly worse than the
+        best loss.
+        """
+        evaluated, survivors = self.evaluated, self.survivors
+        if not evaluated.any():
             return 0
         if self.candidates.score is not None:
             folds = np.flatnonzero(np.isfinite(self.losses[survivors[0]])).tolist()
             return min(survivors, key=lambda c: self._key(c, folds))
-        rows = self.rows.part(known)
-        losses = {c: self.candidates.losses(self.outputs[c, known], rows) for c in survivors}
+        rows = self.rows.part(evaluated)
+        losses = {c: self.candidates.losses(self.outputs[c, evaluated], rows) for c in survivors}
         shares = _shares(rows.y, rows.weight)
         best = losses[min(losses, key=lambda c: float(shares @ losses[c]))]
-        return next(c for c in survivors if is_within_noise(losses[c] - best, rows.weight, WITHIN))
+        return next(
+            c
+            for c in survivors
+            if is_within_noise(losses[c] - best, rows.weight, MAX_STANDARD_ERRORS)
+        )
 
 
 @contextmanager
 def _in_threads(
     jobs: Sequence[Callable[[TrainingMonitor], T]], monitor: TrainingMonitor
 ) -> Iterator[Iterator[tuple[int, T]]]:
-    """Run jobs in as many threads as Numba uses; see `run_parallel`."""
+    """Run jobs in parallel (`run_parallel`), each with a single BLAS thread."""
     n_threads = numba.get_num_threads()
-    with threadpool_limits(1), closing(run_parallel(jobs, n_threads, monitor)) as ended:
-        yield ended
-
-
-# -- single networks -------------------------------------------------------------------------------
+    with threadpool_limits(1), closing(run_parallel(jobs, n_threads, monitor)) as completed:
+        yield completed
 
 
 def _network_effort(rows: TrainingData) -> Effort:
-    """Return the effort of a search over single networks, none of which is dropped early."""
+    """Return the size of a search over single networks."""
     length = 0.25 if current().total(len(rows.y)) < MANY_ROWS else 0.2
     return Effort(2, length, length, 2_000, 1 / 8)
 
@@ -352,16 +362,20 @@ def _network_effort(rows: TrainingData) -> Effort:
 def held_out_temperature(
     rows: TrainingData, train: Train, seed: int, monitor: TrainingMonitor
 ) -> float:
-    """Return the best temperature for held-out rows, from one short training run per fold.
+    """Return the optimal temperature for held-out rows, from a short training run per fold.
 
     The temperature is 1 if no row can be held out, or if the search is stopped.
 
     Parameters
     ----------
-    rows : all training rows
-    train : function that trains a network
-    seed : seed of all random numbers
-    monitor : monitor to which each training run is reported
+    rows : TrainingData
+        All training rows.
+    train : callable(rows, length, rng, monitor)
+        Function that trains a network.
+    seed : int
+        Random seed.
+    monitor : TrainingMonitor
+        Monitor of the training runs.
     """
 
     def train_fold(
@@ -375,36 +389,39 @@ def held_out_temperature(
 
     candidates = Candidates(1, lambda kept, seed, quiet: kept, train_fold)
     search = Search(candidates, rows, _network_effort(rows), seed)
-    known = search.known if search.run(monitor) is None else np.zeros(0, bool)
-    if not known.any():
+    evaluated = search.evaluated if search.run(monitor) is None else np.zeros(0, bool)
+    if not evaluated.any():
         return 1.0
-    held = search.rows.part(known)
-    return temperature(search.outputs[0, known], held.y, held.weight)
+    held = search.rows.part(evaluated)
+    return temperature(search.outputs[0, evaluated], held.y, held.weight)
 
 
 def validate_polish(
     train: Callable[[LMM, TrainingData, float, np.random.Generator, TrainingMonitor], LMM],
-    polish_of: Callable[[int, float], Polish],
+    make_polish: Callable[[int, float], Polish],
     model: LMM,
     problem: TrainingProblem,
     monitor: TrainingMonitor,
 ) -> bool:
-    """Return whether a polish degrades neither accuracy nor log loss on held-out rows beyond noise.
+    """Return whether a polish degrades neither the accuracy nor the log loss on held-out rows.
 
-    Three networks are trained briefly, each on two thirds of the rows (or of a subsample of large
-    data), and polished. Held-out scores before and after the polish, both with the best temperature
-    for the former, are compared row by row; a mean difference within its standard error is noise. A
-    polish is also rejected if more than half of the losses above its level stay there, if training
-    overflows, or if no row can be held out. The cost is below that of a full training run.
+    A network is trained briefly and polished in each fold. Held-out accuracies and losses before
+    and after the polish are compared row by row, with the same temperature. An increase within its
+    standard error is ignored. A polish is also rejected if more than half of the losses above its
+    level stay there, if training overflows, or if no row can be held out.
 
     Parameters
     ----------
-    train : function that trains a network like a given one on some rows
-    polish_of : function that returns the polish for a number of rows and a fraction of the usual
-        length of training
-    model : the network to polish
-    problem : all rows; a seed is drawn from its generator
-    monitor : monitor that may interrupt the validation
+    train : callable(model, rows, length, rng, monitor)
+        Function that trains a network of the size of ``model``.
+    make_polish : callable(n_rows, length)
+        Function that returns the polish.
+    model : LMM
+        Network to polish.
+    problem : TrainingProblem
+        All rows. The seed is drawn from its generator.
+    monitor : TrainingMonitor
+        Monitor that may interrupt the validation.
     """
     assert problem.rng is not None
     seed = int(problem.rng.integers(2**31))
@@ -422,9 +439,9 @@ def validate_polish(
         seed: Sequence[int],
         quiet: TrainingMonitor,
     ) -> tuple[LMM, int]:
-        """Return the network as it is or polished, and its number of losses above the level."""
+        """Return the original or the polished network, and its number of losses above the level."""
         kept, before, rng = prepared
-        polish = polish_of(len(kept.y), length)
+        polish = make_polish(len(kept.y), length)
         if candidate == 0:
             return before, int((~(before.losses(kept.X, kept.y) < polish.level)).sum())
         done = polish.run(before, TrainingProblem(kept.X, kept.y, rng=rng), quiet)
@@ -439,18 +456,18 @@ def validate_polish(
     )
     search = Search(candidates, rows, effort, seed)
     try:
-        # The search is a part of the polish, which reports its own rounds.
+        # The search does not report progress, because it is part of the polish.
         status = search.run(TrainingMonitor(parent=monitor))
     except TrainingOverflowError:
         return False
-    known = search.known
-    if status is not None or not known.any():
+    evaluated = search.evaluated
+    if status is not None or not evaluated.any():
         return False
     n_before, n_after = (-scores[np.isfinite(scores)].sum() for scores in search.scores)
     if 2 * n_after > n_before:
         return False
-    held, (before, after) = search.rows.part(known), search.outputs[:, known]
+    held, (before, after) = search.rows.part(evaluated), search.outputs[:, evaluated]
     t = temperature(before, held.y, held.weight)
     losses = losses_of(t * after, held.y) - losses_of(t * before, held.y)
     errors = (after.argmax(axis=1) != held.y) * 1.0 - (before.argmax(axis=1) != held.y)
-    return all(is_within_noise(more, held.weight, 1.0) for more in (losses, errors))
+    return all(is_within_noise(increase, held.weight, 1.0) for increase in (losses, errors))

@@ -1,4 +1,4 @@
-"""Certificates, explanations and rules of fitted classifiers."""
+"""Certification and explanation methods of classifiers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from maxplus.models import LMM, AdditiveLMM
 
 
 class ExplainMixin:
-    """Methods of LMM classifiers that call `maxplus.certify` and `maxplus.explain`."""
+    """Mixin with the certification and explanation methods of LMM classifiers."""
 
     n_jobs: int | None
     model_: LMM | AdditiveLMM
@@ -47,24 +47,25 @@ class ExplainMixin:
         return validated_rows(self, X, self.model_)
 
     def certified_radius(self, X: Any, scale: ArrayLike | None = None) -> NDArray:
-        """Return the L∞ radius around each row within which its prediction cannot change.
+        """Return the L∞ radius around each sample within which its prediction cannot change.
 
-        No x' with |x'_p − x_p| ≤ radius·scale_p for all features p is classified
-        differently. The radius is at least (z₁ − z₂) / (2·max_p |W0|·scale_p), up to
-        rounding, and larger if slopes differ or units are capped; see
-        `maxplus.certify.box_bounds` for the proof, and `maxplus.certify.certified_radius` for sums
-        of terms.
+        Every x' with |x'_p − x_p| ≤ radius·scale_p for all features p has the same prediction as x.
+        For a single network, the radius is at least (z₁ − z₂) / (2·max_p |W0|·scale_p), up to
+        rounding, where z₁ and z₂ are the two highest scores. See `maxplus.certify.box_bounds` for
+        the proof, and `maxplus.certify.certified_radius` for sums of terms.
 
         Parameters
         ----------
         X : array of shape (n_samples, n_features)
+            Samples.
         scale : array of shape (n_features,), optional
-            The change of each feature for a radius of 1, for example its
-            standard deviation; 0 holds a feature fixed. All ones by default.
+            Change of each feature for a radius of 1, such as its standard deviation. Features with
+            scale 0 do not change. By default, all ones.
 
         Returns
         -------
         array of shape (n_samples,)
+            Certified radii.
 
         Examples
         --------
@@ -88,27 +89,28 @@ class ExplainMixin:
         *,
         change_one_of: Iterable[str] = (),
     ) -> NDArray:
-        """Return whether each prediction is certified for all changes of the features within eps.
+        """Return whether each prediction is certified for changes of the features within eps.
 
-        With ``change_one_of`` the certificate is joint: in addition to the changes within eps, one
-        of these columns may take any of its values, for example "age ± 2 and any occupation". It is
-        exact in these columns: each value is substituted, and the box around the new row must be
-        certified for the class of the original row.
+        With ``change_one_of``, one of the given columns may also take any other value, for example
+        "age ± 2 and any occupation". Each value is substituted, and the box around the new sample
+        is certified for the prediction of the original sample.
 
         Parameters
         ----------
         X : array of shape (n_samples, n_features)
+            Samples.
         eps : number >= 0, optional
-            Each feature may change by up to eps·scale_p. None uses ``robust_reach_``, the changes
-            for which a classifier with ``robust_eps`` was trained.
+            Size of the change: each feature p changes by at most eps·scale_p. None uses
+            ``robust_reach_`` of a classifier trained with ``robust_eps``.
         scale : array of shape (n_features,), optional
-            As in `certified_radius`.
-        change_one_of : names of columns with few values, default=()
-            Categories, ordinals, and numbers of a few integers.
+            Unit of the change for each feature, as in `certified_radius`.
+        change_one_of : iterable of str, default=()
+            Names of categorical or ordinal columns, or of columns with a few integer values.
 
         Returns
         -------
         array of bool of shape (n_samples,)
+            Whether each prediction is certified.
         """
         X = self._validated(X)
         radii, scale = self._certificate_box(eps, scale)
@@ -148,23 +150,25 @@ class ExplainMixin:
         *,
         change_one_of: Iterable[str] = (),
     ) -> float | NDArray:
-        """Return the certified accuracy: the fraction of rows provably correct within eps.
+        """Return the certified accuracy, the fraction of samples provably correct within eps.
 
         Parameters
         ----------
         X : array of shape (n_samples, n_features)
-        y : true labels of shape (n_samples,)
-        eps : number >= 0, or a sequence of them, optional
-            Each feature may change by up to eps·scale_p. None uses ``robust_reach_``, the changes
-            for which a classifier with ``robust_eps`` was trained.
+            Samples.
+        y : array of shape (n_samples,)
+            True labels.
+        eps : number >= 0 or a sequence of numbers, optional
+            Size of the change, as in `is_certified`.
         scale : array of shape (n_features,), optional
-            As in `certified_radius`.
-        change_one_of : names of columns with few values, default=()
-            As in `is_certified`.
+            Unit of the change for each feature, as in `certified_radius`.
+        change_one_of : iterable of str, default=()
+            Names of columns, as in `is_certified`.
 
         Returns
         -------
-        float, or array with one value for each eps
+        float, or array of shape (n_eps,)
+            Certified accuracy for each eps.
         """
         X = self._validated(X)
         y = np.asarray(y)
@@ -174,7 +178,7 @@ class ExplainMixin:
         with threads(self.n_jobs):
             Z = self.model_.scores(X)
             is_correct = self.classes_[Z.argmax(axis=1)] == y
-            # Only correctly classified rows need a certificate; each eps is tested separately.
+            # Only correctly classified rows need a certificate.
             counts = [
                 self._certified(X, Z, r, scale, is_correct, change_one_of).sum()
                 for r in radii.ravel()
@@ -185,12 +189,12 @@ class ExplainMixin:
     def _certificate_box(
         self, eps: Any, scale: ArrayLike | None
     ) -> tuple[NDArray, ArrayLike | None]:
-        """Return valid eps and scale; ``robust_reach_`` if both are None."""
+        """Return the validated eps and scale, from ``robust_reach_`` if both are None."""
         if eps is None:
             if scale is not None or not hasattr(self, "robust_reach_"):
                 raise ValueError(
-                    "eps must be given, unless the classifier was trained with robust_eps as a sum "
-                    "of terms and there is no scale"
+                    "eps must be given, unless scale is None and the classifier is a sum of terms "
+                    "trained with robust_eps"
                 )
             return np.array(1.0), self.robust_reach_
         try:
@@ -210,7 +214,7 @@ class ExplainMixin:
         where: NDArray | None,
         change_one_of: Iterable[str],
     ) -> NDArray:
-        """Return whether rows X with scores Z are certified, also after each change of a column."""
+        """Return whether rows X with scores Z are certified, including changes of columns."""
         certified = certified_at(self.model_, X, eps, scale, scores=Z, where=where)
         predicted = Z.argmax(axis=1)
         for domain, feature, value in self._single_changes(change_one_of):
@@ -230,7 +234,7 @@ class ExplainMixin:
         return certified
 
     def _single_changes(self, columns: Iterable[str]) -> Iterator[tuple[Domain, int, float]]:
-        """Yield the domain, a feature and its value for each value of each column."""
+        """Yield (domain, feature, value) for each value of each column."""
         domain = self._domain()
         for column in columns:
             others = [name for name in domain.columns if name != column]
@@ -256,38 +260,42 @@ class ExplainMixin:
         missing: ArrayLike | None = None,
         row_numbers: Sequence[int] | None = None,
     ) -> Explanation:
-        """Explain each prediction by feature contributions and the smallest change that flips it.
+        """Explain predictions by feature contributions and counterfactuals.
 
-        For a sum of terms, the margin of the predicted class over the second is an exact sum of
-        contributions of columns and groups of columns, relative to their means over the training
-        rows. For a single network, every class score is determined by one unit and one feature,
-        z_d = W0[i]·x_p + W1[i, h] + W2[h, d].
+        For a sum of terms, the margin between the two highest scores is decomposed exactly into
+        contributions of columns and groups of columns, relative to their means on the training
+        set. For a single network, one unit and one feature determine the score of each class,
+        z_d = W0[i]·x_p + W1[i, h] + W2[h, d]. The counterfactual is the smallest change of a
+        single column that changes the prediction.
 
         Parameters
         ----------
         X : array of shape (n_samples, n_features)
+            Samples.
         domain : Domain, optional
-            The values that columns may take in counterfactuals, and the units of distances. By
-            default that of ``encoder_``, if there is one (categories change as a whole, values
-            stay in the range of the training data, distances are in standard deviations); else
+            Valid values of the columns in counterfactuals, and the units of distances. By default,
+            the domain of ``encoder_``: categories change as a whole, numbers stay in the range of
+            the training data, and distances are in standard deviations. Without an encoder,
             features may take any value, and distances are in units of ``scale_``.
-        fixed : names of columns, or indices of features, that cannot change
+        fixed : iterable of str or int, default=()
+            Names of columns, or indices of features, that cannot change.
         low, high : number or array of shape (n_features,), optional
             Limits that override those of the domain, for example 0 and 1 for pixels.
         class_names : sequence of str, optional
-            Names of ``classes_``, in the same order.
+            Names of the classes in the order of ``classes_``.
         feature_names : sequence of str, optional
-            Names of the features; by default the domain's, or ``feature_names_in_``.
+            Names of the features. By default, those of the domain or ``feature_names_in_``.
         missing : array of bool, (n_samples, n_columns) or (n_samples, n_features), optional
-            Mask of imputed values, which the text mentions. For a data frame, it is derived from
-            the frame.
+            Mask of imputed values, which are marked in the text. By default, it is derived from a
+            data frame.
         row_numbers : sequence of int, optional
-            The numbers of the rows in the text; 1, 2, … by default.
+            Numbers of the samples in the text. By default, 1, 2, ….
 
         Returns
         -------
         Explanation
-            Use ``print``, ``to_frame()`` or ``to_records()`` to display or export it.
+            Explanation of all samples. Use ``print`` to display it, and ``to_frame()`` or
+            ``to_records()`` to export it.
 
         Examples
         --------
@@ -330,26 +338,27 @@ class ExplainMixin:
         class_names: Sequence[str] | None = None,
         seconds: float = 60.0,
     ) -> Change:
-        """Return the smallest change of a few columns of one row that flips its prediction.
+        """Return the smallest change of a few columns that changes the prediction of a sample.
 
-        The solution is exact, found by mixed-integer linear programming; see
-        `maxplus.explain.smallest_change`. `explain` is faster, but changes single columns only.
+        The exact solution is found by mixed-integer linear programming
+        (`maxplus.explain.smallest_change`). `explain` is faster but changes single columns only.
 
         Parameters
         ----------
-        x : array of shape (1, n_features) or (n_features,), one row
+        x : array of shape (1, n_features) or (n_features,)
+            Sample.
         n_columns : int, default=2
-            Maximum number of columns that change.
+            Maximum number of columns to change.
         domain, fixed, low, high, class_names
             As in `explain`.
         seconds : float, default=60.0
-            Time limit, after which the best change so far is returned; its ``at_least`` is a lower
-            bound of the smallest distance.
+            Time limit. The best change so far is returned when it is reached, with a lower bound
+            of the smallest distance (``at_least``).
 
         Returns
         -------
         Change
-            Use ``print`` to display it.
+            Smallest change. Use ``print`` to display it.
         """
         row = self._validated(np.asarray(x)[None] if np.ndim(x) == 1 else x)
         if len(row) != 1:
@@ -365,7 +374,7 @@ class ExplainMixin:
     def _domain(
         self, domain: Domain | None = None, feature_names: Sequence[str] | None = None
     ) -> Domain:
-        """Return the given domain, that of the encoder, or an unbounded one, with feature names."""
+        """Return the given domain, the domain of the encoder, or an unbounded domain."""
         P = self.model_.n_features
         encoder: Any = getattr(self, "encoder_", None)
         if domain is None and hasattr(encoder, "domain"):
@@ -382,10 +391,10 @@ class ExplainMixin:
         return replace(domain, names=tuple(str(name) for name in feature_names))
 
     def units(self, level: float = 0.0) -> np.recarray:
-        """Return the box of each hidden unit: the interval of each feature in which it is active.
+        """Return the box of each hidden unit.
 
-        A unit's value g_h(x) is at least ``level`` if and only if low ≤ x_p ≤ high for all features
-        p of its term (`maxplus.explain.unit_boxes`).
+        The value of a unit is at least ``level`` if and only if low ≤ x_p ≤ high for all features p
+        of its term (`maxplus.explain.unit_boxes`).
 
         Parameters
         ----------
@@ -395,18 +404,18 @@ class ExplainMixin:
         Returns
         -------
         numpy.recarray
-            One record for each unit and feature of its term: term, unit, class (of its largest
-            W2), height (that W2), prototype (−1 if it has none), feature, low, high.
+            Record for each unit and feature: term, unit, class (with the largest W2), height (the
+            largest W2), prototype (−1 if unknown), feature, low, high.
         """
         check_is_fitted(self, "model_")
         return records(self._unit_columns(float(level)))
 
     def _unit_columns(self, level: float) -> dict[str, NDArray]:
-        model, words = self.model_, np.array(self._feature_names())
+        model, names = self.model_, np.array(self._feature_names())
         prototypes = getattr(self, "prototypes_", np.full(model.n_hidden, -1))
         parts, first = [], 0
         for t, boxes in enumerate(term_boxes(model, level)):
-            unit, place = (axis.ravel() for axis in np.indices(boxes.low.shape))
+            unit, feature = (axis.ravel() for axis in np.indices(boxes.low.shape))
             parts.append(
                 {
                     "term": np.full(unit.size, t),
@@ -414,7 +423,7 @@ class ExplainMixin:
                     "class": self.classes_[boxes.favourite][unit],
                     "height": boxes.height[unit],
                     "prototype": prototypes[first + unit],
-                    "feature": words[model.terms[t].features][place],
+                    "feature": names[model.terms[t].features][feature],
                     "low": boxes.low.ravel(),
                     "high": boxes.high.ravel(),
                 }
@@ -432,28 +441,30 @@ class ExplainMixin:
         class_names: Sequence[str] | None = None,
         feature_names: Sequence[str] | None = None,
     ) -> Rules:
-        """Return the boxes of the model as rules, with their support and precision on X and y.
+        """Return the boxes of the model as rules, with support and precision.
 
-        An example is "age ≥ 54 and bmi ≥ 31 → disease, 31 of 34 rows". A rule is the largest box of
-        a unit in which the class of the unit has the highest score. Its conditions depend only on
-        the model; X and y are used for the counts: 34 rows satisfy the printed conditions, and 31
-        of them belong to the class (`maxplus.explain.strongest_rules`). Rules whose precision does
-        not exceed the frequency of the class among all rows are hidden (``n_hidden``).
+        An example is "age ≥ 54 and bmi ≥ 31 → disease, 31 of 34 rows": 34 samples satisfy the
+        conditions, and 31 of these belong to the class. A rule is the largest box of a unit in
+        which the class of the unit has the highest score (`maxplus.explain.strongest_rules`). It
+        depends only on the model. X and y are used to count samples. Rules whose precision does
+        not exceed the frequency of the class are hidden (``n_hidden``).
 
         Parameters
         ----------
         X : array of shape (n_samples, n_features)
-        y : true labels of shape (n_samples,)
+            Samples.
+        y : array of shape (n_samples,)
+            True labels.
         n : int, default=10
             Maximum number of rules.
         domain, class_names, feature_names
-            As in `explain`; names of categories are those of the domain.
+            As in `explain`.
 
         Returns
         -------
         Rules
-            Use ``print`` to display them, or ``to_frame()`` for a data frame with one row per rule
-            and the columns rule, prediction, support, precision and lift.
+            Rules of the model. Use ``print`` to display them, or ``to_frame()`` for a data frame
+            with the columns rule, prediction, support, precision and lift.
         """
         X = self._validated(X)
         check_value("n", n, integer(1))
@@ -463,43 +474,42 @@ class ExplainMixin:
             return strongest_rules(self.model_, X, codes, domain, names, n)
 
     def certificate_scale(self, *, categories: bool = False) -> NDArray:
-        """Return the default ``scale`` of certificates: the change of each feature for radius 1.
+        """Return the default ``scale`` of certificates.
 
-        For numeric columns it is the standard deviation in training: that of ``encoder_`` if there
-        is one, else ``scale_``. Categories and binary columns, whose fractions have no meaning, are
-        held fixed (0), unless ``categories`` is True.
+        It is the standard deviation of each numeric column in the training set, or ``scale_``
+        without an encoder. By default, it is 0 for categorical and binary columns.
 
         Parameters
         ----------
         categories : bool, default=False
-            Whether the 0/1 features of categories may change as well.
+            If True, categorical and binary columns may change.
 
         Returns
         -------
         array of shape (n_features,)
-            The scale, >= 0.
+            Change of each feature for a radius of 1.
         """
         check_is_fitted(self, "model_")
         return self._domain().certificate_scale(categories=categories)
 
     def worst_samples(self, n: int = 10) -> np.recarray:
-        """Return the n training samples with the largest losses, worst first.
+        """Return the n training samples with the largest losses, in descending order.
 
         Parameters
         ----------
         n : int, default=10
-            The number of samples.
+            Number of samples.
 
         Returns
         -------
         numpy.recarray
-            One record for each: sample (index into the training set), label, loss, probability
-            (of the label: exp(−loss)).
+            Record for each sample: sample (index in the training set), label, loss, probability
+            (of the label).
         """
         check_is_fitted(self, "model_")
         check_value("n", n, integer(1))
         losses = self.training_losses_
-        # Samples of weight 0 have no loss; NaN sorts last.
+        # The loss of samples with weight 0 is NaN, which is sorted last.
         worst = np.argsort(-losses, kind="stable")[: min(n, int(np.isfinite(losses).sum()))]
         columns = {
             "sample": worst,
@@ -520,7 +530,7 @@ class ExplainMixin:
         return names
 
     def _codes(self, y: Any, n_rows: int) -> NDArray:
-        """Return labels as positions among the classes."""
+        """Return the indices of labels in ``classes_``."""
         labels = np.asarray(y)
         if labels.shape != (n_rows,):
             raise ValueError(

@@ -1,6 +1,6 @@
-"""Encoding of data frames in `fit` and prediction.
+"""Encoding of data frames for `fit` and `predict`.
 
-`maxplus.tables` is imported lazily, when a data frame is passed.
+`maxplus.tables` is imported only if a data frame is passed.
 """
 
 from __future__ import annotations
@@ -13,23 +13,31 @@ from maxplus.distributed import SERIAL, Communicator, using
 from maxplus.estimators._parameters import warn_user
 
 ENCODER = "encoder_"
-# Fitted attributes about the input columns, as scikit-learn defines them.
+# Fitted attributes of scikit-learn about the input columns.
 COLUMNS = ("n_features_in_", "feature_names_in_")
 
 
 def encode_frame(
     estimator: Any, X: Any, y: Any, task: str, *, continues: bool = False
 ) -> tuple[Any, dict[str, Any]]:
-    """Return X as numeric features, and the fitted attributes about its columns.
+    """Return numeric features, and the fitted attributes about the columns.
 
-    Arrays and data frames of numbers without missing values are returned unchanged, with no
-    attributes, unless they come with an encoder (`maxplus.tables.TableEncoder.attach`). All columns
-    are encoded, except those that the encoder drops. A fitted encoder is not refitted; if training
-    continues from an earlier call (``continues``), its encoder is kept.
+    Arrays, and data frames of numbers without missing values, are returned unchanged and without
+    attributes, unless they have an encoder (`maxplus.tables.TableEncoder.attach`). A fitted encoder
+    is not refitted.
 
     Parameters
     ----------
-    task : "classification" or "regression"
+    estimator : estimator
+        Estimator to fit.
+    X : array or data frame
+        Training samples.
+    y : array of shape (n_samples,)
+        Targets.
+    task : {"classification", "regression"}
+        Type of the estimator.
+    continues : bool, default=False
+        If True, use the fitted encoder of the estimator.
     """
     if continues and getattr(estimator, ENCODER, None) is not None:
         names = (ENCODER, *COLUMNS)
@@ -48,17 +56,17 @@ def encode_frame(
         return X, {}
     if encoder is None or not hasattr(encoder, "columns_"):
         encoder = TableEncoder() if encoder is None else clone(encoder)
-        # Ranks that call `fit` with their own frames infer their own schemas; `fit` compares them.
+        # Each rank infers a schema from its own data frame. `fit` compares them later.
         with using(SERIAL):
             encoder.fit(X, y)
         encoder.target_ = Target(label_name(y, table), task)
         _warn_of_uninformative_columns(encoder, table)
-    found = {ENCODER: encoder, **{n: v for n, v in vars(encoder).items() if n in COLUMNS}}
-    return encoder.encode(table).X if table.encoded is None else table.encoded, found
+    fitted = {ENCODER: encoder, **{n: v for n, v in vars(encoder).items() if n in COLUMNS}}
+    return encoder.encode(table).X if table.encoded is None else table.encoded, fitted
 
 
 def _warn_of_uninformative_columns(encoder: Any, table: Any) -> None:
-    """Warn about text columns that ``drop="auto"`` would drop, except constants."""
+    """Warn about text columns that ``drop="auto"`` would drop, except constant ones."""
     from maxplus.tables.column_filters import NO_VALUES, SAME_VALUE, reason_to_drop
 
     for column in encoder.columns_:
@@ -68,22 +76,22 @@ def _warn_of_uninformative_columns(encoder: Any, table: Any) -> None:
         if reason is None or reason.startswith(SAME_VALUE):
             continue
         if reason == NO_VALUES:
-            warn_user(f"the column {name!r} has no values to learn from: later ones are ignored")
+            warn_user(f"the column {name!r} has no values to learn from and is ignored")
         elif name not in (*encoder.categorical, *encoder.keep):
             warn_user(
-                f"the column {name!r} holds {reason}, which says little about new rows; its most "
-                "frequent values are features, so drop it, or make numbers or categories of it"
+                f"the column {name!r} holds {reason}, which says little about new rows; drop it, "
+                "or convert it to numbers or categories"
             )
 
 
 def encoders_differ(comm: Communicator, columns: Mapping[str, Any]) -> bool:
-    """Return whether ranks have fitted different encoders to their data frames."""
+    """Return whether the encoders of the ranks differ."""
     encoders = comm.allgather(columns[ENCODER].to_json() if ENCODER in columns else None)
     return any(encoder != encoders[0] for encoder in encoders)
 
 
 class ColumnChange(NamedTuple):
-    """Features of a column, and the largest change of each."""
+    """Features of a column, and their largest change."""
 
     features: slice
     size: float
@@ -92,12 +100,14 @@ class ColumnChange(NamedTuple):
 def changes_of_columns(
     columns: Mapping[str, Any], robust_eps: Mapping[Any, float | str]
 ) -> list[ColumnChange]:
-    """Return the change of each column that ``robust_eps`` names.
+    """Return the changes of the columns in ``robust_eps``.
 
     Parameters
     ----------
-    columns : fitted attributes about the columns
-    robust_eps : number for each numeric column, "any" for each categorical or ordinal one
+    columns : mapping
+        Fitted attributes about the columns.
+    robust_eps : mapping
+        Largest change of each numeric column, and "any" for categorical and ordinal columns.
     """
     encoder = columns.get(ENCODER)
     if encoder is None:
@@ -113,7 +123,7 @@ def changes_of_columns(
         from maxplus.tables.columns import Number, Ordinal
 
         parts = list(zip(encoder.columns_, encoder.feature_slices, strict=True))
-        # Missing values do not change: their indicator is the last feature of a column.
+        # Missing-value indicators, the last feature of a column, do not change.
         features = {
             column.name: slice(part.start, part.stop - bool(column.indicator))
             for column, part in parts
@@ -140,10 +150,10 @@ def changes_of_columns(
 
 
 def of_features(estimator: Any) -> Any:
-    """Return a copy of the estimator with encoded features as columns, for scikit-learn's checks.
+    """Return a copy of the estimator that scikit-learn validates against encoded features.
 
-    On the estimator itself, ``n_features_in_`` and ``feature_names_in_`` describe the data frame
-    that was passed to ``fit``.
+    The attributes ``n_features_in_`` and ``feature_names_in_`` of the estimator itself describe the
+    data frame that was passed to `fit`.
     """
     if getattr(estimator, ENCODER, None) is None:
         return estimator
@@ -154,20 +164,20 @@ def of_features(estimator: Any) -> Any:
 
 
 def as_numbers(estimator: Any, X: Any) -> Any:
-    """Return X as numeric features; a data frame is encoded by the fitted encoder."""
+    """Return numeric features; data frames are encoded by the fitted encoder."""
     encoder = getattr(estimator, ENCODER, None)
     if encoder is None or not _has_columns(X):
         return X
     from maxplus.tables import UnknownValues, table_of
 
     table, unknown = table_of(X), UnknownValues()
-    found = encoder.encode(table, unknown).X
+    features = encoder.encode(table, unknown).X
     unknown.warn(table.name)
-    return found
+    return features
 
 
 def missing_in(estimator: Any, X: Any) -> Any:
-    """Return the mask of missing values of each column of a data frame; None for other input."""
+    """Return the mask of missing values of a data frame, or None for an array."""
     encoder = getattr(estimator, ENCODER, None)
     if encoder is None or not _has_columns(X):
         return None

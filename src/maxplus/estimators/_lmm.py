@@ -1,4 +1,4 @@
-"""Base class of Linear-Min-Max classifiers: initialisation, folding of scalers, and pruning."""
+"""Base class of Linear-Min-Max classifiers, and their initialisation."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ from maxplus.models.initialization import box_lmm, box_lmm_bytes, class_distance
 from maxplus.training import memory
 from maxplus.training.stages import TrainingResult
 
-# The automatic slope is CLASS_SLOPE / (distance between classes). It is steeper than the paper's k,
-# because soft minima need units whose extent is within a typical distance.
+# Product of the automatic slope and the distance between classes. The slope is steeper than the
+# paper's k, because the extent of units with soft minima must be within that distance.
 CLASS_SLOPE = 15.0
-# Bounds of the automatic number of units per class, which grows with the number of samples.
+# Bounds of the automatic number of units per class.
 MIN_UNITS, MAX_UNITS = 10, 50
-# Units per class that are allowed even if there are fewer distinct samples.
+# Minimum number of units per class if there are few distinct samples.
 FEW_UNITS = 3
-# Rows that are compared at once.
-ROWS_AT_ONCE = 4096
-# k-means runs with a warning suppressed, which affects all threads and therefore needs a lock.
+# Number of rows per batch.
+BATCH_ROWS = 4096
+# k-means suppresses a warning, which is not thread-safe.
 KMEANS_LOCK = Lock()
-# Names of stage results, and of the corresponding fitted attributes.
+# Fitted attributes by the name of the stage result.
 RESULT_ATTRIBUTES = {
     "warmup_losses": "loss_curve_",
     "validation_scores": "validation_scores_",
@@ -60,26 +60,26 @@ Self = TypeVar("Self", bound="BaseLMMClassifier")
 
 
 class Capacity(NamedTuple):
-    """Number of hidden units and slope of a single network; None to choose from the data."""
+    """Number of hidden units and slope of a single network; None is automatic."""
 
     n_hidden: int | None = None
     slope: float | None = None
 
     def hidden_for(self, X: NDArray, n_classes: int) -> int:
-        """Return the number of hidden units; by default √(N / C) per class, between 10 and 50.
+        """Return the number of hidden units.
 
-        It does not exceed the number of distinct samples, because units at the same point add up in
-        a soft maximum, but not in the hard one.
+        The automatic number is √(N / C) per class, between 10 and 50. It does not exceed the number
+        of distinct samples, because units at the same point add up in a soft maximum.
         """
         if self.n_hidden is not None:
             return self.n_hidden
         per_class = min(max(round(math.sqrt(len(X) / n_classes)), MIN_UNITS), MAX_UNITS)
-        wanted = n_classes * per_class
-        return min(wanted, max(FEW_UNITS * n_classes, _count_different(X, wanted)))
+        n_units = n_classes * per_class
+        return min(n_units, max(FEW_UNITS * n_classes, _count_distinct(X, n_units)))
 
 
 class InitialBoxes(NamedTuple):
-    """An initial network of boxes, their slope, and the distance between classes."""
+    """Initial network of boxes, its slope, and the distance between classes."""
 
     model: LMM
     slope: float
@@ -93,16 +93,21 @@ def initial_boxes(
     init_margin: float | None,
     rng: np.random.Generator,
 ) -> InitialBoxes:
-    """Return an untrained single network, initialised with boxes.
+    """Return the initial single network.
 
     Parameters
     ----------
-    rows : scaled features, classes and weights
-    n_classes : C
-    capacity : units and slope
-    init_margin : initial difference between a unit's outputs for its own class and for others;
-        slope times distance if None
-    rng : generator for the initial clusters
+    rows : TrainingData
+        Scaled training rows.
+    n_classes : int
+        Number of classes.
+    capacity : Capacity
+        Number of units and slope.
+    init_margin : float or None
+        Initial difference between the output of a unit for its own class and for the other
+        classes. None uses slope times distance.
+    rng : Generator
+        Random generator for the initial clusters.
     """
     X, y = rows.X, rows.y
     distance = class_distance(X, y, rng)
@@ -112,7 +117,7 @@ def initial_boxes(
     n_hidden = capacity.hidden_for(X, n_classes)
     memory.require(
         box_lmm_bytes(X, y, n_hidden, n_classes),
-        f"a start with n_hidden={n_hidden:,}",
+        f"an initial model with n_hidden={n_hidden:,}",
         memory.FEWER_UNITS,
     )
     with KMEANS_LOCK:
@@ -123,7 +128,7 @@ def initial_boxes(
 
 
 def check_reach(X: NDArray, slope: float) -> None:
-    """Raise ValueError if slope times features may overflow their float type."""
+    """Raise ValueError if the slope times the features may overflow."""
     largest = max(float(X.max()), -float(X.min()))
     reach = max(1.0, slope) * max(1.0, largest)
     if not reach < 1e-4 * np.finfo(X.dtype).max:
@@ -133,33 +138,32 @@ def check_reach(X: NDArray, slope: float) -> None:
         )
 
 
-def _count_different(X: NDArray, enough: int) -> int:
-    """Return the number of distinct rows, counted up to ``enough``; O(N·P)."""
-    seen: set[bytes] = set()
-    for lo in range(0, len(X), ROWS_AT_ONCE):
-        for row in np.ascontiguousarray(X[lo : lo + ROWS_AT_ONCE]):
-            seen.add(row.tobytes())
-            if len(seen) >= enough:
-                return len(seen)
-    return len(seen)
+def _count_distinct(X: NDArray, limit: int) -> int:
+    """Return the number of distinct rows, at most ``limit``."""
+    distinct: set[bytes] = set()
+    for start in range(0, len(X), BATCH_ROWS):
+        for row in np.ascontiguousarray(X[start : start + BATCH_ROWS]):
+            distinct.add(row.tobytes())
+            if len(distinct) >= limit:
+                return len(distinct)
+    return len(distinct)
 
 
 def _class_offsets(y: NDArray, weight: NDArray, n_classes: int) -> NDArray:
-    """Return the initial score offset of each class: the log of its relative weight, at most 0.
+    """Return the initial score offset of each class, the logarithm of its relative weight.
 
-    Initial boxes treat all classes as equally likely. A class with a smaller weight than another,
-    per sample and in total, is less likely by that factor, which steps on samples of small weight
-    would be too small to learn.
+    Without offsets, all classes are initially equally likely. Training steps on samples of small
+    weight would be too small to correct this.
     """
     count, total = np.bincount(y, minlength=n_classes), np.bincount(y, weight, n_classes)
-    seen = count > 0
+    is_present = count > 0
     mean = total / np.maximum(count, 1)
     share = np.maximum(mean / mean.max(), total / total.max())
-    return np.log(share, where=seen & (share > 0), out=np.zeros(n_classes))
+    return np.log(share, where=is_present & (share > 0), out=np.zeros(n_classes))
 
 
 class Pruned(NamedTuple):
-    """Numbers of units that were dropped, were provably inactive everywhere, and remain."""
+    """Numbers of dropped, provably inactive, and remaining units."""
 
     dropped: int
     provable: int
@@ -195,7 +199,7 @@ class BaseLMMClassifier(ExplainMixin, WeightsMixin, BaseMaxPlusClassifier):
         means, importances = comm.root_only(measure, data.X)
         counts = comm.sum(model.wins(data.X))
         if state.activation_counts is not None:
-            # `prune` should keep units that are active on samples of earlier calls.
+            # `prune` keeps units that are active on samples of earlier calls.
             counts = counts + state.activation_counts
         optional: dict[str, Any] = {"term_means_": means, "prototypes_": state.prototypes}
         if not is_sum:
@@ -222,22 +226,22 @@ class BaseLMMClassifier(ExplainMixin, WeightsMixin, BaseMaxPlusClassifier):
     ) -> Self:
         """Fold a scaling into the weights of a classifier trained on (x − centre) / spread.
 
-        The weights and all other fitted attributes then apply to x; ``scale_``, the unit of
-        ``slope_``, is multiplied by spread. O(P·H), and O(N·P·H) with X.
+        Afterwards, the classifier takes raw features x. ``scale_`` is multiplied by the spread.
 
         Parameters
         ----------
-        centre, spread : numbers or arrays of shape (n_features,)
-            For example ``mean_`` and ``scale_`` of a StandardScaler.
+        centre, spread : float or array of shape (n_features,)
+            Location and scale, such as ``mean_`` and ``scale_`` of a StandardScaler.
         X : array of shape (n_samples, n_features), optional
-            The training samples before the scaling: ``training_losses_``, ``max_loss_`` and
-            ``mean_loss_`` are then those of the new weights, which differ from the old by rounding.
+            Unscaled training samples, used to recompute ``training_losses_``, ``max_loss_`` and
+            ``mean_loss_``, which change by rounding.
         sample_weight : array of shape (n_samples,), optional
-            Their weights in training, for ``mean_loss_``.
+            Sample weights of the training samples, used for ``mean_loss_``.
 
         Returns
         -------
         self
+            Modified estimator.
 
         Examples
         --------
@@ -264,9 +268,9 @@ class BaseLMMClassifier(ExplainMixin, WeightsMixin, BaseMaxPlusClassifier):
     def _losses_of(
         self, model: LMM | AdditiveLMM, X: Any, sample_weight: ArrayLike | None
     ) -> dict[str, Any]:
-        """Return the fitted attributes about training losses, for a model with other weights."""
+        """Return the fitted attributes about training losses for a model with new weights."""
         labels = self.training_labels_
-        # One of several ranks may have no rows.
+        # With several ranks, a rank may have no rows.
         X = validated_rows(self, X, model) if len(labels) else np.asarray(X)
         if len(X) != len(labels):
             raise ValueError(
@@ -274,7 +278,7 @@ class BaseLMMClassifier(ExplainMixin, WeightsMixin, BaseMaxPlusClassifier):
                 f"{len(X)} rows"
             )
         weight = check_sample_weight(sample_weight, len(labels))
-        # The loss of samples with weight 0 stays NaN.
+        # The losses of samples with weight 0 stay NaN.
         index = np.flatnonzero(~np.isnan(self.training_losses_))
         losses = np.full(len(labels), np.nan)
         with threads(self.n_jobs):
@@ -291,20 +295,20 @@ class BaseLMMClassifier(ExplainMixin, WeightsMixin, BaseMaxPlusClassifier):
     def prune(self, *, only_provable: bool = False) -> Pruned:
         """Drop hidden units that never determine a score.
 
-        By default, units that determine no class score on any training sample are dropped; the
-        scores of all training samples of the last fit stay bit-identical. With ``only_provable``,
-        only units that are provably inactive for all inputs are dropped
-        (``maxplus.models.additive.useless_units``), which changes no prediction, except for ties
-        and rounding.
+        By default, units that are inactive on all training samples are dropped. The scores of the
+        training samples stay bit-identical.
 
         Parameters
         ----------
         only_provable : bool, default=False
-            If True, drop only units that are provably inactive for all inputs.
+            If True, drop only units that are provably inactive for all inputs
+            (``maxplus.models.additive.useless_units``). Predictions do not change in this case,
+            except for ties and rounding.
 
         Returns
         -------
-        Pruned(dropped, provable, left)
+        Pruned
+            Numbers of dropped, provably inactive, and remaining units: (dropped, provable, left).
 
         Examples
         --------
@@ -320,12 +324,12 @@ class BaseLMMClassifier(ExplainMixin, WeightsMixin, BaseMaxPlusClassifier):
         check_is_fitted(self, "model_")
         if not only_provable and getattr(self, "monotonic_cst", None) is not None:
             raise ValueError(
-                "only_provable=False could violate monotonic_cst on other rows than those of the "
-                "training; pass only_provable=True"
+                "only_provable=False could violate monotonic_cst outside the training set; pass "
+                "only_provable=True"
             )
-        never = self.unit_activation_counts_ == 0
-        provable = useless_units(self.model_) & never
-        drop = provable if only_provable else never
+        inactive = self.unit_activation_counts_ == 0
+        provable = useless_units(self.model_) & inactive
+        drop = provable if only_provable else inactive
         keep = np.flatnonzero(~drop)
         fitted: dict[str, Any] = {"model_": with_units(self.model_, keep)}
         for name in ("unit_activation_counts_", "prototypes_"):
@@ -336,30 +340,30 @@ class BaseLMMClassifier(ExplainMixin, WeightsMixin, BaseMaxPlusClassifier):
 
 
 class Affine(NamedTuple):
-    """A pipeline step as an affine map of each feature: (x − centre) / spread."""
+    """Affine map of each feature, (x − centre) / spread."""
 
     centre: NDArray | float
     spread: NDArray | float
 
 
 def from_pipeline(pipeline: Any) -> Any:
-    """Return a copy of a pipeline's classifier that takes the raw features of the pipeline.
+    """Return a classifier equivalent to a pipeline of scalers and a classifier.
 
-    The steps before the classifier must be affine in each feature, such as a StandardScaler; they
-    are folded into the weights of a copy (`LMMClassifier.fold`), whose predictions are those of the
-    pipeline, up to rounding. Its methods (``explain``, ``certified_accuracy``, ``rules``, ``save``,
-    …) then take the input of the pipeline, with its feature names and units.
+    The scalers are folded into the weights of a copy of the classifier (`LMMClassifier.fold`). Its
+    predictions equal those of the pipeline up to rounding. Methods such as ``explain``, ``rules``
+    and ``certified_accuracy`` then use the features and units of the input of the pipeline.
 
     Parameters
     ----------
-    pipeline : Pipeline, or a search over one
-        Fitted; its last step is an `LMMClassifier`, `LMMEnsembleClassifier` or
-        `SubgradientLMMClassifier`.
+    pipeline : Pipeline, or a search over a Pipeline
+        Fitted pipeline. The last step is an `LMMClassifier`, `LMMEnsembleClassifier` or
+        `SubgradientLMMClassifier`. All other steps are affine in each feature, such as a
+        StandardScaler.
 
     Returns
     -------
     classifier
-        The fitted classifier; the pipeline is not changed.
+        Fitted classifier. The pipeline is not modified.
 
     Examples
     --------
@@ -387,14 +391,14 @@ def from_pipeline(pipeline: Any) -> Any:
     maps = [_affine_of(name, step) for name, step in before if step not in (None, "passthrough")]
     if maps and hasattr(last, "encoder_"):
         raise ValueError(
-            "the pipeline's classifier has columns of words, dates or missing values beside the "
-            "scaled ones, which cannot be told apart; give the data frame to the classifier itself"
+            "the pipeline's classifier has encoded text, dates or missing values after the scaling "
+            "steps; pass the data frame to the classifier without a pipeline"
         )
     classifier = deepcopy(last)
     for centre, spread in reversed(maps):
         classifier.fold(centre, spread)
     if maps:
-        # A step may have named its output, while its input may have no names.
+        # The classifier has seen the feature names of the output of the previous step.
         classifier.__dict__.pop("feature_names_in_", None)
         if hasattr(pipeline, "feature_names_in_"):
             classifier.feature_names_in_ = pipeline.feature_names_in_
@@ -402,7 +406,7 @@ def from_pipeline(pipeline: Any) -> Any:
 
 
 def _affine_of(name: str, step: Any) -> Affine:
-    """Return a step as an affine map of each feature; raise ValueError if it is not affine."""
+    """Return the affine map of a pipeline step; raise ValueError if it is not affine."""
     if isinstance(step, StandardScaler):
         return Affine(step.mean_ if step.with_mean else 0.0, step.scale_ if step.with_std else 1.0)
     if isinstance(step, RobustScaler):
@@ -412,12 +416,12 @@ def _affine_of(name: str, step: Any) -> Affine:
     if isinstance(step, MaxAbsScaler):
         return Affine(0.0, step.scale_)
     if isinstance(step, MinMaxScaler) and not step.clip:
-        # In scikit-learn's names, the map is x·scale_ + min_.
+        # MinMaxScaler computes x·scale_ + min_.
         return Affine(-step.min_ / step.scale_, 1.0 / step.scale_)
     if isinstance(step, FunctionTransformer) and step.func is None:
         return Affine(0.0, 1.0)
     raise ValueError(
         f"the step {name!r} of the pipeline, a {type(step).__name__}, is not affine in each "
-        f"feature and cannot be folded into the weights, as {FOLDABLE} can; explain and certify "
-        f"what it gives with pipeline[-1]"
+        f"feature and cannot be folded into the weights; {FOLDABLE} can; use pipeline[-1] to "
+        "explain and certify predictions for the transformed features"
     )

@@ -1,12 +1,10 @@
-"""Validation of hyper-parameters, warnings, and the number of threads.
+"""Validation of hyper-parameters, warnings, and thread limits.
 
-The attribute ``_parameters`` of an estimator maps each name to the kinds of values that are valid.
-`check_parameters` validates them; the error message contains the parameter, all valid values, and
-the given value.
+The attribute ``_parameters`` of an estimator maps the name of each parameter to the kinds of values
+that are valid. `check_parameters` validates all parameters.
 
-A parameter without an effect causes a warning, not an error: grid searches produce such
-combinations, for which an error would turn into a NaN score, and identical scores without a warning
-would be misleading.
+A parameter without an effect causes a warning instead of an error, because grid searches often
+include such combinations.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
-    """Warn with the location of the user's call into this library."""
+    """Issue a warning that points to the caller of this library."""
     level, frame = 1, sys._getframe()
     while frame.f_globals.get("__name__", "").startswith("maxplus.") and frame.f_back is not None:
         level, frame = level + 1, frame.f_back
@@ -40,11 +38,11 @@ def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
 
 
 class NoEffectWarning(UserWarning):
-    """Warning about a parameter that has no effect in combination with the others."""
+    """Warning about a parameter that has no effect with the other parameters."""
 
 
 class Effect(NamedTuple):
-    """Parameters and the condition under which they have an effect, as a function and as text."""
+    """Names of parameters, and the condition under which they have an effect."""
 
     names: tuple[str, ...]
     is_met: Callable[[Any], bool]
@@ -71,16 +69,16 @@ def is_set(estimator: Any, name: str) -> bool:
     """Return whether a parameter differs from its default."""
     default = inspect.signature(type(estimator)).parameters[name].default
     value = getattr(estimator, name)
-    # Comparison of arrays is elementwise; no default is an array.
+    # No default is an array, and arrays are compared elementwise.
     return hasattr(value, "__array__") or not (value is default or value == default)
 
 
 class ParameterError(ValueError, TypeError):
-    """Error about a hyper-parameter with an invalid value."""
+    """Error raised for a hyper-parameter with an invalid value."""
 
 
 class Kind(NamedTuple):
-    """A set of valid values, as text and as a predicate."""
+    """Set of valid values: its description and its predicate."""
 
     text: str
     is_valid: Callable[[Any], bool]
@@ -95,7 +93,7 @@ def _is_number(value: Any, numbers: type = Real) -> bool:
 
 
 def integer(minimum: int) -> Kind:
-    """Return the kind of integers >= ``minimum``; 0.0 counts as 0."""
+    """Return the kind of integers >= ``minimum``; 0.0 is accepted as 0."""
 
     def is_valid(v: Any) -> bool:
         is_zero = minimum == 0 and _is_number(v) and v == 0
@@ -118,26 +116,25 @@ def real(
         try:
             number = float(v)
         except OverflowError:
-            return False  # An integer beyond the range of floats.
+            return False  # Integer outside the range of floats.
         return math.isfinite(number) and number > above and minimum <= number <= maximum
 
     return Kind(" ".join(["a finite number", " and ".join(bounds)]).strip(), is_valid)
 
 
 def samples(minimum: int) -> Kind:
-    """Return the kind of numbers of samples, at least ``minimum``, or fractions of them."""
-    text = "(how many samples) or a fraction > 0 and < 1 (which part of them)"
+    """Return the kind of numbers of samples >= ``minimum`` and fractions in (0, 1)."""
     return Kind(
-        f"an integer >= {minimum} {text}",
+        f"an integer >= {minimum} (number of samples) or a fraction > 0 and < 1",
         lambda v: _is_number(v) and (0 < v < 1 or integer(minimum).is_valid(v)),
     )
 
 
 def one_of(*texts: str) -> Kind:
-    """Return the kind of these strings."""
-    listed = ", ".join(map(repr, texts))
+    """Return the kind of the given strings."""
+    options = ", ".join(map(repr, texts))
     return Kind(
-        listed if len(texts) == 1 else f"one of {listed}",
+        options if len(texts) == 1 else f"one of {options}",
         lambda v: isinstance(v, str) and v in texts,
     )
 
@@ -184,7 +181,7 @@ CALLBACKS = Kind(
         or (isinstance(v, Iterable) and not isinstance(v, str) and all(map(callable, v)))
     ),
 )
-# True is 1, as in scikit-learn.
+# As in scikit-learn, True is 1.
 VERBOSE = Kind("True, False or an integer >= 0", lambda v: _is_bool(v) or integer(0).is_valid(v))
 THREADS = Kind(
     "None, a number of threads as an integer, or -1 for all; not 0",
@@ -208,7 +205,7 @@ MONOTONIC = Kind(
     "an array of 1, 0 and -1, one for each column, or a dict of column names and these numbers",
     _are_signs,
 )
-# Validated by scikit-learn where it is used.
+# Not validated here.
 ANY = Kind("anything", lambda v: True)
 
 Parameters = Mapping[str, tuple[Kind, ...]]
@@ -225,7 +222,7 @@ def check_parameters(estimator: Any, table: Parameters) -> None:
 
 
 def check_value(name: str, value: Any, *kinds: Kind) -> Any:
-    """Return ``value``; raise `ParameterError` if it is of none of the kinds."""
+    """Return ``value``; raise `ParameterError` if it is not of one of the kinds."""
     if any(kind.is_valid(value) for kind in kinds):
         return value
     *texts, last = (kind.text for kind in kinds)
@@ -245,46 +242,43 @@ def needs_state(callback: Callable) -> bool:
     return bool(getattr(callback, "needs_state", False))
 
 
-def refuse_checkpoints(callbacks: Any, training: str) -> None:
-    """Raise ValueError for a checkpoint callback of a training that cannot be resumed."""
+def refuse_checkpoints(callbacks: Any, estimator: str) -> None:
+    """Raise ValueError for checkpoint callbacks of an estimator that cannot resume training."""
     for callback in as_callbacks(callbacks):
         if needs_state(callback):
             raise ValueError(
-                f"callbacks has a {type(callback).__name__}, but {training} has no state that "
-                "could be kept; leave it out, or train an LMMClassifier"
+                f"callbacks has a {type(callback).__name__}, but {estimator} has no state to "
+                "save; remove it, or train an LMMClassifier"
             )
 
 
 @contextmanager
 def threads(n_jobs: int | None) -> Iterator[None]:
-    """Run kernels on ``n_jobs`` threads; −1 uses all threads of Numba, −2 all but one.
+    """Limit Numba and BLAS to ``n_jobs`` threads; −1 uses all threads, −2 all but one.
 
-    None keeps Numba's setting, which is all threads unless the user changed it; ranks on the same
-    machine divide its cores.
-
-    Kernels give identical results with any number of threads; matrix products, which are used only
-    in a warm-up, may differ by rounding.
+    None keeps the current setting of Numba, but MPI ranks on the same machine divide its cores.
     """
     available = numba.config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
     if n_jobs is None:
-        wanted = numba.get_num_threads()
-        shared = current().cores
-        if shared is not None:
-            wanted, n_jobs = min(wanted, shared), shared
+        n_threads = numba.get_num_threads()
+        cores_per_rank = current().cores
+        if cores_per_rank is not None:
+            n_threads, n_jobs = min(n_threads, cores_per_rank), cores_per_rank
     else:
         jobs = int(check_value("n_jobs", n_jobs, THREADS))
-        wanted = min(jobs, available) if jobs > 0 else available + 1 + jobs
+        n_threads = min(jobs, available) if jobs > 0 else available + 1 + jobs
     before = numba.get_num_threads()
-    numba.set_num_threads(max(1, wanted))
+    numba.set_num_threads(max(1, n_threads))
     try:
-        with nullcontext() if n_jobs is None else threadpool_limits(max(1, wanted), "blas"):
+        with nullcontext() if n_jobs is None else threadpool_limits(max(1, n_threads), "blas"):
             yield
     finally:
         numba.set_num_threads(before)
 
 
 def progress_bar(estimator: Any) -> ProgressBar:
-    """Return a progress bar with the estimator's name; rich is imported lazily."""
+    """Return a progress bar with the name of the estimator."""
+    # Imported lazily, because it imports rich.
     from maxplus.training.progress import ProgressBar
 
     return ProgressBar(type(estimator).__name__)

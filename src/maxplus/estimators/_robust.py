@@ -1,4 +1,4 @@
-"""Certified training of sums of terms, with hyper-parameters chosen by cross-validation."""
+"""Certified training of a sum of terms, with hyper-parameters chosen by cross-validation."""
 
 from __future__ import annotations
 
@@ -34,22 +34,20 @@ from maxplus.training.smooth.interval import (
 from maxplus.training.smooth.structures import Structure, initial_terms
 from maxplus.training.stages.base import Outcome
 
-# Sizes of boxes in training, as multiples of the reach to be certified.
+# Sizes of the boxes in training, as multiples of the certified box.
 FACTORS = (1.0, 1.5, 2.0, 3.0)
-# Number of candidates for which other factors are evaluated.
+# Number of candidates that are evaluated with all factors.
 N_BEST = 2
 FOLDS = 5
-# The search uses at least ENOUGH rows, and at least one in PART.
-ENOUGH, PART = 3_000, 4
-# For images, the search uses this number of rows, one fold, and shorter training runs.
-IMAGES, LENGTH_OF_IMAGES = 10_000, 0.6
-UNITS_OF_IMAGES = 5
-# No user-defined number of epochs or batch size.
-OWN_ANNEALING = Annealing()
+# Minimum size of the subsample in the search, absolute and as a fraction of all rows.
+MIN_ROWS, MIN_SHARE = 3_000, 0.25
+# For images, the search uses fewer rows, one fold, shorter training runs and fewer units.
+IMAGE_ROWS, IMAGE_LENGTH, IMAGE_UNITS = 10_000, 0.6, 5
+DEFAULT_ANNEALING = Annealing()
 
 
 class Windows(NamedTuple):
-    """A term for each square window of an image; see `image_windows` and `window_terms`."""
+    """Structure with a term for each square window of an image (`window_terms`)."""
 
     shape: tuple[int, int]
     side: int = 14
@@ -63,13 +61,16 @@ class Windows(NamedTuple):
 
 
 class Candidate(NamedTuple):
-    """Candidate of the search: structure, clipping of features, and size of training boxes.
+    """Candidate of the search.
 
     Attributes
     ----------
     structure : Structure or Windows
-    clip : levels of `FeatureMap.clip`
-    factor : size of boxes in training, as a multiple of the reach to be certified
+        Terms of the sum.
+    clip : "range", pair or sequence of pairs
+        Intervals of `FeatureMap.clip`.
+    factor : float
+        Size of the boxes in training, as a multiple of the certified box.
     """
 
     structure: Structure | Windows
@@ -81,29 +82,31 @@ class Candidate(NamedTuple):
         return f"{self.structure}; clip {self.clip}; trained at {self.factor:g} times robust_eps"
 
 
-# Structures for tables. Choosing among more structures added more noise than it gained.
+# Structures for tables. A search over more structures adds more noise than it gains.
 BOXES = Structure(has_shapes=False, boxes=8, box_units=3, size=2.0)
 SHAPES = Structure(units=2, size=2.0)
-# Clips for pixels between 0 and 1, from a single threshold to grey levels.
+# Clipping intervals for pixels in [0, 1], from a single threshold to grey levels.
 PIXEL_CLIPS = ((0.4, 0.6), ((0.1, 0.4), (0.5, 0.8)), (0.1, 0.9))
 
 
-def asks_for_certificates(robust_eps: Any) -> bool:
-    """Return whether any feature may change by more than 0."""
+def is_positive(robust_eps: Any) -> bool:
+    """Return whether any change in ``robust_eps`` is positive."""
     if isinstance(robust_eps, Mapping):
         return any(size != 0 for size in robust_eps.values())
     return bool(np.any(np.asarray(robust_eps) != 0))
 
 
-def reach_of(robust_eps: Any, scale: NDArray, columns: Mapping[str, Any]) -> NDArray:
-    """Return the largest change of each feature in its own unit, shape (P,).
+def max_change(robust_eps: Any, scale: NDArray, columns: Mapping[str, Any]) -> NDArray:
+    """Return the largest change of each feature, in the unit of the feature.
 
     Parameters
     ----------
-    robust_eps : number or array in units of the scale, or mapping of column names to changes in
-        raw units, and to "any" for categories
-    scale : array of shape (P,), the features' spread
-    columns : fitted attributes about the columns
+    robust_eps : float, array or mapping
+        Parameter of `LMMClassifier`.
+    scale : ndarray of shape (n_features,)
+        Spread of the features.
+    columns : mapping
+        Fitted attributes about the columns.
     """
     if isinstance(robust_eps, Mapping):
         reach = np.zeros(len(scale))
@@ -111,7 +114,7 @@ def reach_of(robust_eps: Any, scale: NDArray, columns: Mapping[str, Any]) -> NDA
             reach[change.features] = change.size
         return reach
     if ENCODER in columns:
-        # As in `certificate_scale`, categories and binary columns are held fixed.
+        # As in `certificate_scale`, categories and binary columns do not change.
         unit = Domain.of(columns[ENCODER].domain()).certificate_scale()
         scale = np.where(unit > 0, 1.0, 0.0) if (scale == 1.0).all() else unit
     eps = np.asarray(robust_eps, np.float64)
@@ -123,15 +126,19 @@ def reach_of(robust_eps: Any, scale: NDArray, columns: Mapping[str, Any]) -> NDA
     return eps * scale
 
 
-def candidates_for(X: NDArray, structure: Structure, clip: Any, factor: float) -> list[Candidate]:
-    """Return the candidates for rows X: windows for square images, else sums over features.
+def make_candidates(X: NDArray, structure: Structure, clip: Any, factor: float) -> list[Candidate]:
+    """Return the candidates for a table, or windows for square images.
 
     Parameters
     ----------
-    X : array of shape (N, P)
-    structure : structure for tables
-    clip : levels of `FeatureMap.clip`, or None for the default
-    factor : factor of all candidates
+    X : ndarray of shape (n_samples, n_features)
+        Training rows.
+    structure : Structure
+        Structure for tables.
+    clip : None, "range", pair or sequence of pairs
+        Intervals of `FeatureMap.clip`, or None for the default.
+    factor : float
+        Factor of all candidates.
     """
     side = math.isqrt(X.shape[1])
     if not (side * side == X.shape[1] and share_a_unit(X)):
@@ -139,22 +146,26 @@ def candidates_for(X: NDArray, structure: Structure, clip: Any, factor: float) -
     window = -(-side // 2)
     windows = Windows((side, side), window, max(1, round(window * 5 / 14)))
     largest = float(X.max()) or 1.0
-    usual = [np.multiply(levels, largest).tolist() for levels in PIXEL_CLIPS]
-    clips = usual if clip is None else [clip]
-    return [Candidate(windows, levels, factor) for levels in clips]
+    defaults = [np.multiply(intervals, largest).tolist() for intervals in PIXEL_CLIPS]
+    clips = defaults if clip is None else [clip]
+    return [Candidate(windows, intervals, factor) for intervals in clips]
 
 
 class RobustChoice(NamedTuple):
-    """Accuracies of candidates on held-out rows, and the chosen candidate.
+    """Held-out accuracies of the candidates, and the chosen candidate.
 
     Attributes
     ----------
-    candidates : in the order in which they were evaluated
-    certified : array of shape (candidates, folds), certified accuracies
-    clean : array of the same shape, accuracies
-    constant : array of shape (folds,), accuracies of the class that is most frequent in training
-    chosen : index of the chosen candidate; −1 is the constant
-    temperature : best temperature for the scores of the chosen candidate
+    candidates : list of Candidate
+        Evaluated candidates.
+    certified, clean : ndarray of shape (n_candidates, n_folds)
+        Certified accuracies and accuracies.
+    constant : ndarray of shape (n_folds,)
+        Accuracies of predicting the most frequent class.
+    chosen : int
+        Index of the chosen candidate, −1 for a constant prediction.
+    temperature : float
+        Optimal temperature of the chosen candidate.
     """
 
     candidates: list[Candidate]
@@ -166,25 +177,25 @@ class RobustChoice(NamedTuple):
 
     @property
     def as_search(self) -> dict[str, Any]:
-        """The fitted attribute ``search_``; empty if there was no search."""
+        """Dict with the fitted attribute ``search_``, empty without a search."""
         if not self.certified.size:
             return {}
-        words = [*map(str, self.candidates), "a constant"]
+        names = [*map(str, self.candidates), "a constant"]
         return {
             "search_": {
-                "candidates": np.array(words),
+                "candidates": np.array(names),
                 "losses": 1.0 - np.vstack([self.clean, self.constant]),
                 "scores": np.vstack([self.certified, self.constant]),
-                "chosen": self.chosen % len(words),
+                "chosen": self.chosen % len(names),
             }
         }
 
 
 @dataclass(frozen=True)
 class Robust(Outcome):
-    """A sum trained for certificates, the choice of its candidate, and the mean loss of each epoch.
+    """Sum of terms with certified training.
 
-    ``choice`` is None if training was interrupted during the search.
+    ``losses`` are the mean losses of all epochs. ``choice`` is None if the search was interrupted.
     """
 
     choice: RobustChoice | None
@@ -203,20 +214,26 @@ class Robust(Outcome):
 
 @dataclass(frozen=True)
 class RobustTraining:
-    """Choose a candidate by cross-validated certified accuracy, and train it on all rows.
+    """Training stage that chooses a candidate by certified accuracy and trains it.
 
-    All clips are compared with a factor of 1 first, then the two best ones with the other factors.
-    The baseline is a constant prediction, which is certified everywhere: it is chosen if no
-    candidate is better on held-out rows. Results do not depend on ``n_jobs``.
+    The search first compares all candidates, and then evaluates the two best candidates with other
+    factors. A constant prediction, which is certified everywhere, is chosen if no candidate is
+    better. Results do not depend on ``n_jobs``.
 
     Parameters
     ----------
-    reach : array of shape (P,), largest change of each raw feature
-    candidates : candidates of the first comparison, the simplest first
-    factors : other factors to evaluate
-    n_jobs : number of parallel training runs during the search
-    augment : function that returns augmented rows for a batch, optional
-    annealing : user-defined number of epochs and batch size
+    reach : ndarray of shape (n_features,)
+        Largest change of each raw feature.
+    candidates : sequence of Candidate
+        Candidates in order of complexity.
+    factors : sequence of float
+        Other factors to evaluate.
+    n_jobs : int
+        Number of parallel training runs during the search.
+    augment : callable, optional
+        Function that returns augmented rows for a batch.
+    annealing : Annealing
+        User-defined number of epochs and batch size.
     """
 
     reach: NDArray
@@ -224,14 +241,14 @@ class RobustTraining:
     factors: Sequence[float] = FACTORS[1:]
     n_jobs: int = 1
     augment: Augment | None = None
-    annealing: Annealing = OWN_ANNEALING
+    annealing: Annealing = DEFAULT_ANNEALING
 
     name: ClassVar[str] = "warm-up"
     has_state: ClassVar[bool] = False
 
     def check(self, state: TrainingState, problem: TrainingProblem, kind: type[Model]) -> Model:
         """Raise StateError: this stage cannot be resumed."""
-        raise StateError("the certified training of a sum of terms has no state to go on from")
+        raise StateError("the certified training of a sum of terms cannot be resumed")
 
     def run(
         self,
@@ -240,17 +257,17 @@ class RobustTraining:
         monitor: TrainingMonitor,
         state: TrainingState | None = None,
     ) -> Robust:
-        """Search and train; return the initial ``model`` if interrupted during the search."""
+        """Search and train; return the initial ``model`` if the search is interrupted."""
         return on_first_rank(problem, lambda rows, seed: self._train(model, rows, seed, monitor))
 
     def choose(
         self, model: AdditiveLMM, rows: TrainingData, seed: int, monitor: TrainingMonitor
     ) -> tuple[RobustChoice | None, Status]:
-        """Return the choice and a status; the choice is None if the search was interrupted."""
+        """Return the choice, or None if the search was interrupted, and the status."""
         if len(self.candidates) == 1 and not self.factors:
-            nothing = np.empty((1, 0))
-            only = RobustChoice(list(self.candidates), nothing, nothing, nothing[0], 0, 1.0)
-            return only, Status.MAX_ITER
+            empty = np.empty((1, 0))
+            choice = RobustChoice(list(self.candidates), empty, empty, empty[0], 0, 1.0)
+            return choice, Status.MAX_ITER
         monitor.begin("choice", is_last=False)
         search = _Search(self, rows, model.n_classes, seed, monitor, model)
         status = search.run()
@@ -273,20 +290,22 @@ class RobustTraining:
             nonlocal status
             losses.append(loss)
             end = Status.MAX_ITER if epoch + 1 == n_epochs else None
-            shown = now() if monitor.has_callbacks else model
-            asked = monitor.report(epoch + 1, n_epochs, loss, min(losses), shown, None, end)
-            status = asked or status
-            return asked is not None
+            current_model = now() if monitor.has_callbacks else model
+            reason = monitor.report(
+                epoch + 1, n_epochs, loss, min(losses), current_model, None, end
+            )
+            status = reason or status
+            return reason is not None
 
         trained = self.trained(candidate, rows, model.n_classes, 1.0, [seed, FOLDS], report, True)
         return Robust(trained, status, choice, np.array(losses))
 
     def annealing_of(self, candidate: Candidate, length: float = 1.0) -> Annealing:
-        """Return the annealing schedule of a candidate for a fraction of the usual length."""
+        """Return the annealing schedule of a candidate for a fraction of the full length."""
         is_image = isinstance(candidate.structure, Windows)
-        usual = IMAGE_ANNEALING if is_image else TABLE_ANNEALING
-        own = {name: getattr(self.annealing, name) for name in ("n_epochs", "batch_size")}
-        return usual._replace(length=length, **own)
+        default = IMAGE_ANNEALING if is_image else TABLE_ANNEALING
+        overrides = {name: getattr(self.annealing, name) for name in ("n_epochs", "batch_size")}
+        return default._replace(length=length, **overrides)
 
     def trained(
         self,
@@ -298,17 +317,17 @@ class RobustTraining:
         report: Callable[..., bool] | None = None,
         is_parallel: bool = False,
     ) -> AdditiveLMM:
-        """Train the sum of a candidate for a fraction of the usual length."""
+        """Train a candidate for a fraction of the full length."""
         rng = np.random.default_rng(seed)
         feature_map = FeatureMap.clip(rows.X, candidate.clip)
         structure = candidate.structure
         if isinstance(structure, Windows):
-            some = stratified_part(rows.y, IMAGES, rng)
+            part = stratified_part(rows.y, IMAGE_ROWS, rng)
             windows = image_windows(structure.shape, structure.side, structure.stride)
             start, scale = window_terms(
                 windows,
-                feature_map(rows.X[some]).astype(np.float32),
-                rows.y[some],
+                feature_map(rows.X[part]).astype(np.float32),
+                rows.y[part],
                 n_classes,
                 structure.units,
                 structure.size,
@@ -332,11 +351,11 @@ class RobustTraining:
 
 
 def constant_model(rows: TrainingData, n_classes: int) -> AdditiveLMM:
-    """Return a constant model whose scores are the log frequencies of the classes."""
+    """Return a model that predicts the class frequencies."""
     share = np.bincount(rows.y, rows.weight, n_classes) + 0.5
-    nothing = LMM(np.zeros(2), np.zeros((2, 1)), np.zeros((1, n_classes)))
+    zero = LMM(np.zeros(2), np.zeros((2, 1)), np.zeros((1, n_classes)))
     return AdditiveLMM(
-        [Term(np.array([0]), nothing)],
+        [Term(np.array([0]), zero)],
         rows.X.shape[1],
         FeatureMap.clip(rows.X),
         np.log(share / share.sum()),
@@ -344,21 +363,21 @@ def constant_model(rows: TrainingData, n_classes: int) -> AdditiveLMM:
 
 
 class HeldOut(NamedTuple):
-    """Scores of held-out rows, (n, C), and whether each is certified to be correct, (n,)."""
+    """Scores of held-out rows, and whether each row is certified to be correct."""
 
     Z: NDArray
     certified: NDArray
 
     @classmethod
     def of(cls, model: AdditiveLMM, rows: TrainingData, reach: NDArray) -> HeldOut:
-        """Evaluate a model on rows, with certificates for |x' − x| ≤ reach."""
+        """Evaluate a model, with certificates for |x' − x| ≤ reach."""
         Z = model.scores(rows.X)
-        right = Z.argmax(axis=1) == rows.y
-        return cls(Z, certified_at(model, rows.X, 1.0, reach, scores=Z, where=right))
+        is_correct = Z.argmax(axis=1) == rows.y
+        return cls(Z, certified_at(model, rows.X, 1.0, reach, scores=Z, where=is_correct))
 
 
 class _Search:
-    """Search over candidates: all with a factor of 1, then the best ones with other factors."""
+    """Cross-validation of all candidates, and of the best ones with other factors."""
 
     def __init__(
         self,
@@ -373,7 +392,7 @@ class _Search:
         self.monitor, self.start = monitor, start
         self.is_image = any(isinstance(c.structure, Windows) for c in training.candidates)
         rng = np.random.default_rng(seed)
-        n = IMAGES if self.is_image else max(ENOUGH, len(rows.y) // PART)
+        n = IMAGE_ROWS if self.is_image else max(MIN_ROWS, int(len(rows.y) * MIN_SHARE))
         self.rows = rows.part(stratified_part(rows.y, n, rng))
         self.fold_of = deal_folds(self.rows.y, FOLDS, rng)
         folds = range(1 if self.is_image else FOLDS)
@@ -384,8 +403,8 @@ class _Search:
         self.total = len(self.folds) * (len(self.candidates) + n_best * len(training.factors))
 
     def run(self) -> Status | None:
-        """Evaluate the candidates; return the status if training was interrupted, else None."""
-        status = self._try(range(len(self.candidates)))
+        """Evaluate the candidates; return a status if the search was interrupted, else None."""
+        status = self._evaluate(range(len(self.candidates)))
         if status is not None:
             return status
         best = sorted(range(len(self.candidates)), key=lambda c: -self.accuracy(c))[:N_BEST]
@@ -395,13 +414,12 @@ class _Search:
             for c in best
             for factor in self.training.factors
         ]
-        return self._try(range(first, len(self.candidates)))
+        return self._evaluate(range(first, len(self.candidates)))
 
     def accuracy(self, c: int) -> float:
         """Return the certified accuracy of a candidate on all held-out rows."""
-        known = [(k, self.held[c, k].certified) for k in self.folds]
-        right = np.concatenate([certified for _, certified in known] or [np.zeros(1)])
-        return float(np.average(right, weights=self._weight))
+        certified = [self.held[c, fold].certified for fold in self.folds] or [np.zeros(1)]
+        return float(np.average(np.concatenate(certified), weights=self._weight))
 
     @property
     def _weight(self) -> NDArray | None:
@@ -409,14 +427,14 @@ class _Search:
             return None
         return np.concatenate([self.rows.weight[self.fold_of == k] for k in self.folds])
 
-    def _try(self, numbers: range) -> Status | None:
+    def _evaluate(self, numbers: range) -> Status | None:
         todo = [(c, fold) for fold in self.folds for c in numbers]
-        jobs = [partial(self._job, c, fold) for c, fold in todo]
-        with closing(run_parallel(jobs, self.training.n_jobs, self.monitor)) as ended:
-            for k, held in ended:
+        jobs = [partial(self._train_and_evaluate, c, fold) for c, fold in todo]
+        with closing(run_parallel(jobs, self.training.n_jobs, self.monitor)) as completed:
+            for k, held in completed:
                 self.held[todo[k]] = held
                 loss = 1.0 - float(held.certified.mean())
-                best = 1.0 - max(float(one.certified.mean()) for one in self.held.values())
+                best = 1.0 - max(float(h.certified.mean()) for h in self.held.values())
                 done = len(self.held)
                 end = Status.MAX_ITER if done == self.total else None
                 status = self.monitor.report(done, self.total, loss, best, self.start, None, end)
@@ -424,25 +442,25 @@ class _Search:
                     return status
         return self.monitor.stop_reason
 
-    def _job(self, c: int, fold: int, part: TrainingMonitor) -> HeldOut:
+    def _train_and_evaluate(self, c: int, fold: int, monitor: TrainingMonitor) -> HeldOut:
         candidate, length = self.candidates[c], 1.0
         if isinstance(candidate.structure, Windows):
-            few = min(candidate.structure.units, UNITS_OF_IMAGES)
-            candidate = candidate._replace(structure=candidate.structure._replace(units=few))
-            length = LENGTH_OF_IMAGES
+            n_units = min(candidate.structure.units, IMAGE_UNITS)
+            candidate = candidate._replace(structure=candidate.structure._replace(units=n_units))
+            length = IMAGE_LENGTH
         model = self.training.trained(
             candidate,
             self.rows.part(self.fold_of != fold),
             self.n_classes,
             length,
             [self.seed, fold],
-            lambda *_: part.interrupted,
+            lambda *_: monitor.interrupted,
         )
         return HeldOut.of(model, self.rows.part(self.fold_of == fold), self.training.reach)
 
     def choice(self) -> RobustChoice:
-        """Return the candidate with the largest certified accuracy, or the constant."""
-        known = range(len(self.candidates))
+        """Return the candidate with the highest certified accuracy, or the constant."""
+        numbers = range(len(self.candidates))
         shape = len(self.candidates), len(self.folds)
         certified, clean, constant = np.empty(shape), np.empty(shape), np.empty(len(self.folds))
         for j, fold in enumerate(self.folds):
@@ -450,15 +468,15 @@ class _Search:
                 self.rows.part(self.fold_of == fold),
                 self.rows.part(self.fold_of != fold),
             )
-            usual = np.bincount(kept.y, kept.weight, self.n_classes).argmax()
-            constant[j] = np.average(held.y == usual, weights=held.weight)
-            for c in known:
-                own = self.held[c, fold]
-                certified[c, j] = np.average(own.certified, weights=held.weight)
-                clean[c, j] = np.average(own.Z.argmax(axis=1) == held.y, weights=held.weight)
+            most_frequent = np.bincount(kept.y, kept.weight, self.n_classes).argmax()
+            constant[j] = np.average(held.y == most_frequent, weights=held.weight)
+            for c in numbers:
+                result = self.held[c, fold]
+                certified[c, j] = np.average(result.certified, weights=held.weight)
+                clean[c, j] = np.average(result.Z.argmax(axis=1) == held.y, weights=held.weight)
         chosen, factor = 0, 1.0
         if self.folds:
-            chosen = max(known, key=self.accuracy)
+            chosen = max(numbers, key=self.accuracy)
             rows = np.concatenate([np.flatnonzero(self.fold_of == k) for k in self.folds])
             sizes = [np.count_nonzero(self.fold_of == k) for k in self.folds]
             Z = np.concatenate([self.held[chosen, k].Z for k in self.folds])

@@ -30,16 +30,16 @@ from maxplus.models.lmm import TermSum
 
 FLOATS = (np.float64, np.float32)
 DIGEST_BITS = 128
-# Number of features and scores in a batch: 8 MB in float64, with enough rows for all threads.
-VALUES_AT_ONCE = 1 << 20
-# Outliers are outside these quantiles by more than REACH times the distance between them.
-ORDINARY, REACH = (0.05, 0.95), 1.5
+# Number of features and scores per batch in prediction (8 MB in float64).
+BATCH_VALUES = 1 << 20
+# Outliers are outside these quantiles by more than OUTLIER_FACTOR times their distance.
+QUANTILES, OUTLIER_FACTOR = (0.05, 0.95), 1.5
 # Relative standard deviation below which a feature is constant up to rounding.
 ROUNDING = 1e-12
-# Features are pixels if there are more than this number and at least this share of zeros.
+# Minimum number of features, and minimum share of zeros, of images.
 MIN_PIXELS, MIN_ZEROS = 50, 0.25
-# Number of values that are converted to float64 at a time.
-AT_ONCE = 4_000_000
+# Number of values per batch in conversions to float64.
+SCALING_VALUES = 4_000_000
 
 T = TypeVar("T")
 
@@ -50,18 +50,25 @@ def _no_rows() -> NDArray:
 
 @dataclass(frozen=True)
 class TrainingData:
-    """Validated rows with targets and weights, and their positions in the input of `fit`.
+    """Validated training rows.
 
     Attributes
     ----------
-    X : array of shape (N, P), C order
-    y : classes 0..C−1 of shape (N,), or numbers
-    weight : array of shape (N,), or None
-    classes : labels of the classes in ascending order, of all ranks
-    index : positions of the rows in the input; rows of weight 0 are excluded
-    labels : labels of all rows of the input
-    columns : fitted attributes about the columns: n_features_in_ and, if there are any, their
-        names; ``encoder_``, if X was a data frame that had to be encoded
+    X : ndarray of shape (N, P)
+        Features in C order.
+    y : ndarray of shape (N,)
+        Class indices, or targets of a regression.
+    weight : ndarray of shape (N,) or None
+        Sample weights.
+    classes : ndarray of shape (C,)
+        Sorted class labels of all ranks.
+    index : ndarray of shape (N,)
+        Indices of the rows in the input of `fit`. Rows of weight 0 are excluded.
+    labels : ndarray
+        Labels of all rows of the input.
+    columns : dict
+        Fitted attributes about the columns: ``n_features_in_``, ``feature_names_in_`` and
+        ``encoder_``. The latter two are optional.
     """
 
     X: NDArray
@@ -83,11 +90,10 @@ class TrainingData:
         *,
         model: Network | None = None,
     ) -> TrainingData:
-        """Validate the arguments of a classifier's `fit`; the estimator is not changed.
+        """Validate the arguments of `fit` of a classifier.
 
-        With a ``model`` from which the training continues, columns, classes and float type are
-        those of the estimator. Columns, types and classes must agree between ranks; rows stay on
-        their rank.
+        If training continues from a ``model``, columns, classes and dtype are those of the
+        estimator, which is not modified. Columns, dtypes and classes must agree between ranks.
         """
         comm = current()
         with comm.raise_on_all_ranks():
@@ -118,8 +124,8 @@ class TrainingData:
         comm: Communicator,
         model: Network | None,
     ) -> TrainingData:
-        """Validate the rows of this rank; y keeps its labels."""
-        # One of several ranks may have no rows.
+        """Validate the rows of this rank, without encoding the labels."""
+        # With several ranks, a rank may have no rows.
         options = {} if comm.is_alone else {"ensure_min_samples": 0}
         X, y, columns = _validated(
             estimator, X, y, "classification", continues=model is not None, **options
@@ -139,23 +145,23 @@ class TrainingData:
     def for_numbers(
         cls, estimator: Any, X: Any, y: Any, sample_weight: ArrayLike | None
     ) -> TrainingData:
-        """Validate the arguments of a regressor's `fit`; rows of weight 0 are kept."""
+        """Validate the arguments of `fit` of a regressor; rows of weight 0 are kept."""
         X, y, columns = _validated(estimator, X, y, "regression", y_numeric=True)
         weight = check_sample_weight(sample_weight, len(y))
         return cls(np.ascontiguousarray(X), y, weight, columns=columns)
 
     def part(self, rows: NDArray) -> TrainingData:
-        """Return a subset of the rows, without their positions in the input."""
+        """Return a subset of the rows, without ``index`` and ``labels``."""
         weight = None if self.weight is None else self.weight[rows]
         return TrainingData(self.X[rows], self.y[rows], weight, self.classes)
 
     def monotonic_signs(self, monotonic_cst: Any) -> NDArray | None:
-        """Return the monotonicity signs of the features of X, from those of the columns, or None.
+        """Return the monotonicity constraint of each feature, or None.
 
         Parameters
         ----------
-        monotonic_cst : array of 1, 0 and −1 with one number for each column, dict of column names
-            and these numbers, or None
+        monotonic_cst : array, dict of column names and numbers, or None
+            Constraint of each column: 1, 0 or −1.
         """
         if monotonic_cst is None:
             return None
@@ -193,9 +199,9 @@ class TrainingData:
         return features
 
     def with_class_weight(self, class_weight: Mapping[Any, float] | str | None) -> TrainingData:
-        """Return the same rows with weights multiplied by those of their classes.
+        """Return the rows with weights multiplied by class weights.
 
-        "balanced" gives all classes the same total weight, and preserves the sum of all weights.
+        "balanced" gives all classes the same total weight and preserves the sum of all weights.
         """
         if class_weight is None:
             return self
@@ -217,12 +223,12 @@ class TrainingData:
 
     @property
     def n_classes(self) -> int:
-        """Number of classes C."""
+        """Number of classes."""
         return self.classes.size
 
     @property
     def digest(self) -> str:
-        """Hash of the rows of all ranks, independent of their partition; O(N·P), cached."""
+        """Hash of the rows of all ranks, independent of the partition; cached."""
         known: str = vars(self).get("_digest") or self._compute_digest()
         vars(self)["_digest"] = known
         return known
@@ -231,22 +237,21 @@ class TrainingData:
         comm = current()
         n, first = comm.total(len(self.y)), comm.before(len(self.y))
         head = f"{self.X.dtype.str}{(n, self.X.shape[1])}{self.weight is not None}"
-        # A sum of row hashes, which include the row number, does not depend on the partition.
+        # A sum of row hashes does not depend on the partition. Each hash includes the row number.
         hashes = _sum_of_hashes(self.X, self.y, self.weight, first)
         total = sum(comm.allgather(hashes)) % (1 << DIGEST_BITS)
         return hashlib.sha256(f"{head} {total}".encode()).hexdigest()
 
     @property
     def index_of_all(self) -> NDArray:
-        """``index`` over all ranks: positions of the rows in the input of all ranks together."""
+        """Indices of the rows of all ranks in the concatenated input."""
         comm = current()
         return comm.allgatherv(self.index + comm.before(len(self.labels)))
 
     def on_first_rank(self, work: Callable[[TrainingData], T], rng: np.random.Generator) -> T:
-        """Run ``work`` on rank 0, on the rows of all ranks, and return its result on all ranks.
+        """Call ``work`` on rank 0 with the rows of all ranks, and broadcast the result.
 
-        On rank 0, y, weight and index are gathered, and X can be indexed like an array of all rows.
-        The state of ``rng`` after the work is sent to all ranks.
+        X can be indexed like an array of all rows. The state of ``rng`` is broadcast afterwards.
         """
         comm = current()
         if comm.is_alone:
@@ -267,14 +272,14 @@ def _validated(
 ) -> tuple[NDArray, NDArray, dict[str, Any]]:
     """Return X and y as arrays, and the fitted attributes about the columns."""
     X, encoded = encode_frame(estimator, X, y, task, continues=continues)
-    # `validate_data` sets attributes about the columns on its argument, hence the copy.
+    # `validate_data` sets attributes of the estimator that it is given.
     probe = copy(of_features(estimator) if continues else estimator)
     X, y = validate_data(probe, X, y, dtype=FLOATS, reset=not continues, **options)
     return X, y, encoded or {n: v for n, v in vars(probe).items() if n in COLUMNS}
 
 
 def mean_loss(losses: NDArray, weight: NDArray | None) -> float:
-    """Return the weighted mean over the samples of all ranks."""
+    """Return the weighted mean loss over the samples of all ranks."""
     comm = current()
     if comm.is_alone:
         return float(np.average(losses, weights=weight))
@@ -284,14 +289,14 @@ def mean_loss(losses: NDArray, weight: NDArray | None) -> float:
 
 
 def _sum_of_hashes(X: NDArray, y: NDArray, weight: NDArray | None, first: int) -> int:
-    """Return the sum of the hashes of all samples with label, weight and number; O(N·P)."""
+    """Return the sum of the hashes of all samples, including labels, weights and row numbers."""
     columns = [np.arange(first, first + len(y)), np.asarray(y, np.int64)]
     if weight is not None:
         columns.append(np.asarray(weight, np.float64).view(np.int64))
     total = 0
-    for x, others in zip(X, np.stack(columns, axis=1), strict=True):
+    for x, values in zip(X, np.stack(columns, axis=1), strict=True):
         row = hashlib.blake2b(x.data, digest_size=DIGEST_BITS // 8, salt=b"row")
-        row.update(others.data)
+        row.update(values.data)
         total += int.from_bytes(row.digest(), "little")
     return total
 
@@ -299,12 +304,12 @@ def _sum_of_hashes(X: NDArray, y: NDArray, weight: NDArray | None, first: int) -
 def _check_ranks_agree(
     comm: Communicator, data: TrainingData, is_weighted: bool, classes: ArrayLike | None
 ) -> None:
-    """Raise DifferentRanksError or ValueError if the data of the ranks are not compatible."""
+    """Raise DifferentRanksError or ValueError if the data of the ranks are incompatible."""
     if encoders_differ(comm, data.columns):
         raise mark_collective(
             ValueError(
                 "ranks have inferred different encodings of their data frames; fit one "
-                "TableEncoder to all rows, and give its features"
+                "TableEncoder to all rows, and pass the encoded features"
             )
         )
     names = data.columns.get("feature_names_in_")
@@ -337,7 +342,7 @@ def _check_labels(y: NDArray, labels: NDArray) -> None:
 
 
 def check_magnitude(X: NDArray) -> None:
-    """Raise ValueError for features whose squares, in a subgradient's norm, would overflow."""
+    """Raise ValueError if the norm of a subgradient would overflow."""
     limit = 1e-4 * math.sqrt(float(np.finfo(X.dtype).max))
     largest = float(np.abs(X).max(initial=0.0))
     if largest > limit:
@@ -350,7 +355,7 @@ def check_magnitude(X: NDArray) -> None:
 def check_sample_weight(
     sample_weight: ArrayLike | None, n_samples: int, *, allow_zeros: bool = False
 ) -> NDArray | None:
-    """Validate sample weights: None, or finite, >= 0 and, unless ``allow_zeros``, not all 0."""
+    """Validate sample weights: finite, >= 0 and, unless ``allow_zeros``, not all 0."""
     if sample_weight is None:
         return None
     try:
@@ -373,17 +378,17 @@ def check_sample_weight(
 def validated_rows(
     estimator: Any, X: Any, model: Network, slopes: Sequence[str] = ("W0",)
 ) -> NDArray:
-    """Validate the rows of X for a fitted estimator, and return them in the model's dtype."""
+    """Validate the rows of X for a fitted estimator, and convert them to the model's dtype."""
     return _within_range(_checked_rows(estimator, X), model, slopes)
 
 
 def _checked_rows(estimator: Any, X: Any, *, finite: bool = True) -> NDArray:
-    """Return validated numeric rows, without a copy if X is numeric.
+    """Validate the rows of X, without copying numeric arrays.
 
-    With ``finite=False``, `_within_range` checks that all values are finite.
+    With ``finite=False``, `_within_range` must check for values that are not finite.
     """
     X = as_numbers(estimator, X)
-    # Integers are finite, and converting them to floats would copy all rows.
+    # Integers are not converted to floats, which would copy all rows.
     is_integer = getattr(getattr(X, "dtype", None), "kind", "") in ("b", "i", "u")
     dtype = None if is_integer else FLOATS
     return validate_data(
@@ -394,13 +399,12 @@ def _checked_rows(estimator: Any, X: Any, *, finite: bool = True) -> NDArray:
 def _within_range(
     X: NDArray, model: Network, slopes: Sequence[str], estimator: Any = None
 ) -> NDArray:
-    """Return X in the model's dtype, clipped to the range in which no score overflows.
+    """Convert X to the model's dtype, clipped to the range in which no score overflows.
 
-    ``slopes`` names the weights that multiply an input. With an ``estimator``, raise scikit-learn's
-    ValueError for values that are not finite.
+    With an ``estimator``, raise ValueError for values that are not finite.
     """
     limit = _largest_input(model, slopes)
-    # Two passes avoid a temporary array of absolute values.
+    # np.abs(X).max() would allocate a temporary array.
     high, low = float(X.max(initial=0.0)), float(X.min(initial=0.0))
     if not (high <= limit and -low <= limit):
         if estimator is not None:
@@ -410,7 +414,7 @@ def _within_range(
 
 
 def _largest_input(model: Network, slopes: Sequence[str]) -> float:
-    """Return the largest magnitude of an input for which no score overflows."""
+    """Return the largest magnitude of inputs for which no score overflows."""
     if isinstance(model, TermSum):
         return model.largest_input
     largest = float(np.finfo(model.dtype).max)
@@ -425,22 +429,26 @@ def predict_in_batches(
     output: Callable[[NDArray], NDArray],
     slopes: Sequence[str] = ("W0",),
 ) -> NDArray:
-    """Return ``output(scores)`` for all rows of X; O(N·P·H).
+    """Return ``output(scores)`` for all rows of X.
 
-    Memory in addition to the result does not grow with the number of rows: scores and conversions
-    to the model's dtype are computed in batches.
+    Temporary arrays have the size of a batch.
 
     Parameters
     ----------
-    estimator : fitted estimator, for its columns and ``n_jobs``
+    estimator : estimator
+        Fitted estimator, used for validation and its ``n_jobs``.
     X : array or data frame
+        Rows.
     model : Network
-    output : function of scores (n, C) that returns one entry or row for each
-    slopes : names of the weights that multiply an input
+        Model to evaluate.
+    output : callable
+        Function of scores of shape (n, C) that returns an array of length n.
+    slopes : sequence of str
+        Names of the weights by which inputs are multiplied.
     """
     X = _checked_rows(estimator, X, finite=False)
     n_rows = X.shape[0]
-    size = max(1, VALUES_AT_ONCE // (model.n_features + model.n_classes))
+    size = max(1, BATCH_VALUES // (model.n_features + model.n_classes))
     outputs = None
     with threads(estimator.n_jobs):
         for start in range(0, n_rows, size):
@@ -456,38 +464,38 @@ def predict_in_batches(
 
 
 class Scaling(NamedTuple):
-    """The map z = (x − centre) / spread of features; arrays of shape (P,)."""
+    """Affine map z = (x − centre) / spread of the features."""
 
     centre: NDArray
     spread: NDArray
 
     @classmethod
     def none(cls, n_features: int) -> Scaling:
-        """Return the identity."""
+        """Return the identity map."""
         return cls(np.zeros(n_features), np.ones(n_features))
 
     @classmethod
     def of(cls, X: NDArray) -> Scaling:
-        """Return mean and standard deviation of each feature, after clipping outliers; O(N·P).
+        """Estimate the mean and standard deviation of each feature after clipping outliers.
 
-        Outliers are beyond the 5 % and 95 % quantiles by more than 1.5 times their distance. A
-        feature whose quantiles coincide (a rare category) has none; a constant feature has spread
-        1. Features that look like pixels (`share_a_unit`) are not scaled.
+        Outliers are outside the 5 % and 95 % quantiles by more than 1.5 times their distance.
+        Features whose quantiles coincide are not clipped. The spread of constant features is 1.
+        Features that look like pixels (`share_a_unit`) are not scaled.
         """
         N, P = X.shape
         if share_a_unit(X):
             return cls.none(P)
         centre, spread = np.empty(P), np.empty(P)
-        step = max(1, AT_ONCE // N)
-        for lo in range(0, P, step):
-            part = slice(lo, lo + step)
+        step = max(1, SCALING_VALUES // N)
+        for start in range(0, P, step):
+            part = slice(start, start + step)
             Z = X[:, part].astype(np.float64)
-            low, high = np.quantile(Z, ORDINARY, axis=0)
-            width = np.where(high > low, REACH * (high - low), np.inf)
+            low, high = np.quantile(Z, QUANTILES, axis=0)
+            width = np.where(high > low, OUTLIER_FACTOR * (high - low), np.inf)
             Z = np.clip(Z, low - width, high + width)
             centre[part], spread[part] = Z.mean(axis=0), Z.std(axis=0)
-        least = np.maximum(ROUNDING * np.abs(centre), 1e4 * float(np.finfo(X.dtype).tiny))
-        return cls(centre, np.where(spread > least, spread, 1.0))
+        minimum = np.maximum(ROUNDING * np.abs(centre), 1e4 * float(np.finfo(X.dtype).tiny))
+        return cls(centre, np.where(spread > minimum, spread, 1.0))
 
     @property
     def is_none(self) -> bool:
@@ -495,33 +503,33 @@ class Scaling(NamedTuple):
         return not self.centre.any() and bool((self.spread == 1.0).all())
 
     def __call__(self, X: NDArray) -> NDArray:
-        """Return features in units of their spread, in X's type; X itself for the identity."""
+        """Scale X, preserving its dtype. The identity map returns X itself."""
         if isinstance(X, SharedRows):
             return X.seen(self)
         if self.is_none:
             return X
         scaled = np.empty(X.shape, X.dtype)
-        step = max(1, AT_ONCE // max(X.shape[1], 1))
-        for lo in range(0, len(X), step):
-            part = slice(lo, lo + step)
+        step = max(1, SCALING_VALUES // max(X.shape[1], 1))
+        for start in range(0, len(X), step):
+            part = slice(start, start + step)
             scaled[part] = (X[part].astype(np.float64) - self.centre) / self.spread
         return scaled
 
     def inverse(self, Z: NDArray) -> NDArray:
-        """Return the unscaled features, up to rounding, in the dtype of Z."""
+        """Invert the scaling, preserving the dtype of Z."""
         return Z if self.is_none else (Z * self.spread + self.centre).astype(Z.dtype)
 
     def folded(self, model: LMM) -> LMM:
-        """Return a model of z as the equivalent model of x."""
+        """Convert a model of z to the equivalent model of x."""
         return model if self.is_none else model.folded(self.centre, self.spread)
 
 
 def share_a_unit(X: NDArray) -> bool:
-    """Return whether the features look like pixels on an empty background; O(N·P).
+    """Return whether the features look like pixels on an empty background.
 
-    There must be more than 50 features, no negative value, at least a quarter of zeros, and a
-    common range: all values in [0, 1], or most features reach half of the largest value.
-    Standardisation would magnify pixels at the border that are almost always 0.
+    There must be more than 50 features, no negative values, at least a quarter of zeros, and a
+    common range: all values are in [0, 1], or the median of the features' maxima is at least half
+    of the largest maximum. Standardisation would amplify border pixels that are almost always 0.
     """
     if X.shape[1] <= MIN_PIXELS or X.min() < 0 or count_nonzero(X) > (1.0 - MIN_ZEROS) * X.size:
         return False

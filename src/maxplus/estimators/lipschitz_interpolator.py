@@ -1,4 +1,4 @@
-"""Lipschitz interpolation, as in the paper's approximation theorem."""
+"""Lipschitz interpolation by the network of the paper's approximation theorem."""
 
 from __future__ import annotations
 
@@ -21,43 +21,54 @@ from maxplus.training import memory
 class LipschitzInterpolator(WeightsMixin, BaseMaxPlusRegressor):
     """Lipschitz interpolation by a max-min network, for targets without noise.
 
-    This is the network of the paper's approximation theorem, a maximum of pyramids at training
-    points: h(x) = max_j (y_j − K·‖x − x_j‖∞). If f is K-Lipschitz and y_j = f(x_j), then h ≤ f,
-    h = f at the chosen points, and f − h ≤ 2Kδ if every x is within δ of one of them. `envelopes`
-    returns h and the corresponding upper bound. For noisy data, see `LMMRegressor`.
+    The model is the network of the paper's approximation theorem: a maximum of pyramids at training
+    points, h(x) = max_j (y_j − K·‖x − x_j‖∞). If f is K-Lipschitz and y_j = f(x_j), then h ≤ f, and
+    h = f at the selected points. If every x is within δ of a selected point, f − h ≤ 2Kδ.
+    `envelopes` also returns an upper bound of f. For noisy data, see `LMMRegressor`.
 
     Parameters
     ----------
     n_hidden : int or "auto", default="auto"
-        Number of pyramids, at random training points; "auto" uses all training points.
+        Number of pyramids, at random training points. "auto" uses all training points.
     slope : float or "auto", default="auto"
-        The Lipschitz constant K; "auto" is that of the training data, increased by a factor of
-        1 + √eps to allow for rounding.
+        Lipschitz constant K. "auto" uses ``lipschitz_``, increased by a factor of 1 + √ε to allow
+        for rounding, where ε is the machine epsilon.
     n_jobs : int, optional
-        Number of threads; None and −1 use all of them.
+        Number of threads. None and −1 use all threads.
     random_state : int, RandomState or None, default=None
         Seed for the selection of points.
 
     Attributes
     ----------
-    model_ : LMM with one output
-    n_hidden_ : the number of pyramids
-    slope_ : K
-    W0_, W1_, W2_ : the weights
-    lipschitz_ : the Lipschitz constant of the training data in the L∞ norm
-    interpolates_ : whether h passes through all chosen points. It does if K is at least
-        their Lipschitz constant, unless rounding of K·x exceeds the differences between
-        targets; in that case, centre the features
-    training_summary_ : dict of the number of training rows ("n_rows") and the "mean" and standard
-        "deviation" of their targets
-    prototypes_ : indices of the chosen points in the training set
-    n_features_in_, feature_names_in_
+    model_ : LMM
+        Fitted network with one output.
+    n_hidden_ : int
+        Number of pyramids.
+    slope_ : float
+        Lipschitz constant K of the model.
+    W0_, W1_, W2_ : ndarray
+        Weights of the network.
+    lipschitz_ : float
+        Lipschitz constant of the training data in the L∞ norm.
+    interpolates_ : bool
+        Whether h passes through all selected points. This holds if K is at least their Lipschitz
+        constant, unless the rounding of K·x exceeds the differences between targets. In that case,
+        centre the features.
+    training_summary_ : dict
+        Number of training samples ("n_rows"), and "mean" and standard "deviation" of their
+        targets.
+    prototypes_ : ndarray of shape (n_hidden_,)
+        Indices of the selected training samples.
+    n_features_in_ : int
+        Number of features seen during `fit`.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of features seen during `fit`, if X has feature names that are all strings.
 
     Notes
     -----
-    Fitting costs O(N²·P), because ``lipschitz_`` is computed from all pairs. Samples at the same
-    point are merged, with the (weighted) mean of their targets. Noisy targets have a large
-    Lipschitz constant.
+    Fitting costs O(N²·P), because ``lipschitz_`` is computed from all pairs of samples. Samples at
+    the same point are merged, and their targets are averaged. Noisy targets have a large Lipschitz
+    constant.
 
     Examples
     --------
@@ -125,64 +136,65 @@ class LipschitzInterpolator(WeightsMixin, BaseMaxPlusRegressor):
         if not self.interpolates_ and self.slope_ < self.lipschitz_:
             warn_user(
                 f"no function with slope {self.slope_:g} passes through the training points, whose "
-                f"Lipschitz constant is {self.lipschitz_:g}: the curve misses some of them, and "
-                "bounds cross; take a larger slope",
+                f"Lipschitz constant is {self.lipschitz_:g}: predictions differ from some targets, "
+                "and the envelopes cross; use a larger slope",
                 ConvergenceWarning,
             )
 
     def predict(self, X: Any) -> NDArray:
-        """Predict h(x), the lower bound of all K-Lipschitz functions through the chosen points.
+        """Predict h(x), the lower bound of all K-Lipschitz functions through the selected points.
 
         Parameters
         ----------
         X : array of shape (n_samples, n_features), or a data frame
+            Samples.
 
         Returns
         -------
         array of shape (n_samples,)
-            The prediction for each row.
+            Predicted targets.
         """
         check_is_fitted(self, "model_")
-        return self._curve(X, self.model_)
+        return self._predict(X, self.model_)
 
     def envelopes(self, X: Any) -> tuple[NDArray, NDArray]:
-        """Return the bounds of all K-Lipschitz functions through the chosen points.
+        """Return the bounds of all K-Lipschitz functions through the selected points.
 
-        lower = max_j (y_j − K·‖x − x_j‖∞) = `predict` and
-        upper = min_j (y_j + K·‖x − x_j‖∞), which is −lower of the negated targets. Every
-        K-Lipschitz f with f(x_j) = y_j lies between them everywhere. If K is too small for the
-        targets, no such f exists and the bounds cross (lower > upper) in some rows; their number
-        is reported in a ConvergenceWarning.
+        The lower bound is max_j (y_j − K·‖x − x_j‖∞), the result of `predict`. The upper bound is
+        min_j (y_j + K·‖x − x_j‖∞). If K is too small for the targets, no such function exists and
+        the bounds cross at some samples. A ConvergenceWarning is issued in this case.
 
         Parameters
         ----------
         X : array of shape (n_samples, n_features), or a data frame
+            Samples.
 
         Returns
         -------
         lower, upper : arrays of shape (n_samples,)
+            Bounds of the function values.
         """
         lower = self.predict(X)
-        upper = -self._curve(X, LMM(self.model_.W0, self.model_.W1, -self.model_.W2))
+        upper = -self._predict(X, LMM(self.model_.W0, self.model_.W1, -self.model_.W2))
         rounding = float(np.finfo(lower.dtype).eps) ** 0.5 * float(np.abs(lower).max(initial=0.0))
         crossed = lower - upper > rounding
         if crossed.any():
             warn_user(
                 f"the envelopes cross at {crossed.sum()} of {len(lower)} rows: no function with "
-                f"slope {self.slope_:g} passes through the training points; take a larger slope, "
-                "or LMMRegressor where targets are noisy",
+                f"slope {self.slope_:g} passes through the training points; use a larger slope, "
+                "or LMMRegressor for noisy targets",
                 ConvergenceWarning,
             )
-        # Crossings within rounding are removed.
+        # Differences within the rounding error do not count as crossings.
         return lower, np.where(crossed, upper, np.maximum(lower, upper))
 
-    def _curve(self, X: Any, model: LMM) -> NDArray:
+    def _predict(self, X: Any, model: LMM) -> NDArray:
         return predict_in_batches(self, X, model, lambda Z: Z[:, 0])
 
     def __sklearn_tags__(self) -> Any:
-        """Declare that the score on training rows may be low."""
+        """Return the estimator tags; the training score may be low."""
         tags = super().__sklearn_tags__()
-        # The lower envelope of a few points is far below the remaining targets.
+        # The lower envelope of a few points is far below the other targets.
         tags.regressor_tags.poor_score = self.n_hidden != "auto"
         return tags
 
@@ -190,15 +202,15 @@ class LipschitzInterpolator(WeightsMixin, BaseMaxPlusRegressor):
 def _merge_equal_points(
     X: NDArray, y: NDArray, weight: NDArray | None
 ) -> tuple[NDArray, NDArray, NDArray]:
-    """Return the distinct points, the mean target at each, and the index of its first sample."""
+    """Return the distinct points, their mean targets, and the indices of their first samples."""
     weight = np.ones(len(y)) if weight is None else weight
     used = np.flatnonzero(weight)
     points, first, group = np.unique(X[used], axis=0, return_index=True, return_inverse=True)
     group = group.ravel()
     total = np.bincount(group, weights=weight[used])
     targets = np.bincount(group, weights=weight[used] * y[used]) / total
-    # The target of a point with a single sample is kept exactly, without rounding.
-    alone = np.bincount(group) == 1
-    targets[alone] = y[used[first[alone]]]
+    # Division by the weight would round the target of a point with a single sample.
+    is_single = np.bincount(group) == 1
+    targets[is_single] = y[used[first[is_single]]]
     order = np.argsort(first)
     return points[order], targets[order], used[first[order]]

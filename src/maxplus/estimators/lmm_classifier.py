@@ -1,4 +1,4 @@
-"""The Linear-Min-Max classifier."""
+"""Linear-Min-Max classifier."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ from maxplus.estimators._robust import (
     SHAPES,
     Robust,
     RobustTraining,
-    asks_for_certificates,
-    candidates_for,
-    reach_of,
+    is_positive,
+    make_candidates,
+    max_change,
 )
 from maxplus.estimators._training_data import Scaling, TrainingData
 from maxplus.models import LMM, LOG2, AdditiveLMM, Network
@@ -67,7 +67,7 @@ from maxplus.training.stages import (
 from maxplus.training.stages.base import require_finite
 from maxplus.training.stages.warm_up import augmented
 
-# The structures that each value of ``structure`` allows.
+# Predicates of the structures that each value of ``structure`` allows.
 ALLOWED: dict[str, Callable[[Structure], bool]] = {
     "auto": lambda structure: True,
     "pairs": lambda structure: structure.has_shapes and not structure.boxes,
@@ -76,172 +76,197 @@ ALLOWED: dict[str, Callable[[Structure], bool]] = {
 
 
 class LMMClassifier(BaseLMMClassifier):
-    """Linear-Min-Max classifier: an additive model of small piecewise-linear max-min networks.
+    """Linear-Min-Max (LMM) classifier.
 
-    The scores are z_d(x) = b_d + Σ_t max_h (min_i (W0[i]·u[i // 2] + W1[i, h]) + W2[h, d]), where
-    u = φ(x) are the features, each transformed monotonically, and every term t depends on one of
-    them (a shape function), two (a pair) or all of them (boxes in feature space). The terms are
-    chosen by cross-validation on the training rows and trained jointly on the mean loss, with soft
-    minima and maxima whose temperature is annealed. Finally, the weights are multiplied by a
-    temperature to calibrate the probabilities.
+    By default, the model is a sum of small piecewise-linear terms. The scores are
+    z_d(x) = b_d + Σ_t max_h (min_i (W0[i]·u[i // 2] + W1[i, h]) + W2[h, d]), where each term t has
+    its own weights and u = φ(x) are monotonically transformed features. A term depends on one
+    feature (shape function), two features (pair) or all features (boxes). The structure of the sum
+    is chosen by cross-validation. All terms are trained jointly to minimise the mean log loss, with
+    smoothed minima and maxima whose temperature is annealed. Finally, the weights are multiplied by
+    a factor that calibrates the probabilities.
 
-    Setting ``n_hidden`` or ``slope`` to a number selects a single network over all features
-    instead, in which each hidden unit is a box. The boxes are initialised at clusters of each
-    class. Training consists of a warm-up and, if it does not degrade held-out performance, a polish
-    that lowers training losses below log 2. ``early_stopping``, ``init_margin`` and an explicit
-    ``polish`` also select a single network, as do ``augment`` and ``standardize=False`` without
-    ``robust_eps``. `SubgradientLMMClassifier` implements the algorithm of the paper.
+    Setting ``n_hidden`` or ``slope`` to a number trains a single network over all features
+    instead. Each of its hidden units is a box, initialised at a cluster of one class. Training
+    consists of a warm-up and an optional polish that lowers the loss of each training sample below
+    log 2. ``early_stopping``, ``init_margin`` and an explicit ``polish`` also select a single
+    network. Without ``robust_eps``, so do ``augment`` and ``standardize=False``. See
+    `SubgradientLMMClassifier` for the algorithm of the paper.
 
-    With ``robust_eps`` a sum of terms is trained on the worst case within a box around each row,
-    so that predictions are certified there (`certified_accuracy`). Terms, clipping and the size of
-    boxes in training are chosen by the certified accuracy on held-out rows; features are only
-    clipped. The baseline is a constant prediction, which is certified everywhere: it is used if no
-    candidate is better. Square images (see ``standardize``) get one term for each of several
-    windows.
+    With ``robust_eps``, a sum of terms is trained on the worst case within a box around each
+    sample, so that its predictions can be certified (`certified_accuracy`). ``clip`` and
+    ``robust_training`` are chosen by the certified accuracy on held-out samples. Features are
+    clipped but not transformed otherwise. A constant prediction is used if no candidate is better.
+    For square images (see ``standardize``), the terms are windows of pixels.
 
     Parameters
     ----------
     n_hidden : int or "auto", default="auto"
-        Number of hidden units of a single network. Units are initialised at different samples, so
-        their number cannot exceed that of the samples. "auto" trains a sum of terms; if another
-        parameter selects a single network, the number of units per class is the square root of the
-        mean number of samples per class, but at least 10 and at most 50.
+        Number of hidden units of a single network, at most the number of samples. "auto" trains a
+        sum of terms. If another parameter selects a single network, "auto" uses
+        √(n_samples / n_classes) units per class, but at least 10 and at most 50.
     slope : float or "auto", default="auto"
-        The paper's k for W0 and W1 of a single network, per unit of ``scale_``. "auto" is 15 /
-        (median L∞ distance between training samples of different classes).
-    structure : "auto", "pairs" or "shapes", default="auto"
-        The terms that a sum may have. "shapes" allows terms over one feature only, so that the
-        model is additive in the features; "pairs" also allows terms over two features, and "auto"
-        also terms over all features. Structures are compared by the log loss on held-out rows
-        (three folds, shortened training, a subsample of large data; see ``search_``), and the
-        simplest one that is as good as the best, up to noise, is chosen.
+        Slope of a single network (k in the paper, for W0 and W1), per unit of ``scale_``. "auto"
+        uses 15 / d, where d is the median L∞ distance between training samples of different
+        classes.
+    structure : {"auto", "pairs", "shapes"}, default="auto"
+        Allowed terms of a sum. "shapes" allows terms of one feature only, which makes the model
+        additive in the features. "pairs" also allows terms of two features. "auto" also allows
+        terms of all features. Structures are compared by their log loss in 3-fold
+        cross-validation with short training runs, on a subsample of large data sets. The simplest
+        structure that is not significantly worse than the best one is chosen. With ``robust_eps``,
+        "auto" uses terms of all features, and the other options use terms of one feature.
     max_features : int, optional
-        Maximum number of features in a sum. The features whose shape functions contribute most
-        after a short training run are kept. With at most five, an explanation lists all
-        contributions.
+        Maximum number of features in a sum. The features whose shape functions contribute most in
+        a short training run are selected. With at most five features, explanations list every
+        contribution.
     monotonic_cst : array of 1, 0 and -1, or dict of column names and these numbers, optional
-        With 1, the probability of ``classes_[1]`` does not decrease as the column increases and all
-        others are unchanged; with -1 it does not increase; 0 is no constraint. Constraints hold for
-        all inputs, by construction. Only for two classes and for sums of terms.
+        Monotonicity constraint of each column on the probability of ``classes_[1]``: 1 for
+        increasing, -1 for decreasing, 0 for no constraint. Constraints hold for all inputs by
+        construction. Only for binary classification with a sum of terms.
     init_margin : float, optional
-        The initial difference between a unit's outputs for its own class and for others; the slope
-        times the distance between classes by default.
+        Initial difference between the output of a hidden unit for its own class and for the other
+        classes. By default, the slope times the distance between classes.
     warmup_epochs : int or "auto", default="auto"
-        Passes over the samples in the warm-up; "auto" is 10, or more if 10 epochs are fewer than
-        500 batches.
+        Number of passes over the samples in the warm-up. "auto" uses 10, or more if 10 epochs have
+        fewer than 500 batches.
     batch_size : int or "auto", default="auto"
-        Samples per step of the warm-up; "auto" is 200, or an eighth of the
-        samples if that is less (but at least 8).
+        Number of samples per batch in the warm-up. "auto" uses
+        ``max(8, min(200, n_samples / 8))``.
     robust_eps : float, array of shape (n_features,) or dict, default=0.0
-        Train so that predictions are certified for changes of each feature by up to this many
-        units of ``scale_`` (of the feature itself with ``standardize=False``, and for images). A
-        dict maps column names to the largest change of each, in the unit of the column, such as
-        ``{"age": 2, "income": 500}``, or to "any" for categorical and ordinal columns; other
-        columns do not change. A number holds categories and binary columns of a data frame fixed,
-        and its unit is `certificate_scale`. A single network supports a number only: in its
-        warm-up, all scores but that of the true class are increased by 2·robust_eps·slope, the
-        largest effect of such a change, before the loss is computed.
-    robust_training : "auto" or float > 0, default="auto"
-        Size of the boxes in certified training as a multiple of ``robust_eps``; "auto" chooses
+        Largest change of each feature for which predictions should be certified, in units of
+        ``scale_``, which is 1 for images and with ``standardize=False``. For a data frame with
+        encoded columns, the unit is `certificate_scale`, and categories and binary columns do not
+        change. A dict maps column names to the largest change in the unit of the column, as in
+        ``{"age": 2, "income": 500}``, or to "any" for categorical and ordinal columns. Columns
+        that are not in the dict do not change. A single network supports only a number: its
+        warm-up adds 2·robust_eps·slope, the largest effect of such a change, to the scores of all
+        wrong classes.
+    robust_training : float or "auto", default="auto"
+        Size of the boxes in certified training, as a multiple of ``robust_eps``. "auto" chooses
         among 1, 1.5, 2 and 3.
     clip : None, "range", (low, high) or a sequence of such pairs, default=None
-        Intervals of raw features outside which a change has no effect in a sum trained with
-        ``robust_eps`` (`maxplus.models.FeatureMap.clip`); "range" is the range of the training
-        rows. None means "range" for tables; for images, it is chosen among three clips.
+        Intervals to which raw features are clipped with ``robust_eps``
+        (`maxplus.models.FeatureMap.clip`). Changes outside the intervals have no effect. "range"
+        uses the range of the training samples. None is "range" for tables, and chooses among three
+        options for images.
     augment : callable, optional
-        Called with a batch's rows, as raw features, and a NumPy generator; the warm-up trains on
-        the rows it returns instead, for example `maxplus.images.RandomShift`.
+        Function of a batch of raw features and a NumPy generator that returns the rows to train
+        on instead, for example `maxplus.images.RandomShift`.
     early_stopping : bool, default=False
-        Hold out ``validation_fraction`` of the samples from the warm-up, keep the best epoch on
-        them, and stop after ``n_iter_no_change`` epochs without improvement. The polish uses all
-        samples.
+        If True, stop the warm-up when the accuracy on held-out samples does not improve for
+        ``n_iter_no_change`` epochs. The best epoch is kept. The polish uses all samples.
     validation_fraction : float, default=0.1
-        Fraction of the samples to hold out with ``early_stopping``.
+        Fraction of the samples to hold out for early stopping.
     n_iter_no_change : int, default=5
-        Number of epochs without improvement after which ``early_stopping`` stops the warm-up.
+        Number of epochs without improvement before early stopping.
     polish : "auto", "log2", float or None, default="auto"
-        After the warm-up, lower every training loss below this level
-        (`maxplus.training.stages.Polish`); "log2" is the paper's certificate, None skips the
-        polish. "auto" is log 2 if some samples are above it and cross-validation shows that the
-        polish degrades neither accuracy nor log loss beyond noise: three networks are trained
-        briefly and compared on held-out rows before and after a polish. Such a polish processes
-        no more samples than the warm-up.
-        ``suspects_`` lists the samples that remain above the level. If an explicit level is not
-        reached, a ConvergenceWarning is issued.
+        Target level of the polish of a single network, which lowers the loss of every training
+        sample below the level (`maxplus.training.stages.Polish`). "log2" is the level of the
+        paper's certificate. None skips the polish. "auto" uses log 2, and skips the polish if
+        cross-validation shows that it degrades the accuracy or the log loss by more than noise.
+        Samples that stay above the level are in ``suspects_``. A ConvergenceWarning is issued if
+        an explicit level is not reached.
     max_suspects : int or float, default=0
-        Number of samples, or fraction of them, that the polish may leave above its level: those
-        with the largest losses before it are left as they are, since their labels may be wrong.
+        Number or fraction of samples that the polish may leave above its level. The samples with
+        the largest losses are excluded, because their labels may be wrong.
     standardize : "auto" or False, default="auto"
-        With "auto", each feature of a sum is transformed monotonically: it is clipped to an
-        interval around its typical values, heavy tails are compressed, and the result is divided
-        by its spread (`maxplus.models.FeatureMap`). A single network is trained on
-        (x − centre) / ``scale_``, with the mean and standard deviation of each feature after
-        clipping outliers; pixels on an empty background are not scaled (more than 50 nonnegative
-        features with a common range, at least a quarter of their values zero). Both
-        transformations are part of the model, which takes raw features. False uses features as
-        they are.
+        Transformation of the features. With "auto", a sum clips each feature to an interval
+        around its typical values, compresses heavy tails, and divides by the spread
+        (`maxplus.models.FeatureMap`). A single network uses (x − mean) / ``scale_``, estimated
+        after clipping outliers. Features that look like pixels are not scaled: more than 50
+        nonnegative features with a common range and at least a quarter of zeros. The
+        transformation is part of the model, so all methods take raw features. False uses the
+        features as they are.
     calibrate : bool or "auto", default="auto"
-        Multiply all weights by the best temperature for held-out rows. Predictions and radii do not
-        change. "auto" is True for a sum of terms, for which the cross-validation of structures
-        provides the temperature, and False for a single network, for which True estimates it by
-        three short training runs. After an explicit polish, the temperature is limited so that
-        every polished loss stays below its level.
+        If True, multiply all weights by the temperature that minimises the log loss of held-out
+        samples. Predictions and certified radii do not change. "auto" calibrates sums of terms,
+        for which the cross-validation of structures provides the temperature. For a single
+        network, True estimates it with three short training runs. After an explicit polish, the
+        temperature is limited so that polished losses stay below the level.
     class_weight : None, "balanced" or dict of labels and numbers > 0, default=None
-        Weights of the classes, times those of the samples, in search, warm-up and temperature;
-        "balanced" gives all classes the same total weight. The polish ignores weights.
+        Weights of the classes, multiplied by the sample weights. "balanced" gives all classes the
+        same total weight. The polish ignores weights.
     scoring : None, str or callable(estimator, X, y), default=None
-        The score of structures on held-out rows, higher is better, such as
-        "roc_auc" or "balanced_accuracy" (`sklearn.metrics.get_scorer`); None is the log loss.
-        With ``robust_eps`` it is always "certified", the certified accuracy.
+        Score by which structures are compared on held-out samples, such as "roc_auc"
+        (`sklearn.metrics.get_scorer`). Higher is better. None uses the log loss. With
+        ``robust_eps``, the score is always "certified", the certified accuracy.
     n_jobs : int, optional
-        Number of threads; None and −1 use all of them. Results do not depend on it, except for
-        rounding in matrix products during the warm-up of a single network.
+        Number of threads. None and −1 use all threads. Results do not depend on it, except for
+        rounding in the warm-up of a single network.
     random_state : int, RandomState or None, default=None
+        Seed for folds, batches and the initialisation of units.
     verbose : int, default=0
-        1 shows a progress bar.
+        If nonzero, show a progress bar.
     callbacks : callable or list of callables, optional
-        Called with a `maxplus.training.Progress` after each training run of the search, epoch of
-        the warm-up and round of the polish; returning True stops the training. If it is stopped
-        during the search, the initial model is kept.
+        Functions called with a `maxplus.training.Progress` after each training run of the search,
+        each epoch of the warm-up and each round of the polish. Returning True stops training. If
+        the search is stopped, the initial model is kept.
 
     Attributes
     ----------
-    classes_, n_features_in_, feature_names_in_
-    model_ : the `maxplus.models.AdditiveLMM`, or the `maxplus.models.LMM` of a single network
-    n_hidden_ : int, hidden units of all terms
-    scale_ : array of shape (P,), spread of the features, multiplied by any that was folded in
-        (`fold`)
-    robust_reach_ : array of shape (P,), largest change of each feature, in its own unit, for which
-        a sum was trained to be certified (``robust_eps``)
-    temperature_ : factor by which all weights are multiplied after training; 1.0 without
-        calibration
-    search_ : results of the search (sums of terms): "candidates" as text, held-out "losses" of
-        shape (candidates, folds), inf where a fold was skipped, "scores" with a ``scoring``, −inf
-        where a fold was skipped, and the index of the "chosen" candidate.
-        With ``robust_eps``, "losses" are error rates and "scores" certified accuracies; the last
-        candidate is a constant
-    term_means_ : array of shape (T, C), mean scores of each term over training rows, to which
-        contributions in `explain` are relative (sums of terms)
-    W0_, W1_, W2_ : weights of a single network, of shapes (2P,), (2P, H), (H, C): the two slopes of
-        each feature, + then −, and the offsets of both layers
-    slope_ : slope in the training of a single network, per unit of ``scale_``; W0_ is
-        temperature_·slope_ / scale_
-    suspects_ : training samples that are not below the polish's level (before the temperature)
-    loss_curve_ : mean soft loss of each epoch of the warm-up
-    validation_scores_ : accuracy after each epoch (early_stopping only)
-    polish_losses_ : the maximum loss before each round of the polish and at its end, before the
-        temperature
-    unit_activation_counts_ : for each unit, number of scores of its term that it determines on the
-        training samples
-    feature_importances_ : array of shape (P,), shares of the features in the margins of the
-        training samples (`maxplus.explain.feature_importances`)
-    n_iter_ : number of epochs of the warm-up and rounds of the polish
-    status_, status_message_ : reason why training stopped, as a code
-        (`maxplus.training.Status`) and as a sentence
-    max_loss_, mean_loss_ : losses of the final model on the training set
-    perfect_fit_ : whether max_loss_ < log 2
-    training_losses_, training_labels_ : loss and label of every training sample; the loss is NaN if
-        its weight was 0
+    classes_ : ndarray of shape (n_classes,)
+        Class labels.
+    n_features_in_ : int
+        Number of features seen during `fit`.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of features seen during `fit`, if X has feature names that are all strings.
+    model_ : AdditiveLMM or LMM
+        Fitted sum of terms or single network (`maxplus.models`).
+    n_hidden_ : int
+        Number of hidden units of all terms.
+    scale_ : ndarray of shape (n_features,)
+        Spread of the features. `fold` multiplies it by the spread of the scaler.
+    robust_reach_ : ndarray of shape (n_features,)
+        Largest change of each feature for which a sum was trained to be certified, in the unit of
+        the feature. Only with ``robust_eps``.
+    temperature_ : float
+        Factor by which all weights were multiplied after training, 1.0 without calibration.
+    search_ : dict
+        Results of the structure search of a sum: the "candidates" as text, the held-out "losses"
+        of shape (n_candidates, n_folds), and the index of the "chosen" candidate. With
+        ``scoring``, also the "scores". Skipped folds have a loss of inf and a score of −inf. With
+        ``robust_eps``, losses are error rates, scores are certified accuracies, and the last
+        candidate is a constant.
+    term_means_ : ndarray of shape (n_terms, n_classes)
+        Mean scores of each term on the training set, the reference of contributions in `explain`.
+        Only for sums of terms.
+    W0_ : ndarray of shape (2 * n_features,)
+        Positive and negative slope of each feature of a single network,
+        temperature_·slope_ / scale_.
+    W1_ : ndarray of shape (2 * n_features, n_hidden)
+        Offsets of the min-plus layer of a single network.
+    W2_ : ndarray of shape (n_hidden, n_classes)
+        Offsets of the max-plus layer of a single network.
+    slope_ : float
+        Slope used to train a single network, per unit of ``scale_``.
+    suspects_ : ndarray of int
+        Indices of the training samples whose loss is not below the level of the polish.
+    loss_curve_ : ndarray of shape (n_epochs,)
+        Mean smoothed loss of each epoch of the warm-up.
+    validation_scores_ : ndarray of shape (n_epochs,)
+        Validation accuracy after each epoch. Only with early stopping.
+    polish_losses_ : ndarray
+        Maximum loss before each round of the polish and at its end, before calibration.
+    unit_activation_counts_ : ndarray of shape (n_hidden,)
+        Number of scores on the training set that each hidden unit determines.
+    feature_importances_ : ndarray of shape (n_features,)
+        Share of each feature in the margins of the training samples
+        (`maxplus.explain.feature_importances`).
+    n_iter_ : int
+        Number of epochs of the warm-up and rounds of the polish.
+    status_ : str
+        Reason why training stopped (`maxplus.training.Status`).
+    status_message_ : str
+        Description of ``status_``.
+    max_loss_, mean_loss_ : float
+        Maximum and mean loss of the fitted model on the training set.
+    perfect_fit_ : bool
+        Whether ``max_loss_`` is below log 2.
+    training_losses_ : ndarray of shape (n_samples,)
+        Loss of each training sample, NaN for samples of weight 0.
+    training_labels_ : ndarray of shape (n_samples,)
+        Label of each training sample.
 
     Examples
     --------
@@ -262,7 +287,7 @@ class LMMClassifier(BaseLMMClassifier):
         Effect(
             ("max_suspects",),
             lambda clf: clf.polish is not None and not clf._is_sum,
-            "a single network is polished: give n_hidden",
+            "a single network is polished; set n_hidden",
         ),
         Effect(
             ("validation_fraction", "n_iter_no_change"),
@@ -272,19 +297,19 @@ class LMMClassifier(BaseLMMClassifier):
         Effect(
             ("clip", "robust_training"),
             lambda clf: clf._is_robust,
-            "robust_eps asks for a sum of terms with certificates",
+            "robust_eps is above 0 and a sum of terms is trained",
         ),
         Effect(
             ("scoring",),
             lambda clf: not clf._is_robust or clf.scoring == "certified",
-            "it is 'certified' beside robust_eps",
+            "robust_eps is 0 or scoring is 'certified'",
         ),
         Effect(("max_features",), lambda clf: not clf._is_robust, "robust_eps is 0"),
         Effect(
             ("scoring", "structure", "max_features", "monotonic_cst"),
             lambda clf: clf._is_sum,
-            "there is a choice of structures, which n_hidden, slope and other parameters of a "
-            "single network leave out",
+            "there is a choice of structures; n_hidden, slope and other parameters select a "
+            "single network",
         ),
     )
     _parameters: ClassVar[Parameters] = {
@@ -371,54 +396,51 @@ class LMMClassifier(BaseLMMClassifier):
         super()._check_parameters()
         if self._is_sum and any(map(needs_state, as_callbacks(self.callbacks))):
             raise ValueError(
-                "callbacks has a checkpoint, but the training of a sum of terms has no state to "
-                "keep; leave it out, or give n_hidden"
+                "callbacks contains a checkpoint, but a sum of terms has no state to keep; "
+                "remove it, or give n_hidden"
             )
-        if self._asks_for_certificates and not self._is_sum and not np.isscalar(self.robust_eps):
+        if self._has_reach and not self._is_sum and not np.isscalar(self.robust_eps):
             raise ParameterError(
-                "robust_eps must be a number for a single network, which n_hidden and other "
-                f"parameters ask for; got {self.robust_eps!r:.80}"
+                "robust_eps must be a number for a single network, which n_hidden or another "
+                f"parameter selects; got {self.robust_eps!r:.80}"
             )
         is_certified = isinstance(self.scoring, str) and self.scoring == "certified"
-        if is_certified and not self._asks_for_certificates:
+        if is_certified and not self._has_reach:
             raise ParameterError(
-                "scoring='certified' needs a robust_eps above 0, within which predictions are "
-                f"certified; got robust_eps={self.robust_eps!r:.60}"
+                "scoring='certified' needs a robust_eps above 0; "
+                f"got robust_eps={self.robust_eps!r:.60}"
             )
         if self._is_robust and self.monotonic_cst is not None:
             raise ParameterError(
-                f"monotonic_cst={self.monotonic_cst!r:.60} cannot be kept in a training for "
-                "certificates; leave it or robust_eps out"
+                f"monotonic_cst={self.monotonic_cst!r:.60} is not supported with robust_eps; "
+                "leave it or robust_eps out"
             )
 
     @property
     def _is_sum(self) -> bool:
-        """Whether to train a sum of terms: no parameter requires a single network."""
+        """Whether to train a sum of terms instead of a single network."""
         return (
             isinstance(self.n_hidden, str)
             and isinstance(self.slope, str)
             and self.polish in ("auto", None)
             and not self.early_stopping
             and self.init_margin is None
-            and (
-                self._asks_for_certificates
-                or (self.standardize is not False and self.augment is None)
-            )
+            and (self._has_reach or (self.standardize is not False and self.augment is None))
         )
 
     @property
-    def _asks_for_certificates(self) -> bool:
-        return asks_for_certificates(self.robust_eps)
+    def _has_reach(self) -> bool:
+        return is_positive(self.robust_eps)
 
     @property
     def _is_robust(self) -> bool:
-        """Whether to train a sum of terms with certificates."""
-        return self._is_sum and self._asks_for_certificates
+        """Whether to train a sum of terms with certified training."""
+        return self._is_sum and self._has_reach
 
     @property
     def _margin(self) -> float:
-        """The margin that a single network is trained for, per unit of its slope."""
-        return 2.0 * float(self.robust_eps) if self._asks_for_certificates else 0.0  # type: ignore[arg-type]
+        """Training margin of a single network, per unit of its slope."""
+        return 2.0 * float(self.robust_eps) if self._has_reach else 0.0  # type: ignore[arg-type]
 
     @property
     def _calibrates(self) -> bool:
@@ -432,8 +454,8 @@ class LMMClassifier(BaseLMMClassifier):
         )
 
     def _score(self, classes: NDArray, model: AdditiveLMM, rows: TrainingData) -> float:
-        """Return the user-defined score of a model on held-out rows."""
-        # Scorers require a fitted classifier; this one has only the attributes for prediction.
+        """Return the value of ``scoring`` for a model on held-out rows."""
+        # Scorers require a fitted classifier. Only the attributes used by `predict` are set.
         fitted = clone(self).set_params(callbacks=None, verbose=0)
         vars(fitted).update(model_=model, classes_=classes, n_features_in_=rows.X.shape[1])
         y = classes[rows.y]
@@ -490,7 +512,7 @@ class LMMClassifier(BaseLMMClassifier):
         rng: np.random.Generator,
         monitor: TrainingMonitor,
     ) -> LMM:
-        """Return a single network trained for a fraction of the usual number of epochs."""
+        """Train a single network for a fraction of the usual number of epochs."""
         boxes = initial_boxes(rows, n_classes, capacity, self.init_margin, rng)
         annealing = self._annealing(boxes.slope * boxes.distance, len(rows.y), length)
         warm_up = WarmUp(annealing, margin=self._margin * boxes.slope)
@@ -524,8 +546,7 @@ class LMMClassifier(BaseLMMClassifier):
         signs = data.monotonic_signs(self.monotonic_cst)
         if signs is not None and signs.any() and data.n_classes != 2:
             raise ValueError(
-                f"monotonic_cst is for two classes; y has {data.n_classes}, whose order no sign "
-                "gives"
+                f"monotonic_cst is for two classes; y has {data.n_classes}; remove monotonic_cst"
             )
         return signs
 
@@ -534,7 +555,7 @@ class LMMClassifier(BaseLMMClassifier):
         structure = BOXES if self.structure == "auto" else SHAPES
         factor = 1.0 if is_automatic else float(self.robust_training)
         candidates = current().root_only(
-            lambda X: candidates_for(X[:], structure, self.clip, factor), data.X
+            lambda X: make_candidates(X[:], structure, self.clip, factor), data.X
         )
         return RobustTraining(
             self._reach(data, state),
@@ -547,10 +568,10 @@ class LMMClassifier(BaseLMMClassifier):
 
     def _reach(self, data: TrainingData, state: FitState) -> NDArray:
         assert state.scaling is not None
-        return reach_of(self.robust_eps, state.scaling.spread, data.columns)
+        return max_change(self.robust_eps, state.scaling.spread, data.columns)
 
     def _single_stages(self, n_samples: int, state: FitState) -> Sequence[Stage]:
-        """Return the stages of a single network for a number of samples."""
+        """Return the training stages of a single network."""
         slope, distance, scaling = state.slope, state.distance, state.scaling
         assert slope is not None
         assert distance is not None
@@ -566,16 +587,16 @@ class LMMClassifier(BaseLMMClassifier):
             )
         ]
         if self.polish == "auto":
-            polish_of = partial(self._bounded_polish, slope * distance)
-            is_worth_it = partial(validate_polish, partial(self._retrain, slope), polish_of)
-            stages.append(ValidatedPolish(is_worth_it, polish_of(n_samples)))
+            make_polish = partial(self._bounded_polish, slope * distance)
+            is_beneficial = partial(validate_polish, partial(self._retrain, slope), make_polish)
+            stages.append(ValidatedPolish(is_beneficial, make_polish(n_samples)))
         elif self.polish is not None:
             skip = count_samples(self.max_suspects, n_samples)
             stages.append(Polish(self._level, skip))
         return stages
 
     def _bounded_polish(self, size: float, n_samples: int, length: float = 1.0) -> Polish:
-        """Return a polish that processes no more samples than the preceding warm-up."""
+        """Return a polish that processes at most as many samples as the warm-up."""
         epochs = self._annealing(size, n_samples, length).epochs(n_samples)
         skip = count_samples(self.max_suspects, n_samples)
         return Polish(LOG2, skip, visits=epochs * n_samples)
@@ -589,45 +610,46 @@ class LMMClassifier(BaseLMMClassifier):
         rng: np.random.Generator,
         monitor: TrainingMonitor,
     ) -> LMM:
-        """Return a network of the same size, trained on fewer rows and for fewer epochs."""
-        like = Capacity(min(model.n_hidden, len(rows.y)), slope)
-        return self._train_briefly(model.n_classes, rows, like, length, rng, monitor)
+        """Train a network of the same size on fewer rows and for fewer epochs."""
+        capacity = Capacity(min(model.n_hidden, len(rows.y)), slope)
+        return self._train_briefly(model.n_classes, rows, capacity, length, rng, monitor)
 
     @property
     def _level(self) -> float:
-        """Level of an explicit polish."""
+        """Loss level of an explicit polish."""
         return LOG2 if isinstance(self.polish, str) else float(self.polish or 0.0)
 
     def _augmented(self, scaling: Scaling, Z: NDArray, rng: np.random.Generator) -> NDArray:
-        """Return the scaled output of ``augment`` for a batch."""
+        """Apply ``augment`` to a batch of scaled rows."""
         return scaling(augmented(self.augment, scaling.inverse(Z), rng))
 
     def _annealing(self, size: float, n_samples: int, length: float = 1.0) -> Annealing:
-        """Return the schedule of the warm-up; no rows are held out if ``length`` is below 1."""
+        """Return the annealing schedule of the warm-up."""
+        # Short training runs (length < 1) do not use early stopping.
         if self.early_stopping and length == 1.0:
             n_samples -= int(self.validation_fraction * n_samples)
-        usual = Annealing(length=length, **self._epochs_and_batch)
+        default = Annealing(length=length, **self._epochs_and_batch)
         return Annealing(
             size,
-            n_epochs=usual.epochs(n_samples),
-            batch_size=usual.batch_size or usual.batch(n_samples),
+            n_epochs=default.epochs(n_samples),
+            batch_size=default.batch_size or default.batch(n_samples),
         )
 
     @property
     def _epochs_and_batch(self) -> dict[str, Any]:
-        """User-defined fields of an `Annealing`, None if automatic."""
-        given = {"n_epochs": self.warmup_epochs, "batch_size": self.batch_size}
-        return {name: None if isinstance(n, str) else n for name, n in given.items()}
+        """``warmup_epochs`` and ``batch_size`` as fields of an `Annealing`; None for "auto"."""
+        params = {"n_epochs": self.warmup_epochs, "batch_size": self.batch_size}
+        return {name: None if isinstance(n, str) else n for name, n in params.items()}
 
     def _required_state(self) -> tuple[str, ...]:
-        own = ("distance", "scaling", *["temperature"] * self._calibrates)
-        return (*super()._required_state(), *own)
+        names = ("distance", "scaling", *["temperature"] * self._calibrates)
+        return (*super()._required_state(), *names)
 
     def _fitted_attributes(
         self, data: TrainingData, state: FitState, trained: TrainingResult
     ) -> dict[str, Any]:
         model = trained.model
-        # If training was stopped early, later stages have no results.
+        # The defaults apply if training was stopped before a stage.
         results: dict[str, NDArray] = {"warmup_losses": np.empty(0), **state.results}
         if self._is_sum:
             factor, search = self._search_results(data, trained)
@@ -653,11 +675,11 @@ class LMMClassifier(BaseLMMClassifier):
     def _search_results(
         self, data: TrainingData, trained: TrainingResult
     ) -> tuple[float, dict[str, Any]]:
-        """Return the temperature of a sum of terms, and ``search_`` as a fitted attribute."""
+        """Return the temperature of a sum of terms and a dict with the attribute ``search_``."""
         for out in trained.outcomes:
             if isinstance(out, Robust) and out.choice is not None:
-                found = out.choice.as_search
-                return out.choice.temperature if self._calibrates else 1.0, found
+                search = out.choice.as_search
+                return out.choice.temperature if self._calibrates else 1.0, search
         choice = next((out.choice for out in trained.outcomes if isinstance(out, Joint)), None)
         if choice is None:
             return 1.0, {}
@@ -680,17 +702,17 @@ class LMMClassifier(BaseLMMClassifier):
         """Return the temperature, limited so that polished losses stay below their level."""
         if not self._calibrates:
             return 1.0
-        wanted = state.temperature
-        assert wanted is not None
+        factor = state.temperature
+        assert factor is not None
         if "suspects" not in state.results or self.polish == "auto":
-            return wanted
+            return factor
         comm = current()
         suspects = state.results["suspects"] - comm.before(len(data.y))
-        mine = suspects[(suspects >= 0) & (suspects < len(data.y))]
-        fine = np.delete(np.arange(len(data.y)), mine)
-        if not comm.total(fine.size):
-            return wanted
-        return keep_level(wanted, scores(data.X[fine]), data.y[fine], self._level)
+        suspects = suspects[(suspects >= 0) & (suspects < len(data.y))]
+        polished = np.delete(np.arange(len(data.y)), suspects)
+        if not comm.total(polished.size):
+            return factor
+        return keep_level(factor, scores(data.X[polished]), data.y[polished], self._level)
 
 
 def suspects_above(level: float, losses: NDArray) -> NDArray:
@@ -699,9 +721,9 @@ def suspects_above(level: float, losses: NDArray) -> NDArray:
 
 
 def polish_shortfall(n_suspects: int, n_samples: int, level: float) -> str:
-    """Return the message about a polish that did not reach its level."""
+    """Return the warning message for a polish that did not reach its level."""
     return (
         f"the polish left {n_suspects} of {n_samples} training "
-        f"samples above its level of {level:.4g} (suspects_ lists them); allow as many "
-        "with max_suspects, or let polish='auto' decide"
+        f"samples above its level of {level:.4g} (see suspects_); increase max_suspects, or use "
+        "polish='auto'"
     )

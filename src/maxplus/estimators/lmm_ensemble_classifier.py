@@ -41,55 +41,57 @@ from maxplus.training.stages import Stage, TrainingResult
 from maxplus.training.stages.base import require_finite
 
 CLASSIFIER = Kind("an LMMClassifier", lambda v: isinstance(v, LMMClassifier))
-# Parameters of the base estimator that are replaced by those of the ensemble.
+# Parameters of the base estimator that the ensemble overrides.
 REPLACED = {"n_jobs": None, "random_state": None, "verbose": 0, "callbacks": None}
 
 
 class LMMEnsembleClassifier(BaseLMMClassifier):
-    """Ensemble that averages the scores of several `LMMClassifier` networks.
+    """Ensemble that averages the scores of several LMM classifiers.
 
-    The networks are trained in parallel. They differ in their random initialisation and the order
-    of batches, so that averaging reduces the variance. The scores are z = (z⁰ + z¹ + …) / K, so
-    that the ensemble is itself a sum of terms and supports certificates, explanations and exports.
-    The loss log Σ_d exp(z_d − z_y) is convex in the scores, so the loss of the ensemble on a sample
-    is at most the mean of the losses of the networks.
-
-    Structure and temperature are chosen once for all networks, as in `LMMClassifier`.
+    The networks are trained in parallel with different random initialisations and batches, and
+    averaging their scores reduces the variance. The averaged model is again a sum of terms, so the
+    ensemble supports certificates, explanations and exports. The loss is convex in the scores.
+    Therefore, the loss of the ensemble on a sample is at most the mean loss of the networks. The
+    structure and the temperature are chosen once and shared by all networks.
 
     Parameters
     ----------
     estimator : LMMClassifier, optional
-        Classifier with the parameters of each network; ``LMMClassifier()`` by default. Its
-        ``n_jobs``, ``random_state``, ``verbose`` and ``callbacks`` are replaced by those of the
-        ensemble.
+        Classifier with the parameters of each network. By default, ``LMMClassifier()``. Its
+        ``n_jobs``, ``random_state``, ``verbose`` and ``callbacks`` are ignored.
     n_estimators : int, default=4
         Number of networks.
     bootstrap : bool, default=False
-        Train each network on a bootstrap sample of the rows, stratified by class. The polish then
-        uses only the rows in the sample.
+        If True, train each network on a bootstrap sample, stratified by class. The polish of a
+        network uses its bootstrap sample only.
     n_jobs : int, optional
-        Number of networks trained in parallel, each on one core; None and −1 use all cores.
+        Number of networks to train in parallel, each on one core. None and −1 use all cores.
         Results do not depend on it.
     random_state : int, RandomState or None, default=None
+        Seed for folds, bootstrap samples, batches and the initialisation of units.
     verbose : int, default=0
-        1 shows a progress bar.
+        If nonzero, show a progress bar.
     callbacks : callable or list of callables, optional
-        Called with a `maxplus.training.Progress` after each training run of the search and each
-        network; returning True stops the training and keeps the completed networks. Ctrl-C has
-        the same effect if a `maxplus.training.KeepBestOnInterrupt` is among the callbacks.
+        Functions called with a `maxplus.training.Progress` after each training run of the search
+        and each network. Returning True stops training and keeps the completed networks. Ctrl-C
+        has the same effect if one of the callbacks is a `maxplus.training.KeepBestOnInterrupt`.
 
     Attributes
     ----------
-    model_ : the `maxplus.models.AdditiveLMM` of all networks' terms
-    n_hidden_, unit_activation_counts_, term_means_, feature_importances_ : as in `LMMClassifier`,
-        for the terms of all networks
-    temperature_, search_, scale_ : as in `LMMClassifier`
-    suspects_ : training samples whose loss is not below the polish's level
-    loss_curve_ : mean over the networks of the soft loss of each epoch
-    n_iter_ : number of epochs of each network
-    status_, status_message_, max_loss_, mean_loss_, perfect_fit_, training_losses_, \
-training_labels_ : of the ensemble, as in `LMMClassifier`
-    classes_, n_features_in_, feature_names_in_
+    model_ : AdditiveLMM
+        Sum of the terms of all networks.
+    n_hidden_ : int
+        Number of hidden units of all networks.
+    suspects_ : ndarray of int
+        Indices of the training samples whose loss is not below the level of the polish.
+    loss_curve_ : ndarray of shape (n_iter_,)
+        Smoothed loss of each epoch, averaged over the networks.
+    n_iter_ : int
+        Number of epochs of each network.
+    classes_, n_features_in_, feature_names_in_, scale_, temperature_, search_, term_means_, \
+unit_activation_counts_, feature_importances_, status_, status_message_, max_loss_, mean_loss_, \
+perfect_fit_, training_losses_, training_labels_
+        As in `LMMClassifier`, for the ensemble.
 
     Examples
     --------
@@ -137,7 +139,7 @@ training_labels_ : of the ensemble, as in `LMMClassifier`
 
     @property
     def _member(self) -> LMMClassifier:
-        """An unfitted classifier with the parameters of each network."""
+        """Unfitted classifier with the parameters of each network."""
         if self.estimator is None:
             return LMMClassifier()
         return clone(self.estimator).set_params(**REPLACED)
@@ -151,11 +153,11 @@ training_labels_ : of the ensemble, as in `LMMClassifier`
         self._member._check_parameters()
         if self._member._is_robust:
             raise ValueError(
-                f"robust_eps={self._member.robust_eps!r:.60} without n_hidden trains a sum of "
-                "terms for certificates, which an ensemble cannot hold; give n_hidden, or use the "
-                "LMMClassifier alone"
+                f"robust_eps={self._member.robust_eps!r:.60} without n_hidden trains a certified "
+                "sum of terms, which an ensemble cannot hold; give n_hidden, or use a single "
+                "LMMClassifier"
             )
-        refuse_checkpoints(self.callbacks, "the training of an ensemble")
+        refuse_checkpoints(self.callbacks, "an ensemble")
 
     def _warn_of_no_effect(self) -> None:
         super()._warn_of_no_effect()
@@ -183,7 +185,7 @@ training_labels_ : of the ensemble, as in `LMMClassifier`
         member, model = self._member, trained.model
         results = {"warmup_losses": np.empty(0), **state.results}
         if not isinstance(model, AdditiveLMM):
-            # No network was completed: this is the initial network, on scaled features.
+            # No network was completed, so the model is the initial one, for scaled features.
             assert state.scaling is not None
             model = AdditiveLMM.mean([state.scaling.folded(model)])
         factor, search = member._search_results(data, trained)
@@ -204,7 +206,7 @@ training_labels_ : of the ensemble, as in `LMMClassifier`
         }
 
     def _status(self, results: dict[str, NDArray], status: Status, data: TrainingData) -> Status:
-        """Return the training status derived from the losses of the ensemble."""
+        """Return the status according to the losses of the ensemble."""
         if status.ends_training or "suspects" not in results:
             return status
         n_suspects = results["suspects"].size
@@ -225,17 +227,21 @@ training_labels_ : of the ensemble, as in `LMMClassifier`
 class EnsembleTraining:
     """Training stage that trains the networks of an ensemble in parallel and averages them.
 
-    Each network is trained on one core with its own random generator, so that results depend
-    neither on the number of threads nor on the order of completion. With several ranks, rank 0
-    trains on the rows of all ranks.
+    Each network has its own random generator, so results do not depend on the number of threads.
+    With several MPI ranks, rank 0 trains on the rows of all ranks.
 
     Parameters
     ----------
-    member : LMMClassifier with the parameters of each network
-    n_estimators : number of networks
-    bootstrap : whether to train each network on a bootstrap sample
+    member : LMMClassifier
+        Classifier with the parameters of each network.
+    n_estimators : int
+        Number of networks.
+    bootstrap : bool
+        If True, train each network on a bootstrap sample.
     data : TrainingData
-    state : FitState of the initial model
+        Training set.
+    state : FitState
+        State of the initial model.
     """
 
     name: ClassVar[str] = "ensemble"
@@ -254,7 +260,7 @@ class EnsembleTraining:
 
     def check(self, state: TrainingState, problem: TrainingProblem, kind: type[Model]) -> Model:
         """Raise StateError: this stage cannot be resumed."""
-        raise StateError("an ensemble has no state to go on from")
+        raise StateError("an ensemble cannot be resumed")
 
     def run(
         self,
@@ -286,8 +292,8 @@ class EnsembleTraining:
         monitor.begin(self.name, is_last=True)
         done: dict[int, tuple[LMM | AdditiveLMM, NDArray]] = {}
         status, best = Status.MAX_ITER, np.inf
-        with closing(run_parallel(jobs, numba.get_num_threads(), monitor)) as ended:
-            for k, trained in ended:
+        with closing(run_parallel(jobs, numba.get_num_threads(), monitor)) as completed:
+            for k, trained in completed:
                 done[k] = trained
                 loss = float(trained[1][-1])
                 best = min(best, loss)
@@ -307,10 +313,10 @@ class EnsembleTraining:
     def _train_sum(
         self, choice: Choice, prepared: Prepared, seed: Sequence[int], quiet: TrainingMonitor
     ) -> tuple[AdditiveLMM, NDArray]:
-        own = TrainingData(prepared.U, prepared.y, prepared.weight)
+        rows = TrainingData(prepared.U, prepared.y, prepared.weight)
         if self.bootstrap:
-            own = draw_bootstrap(own, np.random.default_rng([*seed, 1]))
-        mine = prepared._replace(U=own.X, y=own.y, labels=own.y, weight=own.weight)
+            rows = draw_bootstrap(rows, np.random.default_rng([*seed, 1]))
+        prepared = prepared._replace(U=rows.X, y=rows.y, labels=rows.y, weight=rows.weight)
         losses: list[float] = []
 
         def on_epoch(epoch: int, loss: float, now: Callable[[], AdditiveLMM]) -> bool:
@@ -318,7 +324,7 @@ class EnsembleTraining:
             return quiet.interrupted
 
         structure = self.joint.structures[choice.chosen]
-        trained = self.joint.train(structure, mine, 1.0, seed, on_epoch)
+        trained = self.joint.train(structure, prepared, 1.0, seed, on_epoch)
         return trained, np.array(losses)
 
     def _train_single(
@@ -326,21 +332,22 @@ class EnsembleTraining:
     ) -> tuple[LMM, NDArray]:
         rng, member, scaling = np.random.default_rng(seed), self.member, self.state.scaling
         assert scaling is not None
-        own = draw_bootstrap(rows, rng) if self.bootstrap else rows
-        boxes = initial_boxes(own, n_classes, member._capacity, member.init_margin, rng)
+        rows = draw_bootstrap(rows, rng) if self.bootstrap else rows
+        boxes = initial_boxes(rows, n_classes, member._capacity, member.init_margin, rng)
         state = replace(self.state, slope=boxes.slope, distance=boxes.distance)
-        stages = member._single_stages(len(own.y), state)
-        problem = TrainingProblem(own.X, own.y, weight=own.weight, rng=rng)
+        stages = member._single_stages(len(rows.y), state)
+        problem = TrainingProblem(rows.X, rows.y, weight=rows.weight, rng=rng)
         trained = run_stages(stages, boxes.model, problem, quiet)
         losses = trained.arrays.get("warmup_losses", np.full(1, np.nan))
         return scaling.folded(trained.model), losses
 
 
 def draw_bootstrap(rows: TrainingData, rng: np.random.Generator) -> TrainingData:
-    """Draw a bootstrap sample within each class, expressed as sample weights."""
+    """Draw a bootstrap sample of each class, represented by sample weights."""
     counts = np.zeros(len(rows.y), np.int64)
     for d in np.unique(rows.y):
-        own = np.flatnonzero(rows.y == d)
-        counts[own] = np.bincount(rng.integers(own.size, size=own.size), minlength=own.size)
-    part, times = rows.part(counts > 0), counts[counts > 0].astype(np.float64)
-    return replace(part, weight=times if part.weight is None else times * part.weight)
+        members = np.flatnonzero(rows.y == d)
+        n = members.size
+        counts[members] = np.bincount(rng.integers(n, size=n), minlength=n)
+    part, weight = rows.part(counts > 0), counts[counts > 0].astype(np.float64)
+    return replace(part, weight=weight if part.weight is None else weight * part.weight)

@@ -1,4 +1,4 @@
-"""Linear-Min-Max regression."""
+"""Linear-Min-Max regressor."""
 
 from __future__ import annotations
 
@@ -54,19 +54,19 @@ from maxplus.training.result import TrainingOverflowError
 from maxplus.training.smooth.soft_terms import TERM_ANNEALING
 from maxplus.training.smooth.structures import Structure, best_pairs
 
-# Coverages are fixed, because quantiles for arbitrary coverages would reveal all residuals.
+# Only these coverages are stored, because all quantiles together would reveal the residuals.
 COVERAGES = np.array([*range(50, 1000, 50), 975, 990, 995, 999]) / 1000
-# Tolerance for rounding when a coverage is compared with COVERAGES.
+# Rounding tolerance in comparisons with COVERAGES.
 TOLERANCE = 1e-9
 STAGE = "terms"
 SQUARED = "squared_error"
-# Public names of losses, and their names in `train_terms`.
+# Values of the parameter ``loss``, and the corresponding names in `train_terms`.
 LOSSES = {SQUARED: "squared", "absolute_error": "absolute"}
-# Squares of larger targets would overflow.
-LARGEST = 1e150
-# Predictions exceed the range of the training targets by at most this share of it.
+# The squares of larger targets would overflow.
+MAX_TARGET = 1e150
+# Extension of ``bounds_`` on each side, as a fraction of the range of the training targets.
 MARGIN = 0.05
-# In order of capacity: from smooth shape functions, for few and noisy rows, to many boxes.
+# Candidate structures in order of capacity, from smooth shape functions to many boxes.
 STRUCTURES = (
     Structure(units=1, size=0.5),
     Structure(units=1, size=1.5),
@@ -77,72 +77,87 @@ STRUCTURES = (
     Structure(units=3, has_shapes=False, boxes=8, box_units=8, size=3.0),
 )
 EFFORT = Effort(survivors=3, first=1.0, others=1.0, min_rows=3_000, share=1 / 8)
-# Length of the training run before pairs are selected, as a fraction of the usual length.
+# Length of the training run for the selection of pairs, as a fraction of the full length.
 PAIRS_LENGTH = 0.5
-# Number of standard deviations at which residuals are clipped in the selection of pairs.
-FAR = 4.0
+# Number of standard deviations at which residuals are clipped for the selection of pairs.
+CLIP = 4.0
 
 
 class LMMRegressor(StatusMixin, BaseMaxPlusRegressor):
-    """Linear-Min-Max regressor: a piecewise-linear additive model for noisy data.
+    """Linear-Min-Max regressor: a piecewise-linear additive model.
 
-    Predictions are h(x) = z_1(x) − z_0(x), clipped to ``bounds_``, where z are the scores of a
-    `maxplus.models.AdditiveLMM`, a sum of small max-min terms over one, two or all
-    features. The terms are chosen by cross-validation and trained jointly on the squared or the
-    absolute error. For data without noise, see `LipschitzInterpolator`.
+    Predictions are h(x) = z_1(x) − z_0(x), clipped to ``bounds_``. The scores z of a
+    `maxplus.models.AdditiveLMM` are sums of small max-min terms of one, two or all features. The
+    structure of the sum is chosen by cross-validation, and all terms are trained jointly. For data
+    without noise, see `LipschitzInterpolator`.
 
     Parameters
     ----------
-    loss : "squared_error" or "absolute_error", default="squared_error"
-        Loss to minimise. Predictions estimate the conditional mean of the targets, or the
-        conditional median. Use "absolute_error" if a few targets are outliers.
+    loss : {"squared_error", "absolute_error"}, default="squared_error"
+        Loss to minimise. "squared_error" estimates the conditional mean, and "absolute_error" the
+        conditional median, which is robust to outliers in the targets.
     epochs : int or "auto", default="auto"
-        Passes over the samples in each training run; "auto" is 10, or more if 10 epochs are fewer
-        than 500 steps.
+        Number of passes over the samples in each training run. "auto" uses 10, or more if 10
+        epochs have fewer than 500 batches.
     monotonic_cst : array of 1, 0 and -1, or dict of column names and these numbers, optional
-        With 1, predictions do not decrease as the column increases and all others are unchanged;
-        with -1 they do not increase; 0 is no constraint. Constraints hold for all inputs, by
-        construction.
+        Monotonicity constraint of each column: 1 for increasing, -1 for decreasing, 0 for no
+        constraint. Constraints hold for all inputs by construction.
     n_jobs : int, optional
-        Number of threads; None and −1 use all of them.
+        Number of threads. None and −1 use all threads.
     random_state : int, RandomState or None, default=None
         Seed for folds, batches and the initialisation of units.
     verbose : int, default=0
-        1 shows progress bars for the search and for the training.
+        If nonzero, show progress bars for the search and for training.
     callbacks : callable or list of callables, optional
-        Called with a `maxplus.training.Progress` after each training run of the search and after
-        each epoch of the final one; returning True stops the training.
+        Functions called with a `maxplus.training.Progress` after each training run of the search
+        and each epoch of the final training run. Returning True stops training.
 
     Attributes
     ----------
-    model_ : AdditiveLMM with two outputs
-    n_hidden_ : number of hidden units of all terms
-    bounds_ : array of shape (2,), lower and upper bound of all predictions: the range of the
-        training targets, widened by 5 % of its length on each side
-    feature_importances_ : array of shape (P,), mean absolute contribution of each feature to
-        predictions on the training rows, as fractions of their sum
-    term_means_ : array of shape (T, 2), mean scores of each term over training rows, to which
-        contributions in `explain` are relative
-    n_features_in_, feature_names_in_
-    search_ : results of the search: "candidates" as text, held-out "losses" of shape (candidates,
-        folds), inf where a fold was skipped, and the index of the "chosen" candidate
-    residuals_ : absolute errors on held-out rows, ascending; not stored in files, except with
-        ``save(path, remember_rows=True)``
-    residual_quantiles_ : quantiles of ``residuals_`` for the coverages 0.05, 0.1, …, 0.95, 0.975,
-        0.99, 0.995 and 0.999, used as half-widths of prediction intervals
-    training_summary_ : dict of the number of training rows ("n_rows") and the "mean" and standard
-        "deviation" of their targets
-    loss_curve_ : mean soft loss of each epoch, for standardised targets
-    n_iter_ : number of epochs
-    status_, status_message_ : reason why training stopped, as a code
-        (`maxplus.training.Status`) and as a sentence
+    model_ : AdditiveLMM
+        Fitted sum of terms with two outputs.
+    n_hidden_ : int
+        Number of hidden units of all terms.
+    bounds_ : ndarray of shape (2,)
+        Lower and upper bound of the predictions: the range of the training targets, widened by 5 %
+        of its length on each side.
+    feature_importances_ : ndarray of shape (n_features,)
+        Mean absolute contribution of each feature to the predictions on the training set,
+        normalised to sum to 1.
+    term_means_ : ndarray of shape (n_terms, 2)
+        Mean scores of each term on the training set, the reference of contributions in `explain`.
+    n_features_in_ : int
+        Number of features seen during `fit`.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of features seen during `fit`, if X has feature names that are all strings.
+    search_ : dict
+        Results of the structure search: the "candidates" as text, the held-out "losses" of shape
+        (n_candidates, n_folds) with inf for skipped folds, and the index of the "chosen" candidate.
+    residuals_ : ndarray
+        Absolute errors on held-out samples in ascending order. They are saved only with
+        ``save(path, remember_rows=True)``.
+    residual_quantiles_ : ndarray
+        Quantiles of ``residuals_`` for the coverages 0.05, 0.1, …, 0.95, 0.975, 0.99, 0.995 and
+        0.999: the half-widths of prediction intervals.
+    training_summary_ : dict
+        Number of training samples ("n_rows"), and "mean" and standard "deviation" of their
+        targets.
+    loss_curve_ : ndarray of shape (n_iter_,)
+        Mean smoothed loss of each epoch, for standardised targets.
+    n_iter_ : int
+        Number of epochs.
+    status_ : str
+        Reason why training stopped (`maxplus.training.Status`).
+    status_message_ : str
+        Description of ``status_``.
 
     Notes
     -----
-    A training run costs O(epochs·N·Σ_t H_t·m_t). All seven structures are trained on the first of
-    three folds and the best three on the other folds; the chosen one is then trained on all rows.
-    The search uses a subsample of large data. Each feature is transformed monotonically
-    (`maxplus.models.FeatureMap`), with outliers clipped.
+    A training run costs O(epochs·N·Σ_t H_t·m_t), where term t has H_t hidden units and m_t
+    features. The search trains all seven structures on the first of three folds and the best three
+    on the other folds. It uses a subsample of large data sets. The chosen structure is trained on
+    all samples. Each feature is transformed monotonically, with outliers clipped
+    (`maxplus.models.FeatureMap`).
 
     Examples
     --------
@@ -196,12 +211,12 @@ class LMMRegressor(StatusMixin, BaseMaxPlusRegressor):
 
     @property
     def n_hidden_(self) -> int:
-        """The number of hidden units of all terms."""
+        """Number of hidden units of all terms."""
         return self.model_.n_hidden
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        refuse_checkpoints(self.callbacks, "the training of a regression")
+        refuse_checkpoints(self.callbacks, "a regressor")
 
     def _fitted_attributes(self, data: TrainingData) -> dict[str, Any]:
         signs = data.monotonic_signs(self.monotonic_cst)
@@ -228,16 +243,17 @@ class LMMRegressor(StatusMixin, BaseMaxPlusRegressor):
             )
 
     def predict(self, X: Any) -> NDArray:
-        """Predict the target of each row, within ``bounds_``.
+        """Predict the target of each sample, within ``bounds_``.
 
         Parameters
         ----------
         X : array of shape (n_samples, n_features), or a data frame
+            Samples.
 
         Returns
         -------
         array of shape (n_samples,)
-            The prediction for each row.
+            Predicted targets.
         """
         check_is_fitted(self, "model_")
         return predict_in_batches(self, X, self.model_, lambda Z: difference(Z, self.bounds_))
@@ -248,14 +264,14 @@ class LMMRegressor(StatusMixin, BaseMaxPlusRegressor):
         Parameters
         ----------
         X : array of shape (n_samples, n_features), or a data frame
+            Samples.
         domain : Domain, optional
-            The columns that features belong to, and their names; those of the training data by
-            default.
+            Names and columns of the features. By default, those of the training data.
 
         Returns
         -------
         PredictionContributions
-            An exact additive decomposition of each prediction; ``print`` shows it as text.
+            Exact additive decomposition of each prediction. Use ``print`` to display it.
 
         Examples
         --------
@@ -274,9 +290,9 @@ class LMMRegressor(StatusMixin, BaseMaxPlusRegressor):
         if domain is None and hasattr(encoder, "domain"):
             domain = Domain.of(encoder.domain())
         if domain is None:
-            words = getattr(encoder, "feature_names", getattr(self, "feature_names_in_", None))
+            names = getattr(encoder, "feature_names", getattr(self, "feature_names_in_", None))
             P = self.model_.n_features
-            domain = Domain.free(P, names=[f"x{p}" for p in range(P)] if words is None else words)
+            domain = Domain.free(P, names=[f"x{p}" for p in range(P)] if names is None else names)
         with threads(self.n_jobs):
             return prediction_contributions(
                 self.model_, rows, self.term_means_, self.bounds_, domain
@@ -285,20 +301,24 @@ class LMMRegressor(StatusMixin, BaseMaxPlusRegressor):
     def certified_change(
         self, X: Any, eps: ArrayLike, scale: ArrayLike = 1.0
     ) -> tuple[NDArray, NDArray]:
-        """Return bounds of predictions for changes of each feature by at most eps·scale_p.
+        """Return bounds of the prediction if each feature p changes by at most eps·scale_p.
 
-        Bounds are sound: the prediction for any such x lies between them. If all terms depend on
-        one feature each, they are exact up to rounding.
+        The bounds are guaranteed. They are exact up to rounding if every term depends on a single
+        feature.
 
         Parameters
         ----------
         X : array of shape (n_samples, n_features), or a data frame
+            Samples.
         eps : number >= 0, or an array of shape (n_samples,)
+            Size of the change.
         scale : number >= 0, or an array of shape (n_features,), default=1.0
+            Unit of the change for each feature.
 
         Returns
         -------
         lower, upper : arrays of shape (n_samples,)
+            Bounds of the predictions.
 
         Examples
         --------
@@ -317,44 +337,46 @@ class LMMRegressor(StatusMixin, BaseMaxPlusRegressor):
         reach = np.asarray(eps, np.float64)
         if reach.shape not in ((), (len(rows),)) or not (reach >= 0.0).all():
             raise ValueError(
-                "eps must be a number >= 0, or an array with one for each row of X; "
+                "eps must be a number >= 0, or an array with a number for each row of X; "
                 f"got {eps!r:.80}"
             )
         if not (factors >= 0.0).all():
             raise ValueError(f"scale must hold numbers >= 0; got {scale!r:.80}")
-        every, reach = np.arange(len(rows)), np.broadcast_to(reach, len(rows))
+        index, reach = np.arange(len(rows)), np.broadcast_to(reach, len(rows))
         with threads(self.n_jobs):
-            lower, below = (
-                Margins(self.model_, rows, np.full(len(rows), d), factors).lowest(every, reach).gap
+            lower, negated_upper = (
+                Margins(self.model_, rows, np.full(len(rows), d), factors).lowest(index, reach).gap
                 for d in (1, 0)
             )
         low, high = self.bounds_.astype(np.float64)
-        return np.clip(lower, low, high), np.clip(-below, low, high)
+        return np.clip(lower, low, high), np.clip(-negated_upper, low, high)
 
     def predict_interval(self, X: Any, coverage: float = 0.9) -> tuple[NDArray, NDArray]:
-        """Return a prediction interval for each row of X.
+        """Return a prediction interval for each sample.
 
-        The bounds are h(x) ± q, where q is the ⌈(n + 1)·coverage⌉-th smallest of the n
-        ``residuals_`` of held-out rows (split conformal prediction, over the folds). A coverage
-        between two of those of ``residual_quantiles_`` is rounded up. For new rows from the
-        distribution of the training rows, the marginal coverage (on average over x) is about
-        ``coverage`` or higher, because held-out rows were predicted by models trained on fewer
-        rows. With too few residuals the bounds are infinite.
+        The interval is h(x) ± q, where q is the ⌈(n + 1)·coverage⌉-th smallest of the n held-out
+        ``residuals_`` (conformal prediction with cross-validation). The coverage is rounded up to
+        one of the coverages of ``residual_quantiles_``. For new samples from the distribution of
+        the training set, the marginal coverage is approximately ``coverage`` or higher, because
+        the residuals are computed with models trained on fewer samples. With too few residuals, the
+        interval is infinite.
 
         Parameters
         ----------
         X : array of shape (n_samples, n_features), or a data frame
+            Samples.
         coverage : float, default=0.9
-            The share of new rows that the intervals should cover, > 0 and <= 1.
+            Desired fraction of targets inside their interval, > 0 and <= 1.
 
         Returns
         -------
         lower, upper : arrays of shape (n_samples,)
+            Bounds of the intervals.
         """
         check_value("coverage", coverage, real(above=0.0, maximum=1.0))
-        curve = self.predict(X)
+        predictions = self.predict(X)
         width = interval_width(self.residual_quantiles_, coverage)
-        return curve - width, curve + width
+        return predictions - width, predictions + width
 
 
 def fit_regression(
@@ -362,15 +384,15 @@ def fit_regression(
 ) -> dict[str, Any]:
     """Choose a structure by held-out loss, train it on all rows, and return fitted attributes.
 
-    If a callback stopped the search, the best structure so far is trained. There are no residuals
-    then, nor with too few rows for folds.
+    If a callback stopped the search, the best structure so far is trained. Residuals are empty in
+    this case, and if there are too few rows for cross-validation.
     """
     check_magnitude(rows.X)
     X, y, weight = rows.X, rows.y.astype(np.float64), rows.weight
-    if not (largest := float(np.abs(y).max())) < LARGEST:
+    if not (largest := float(np.abs(y).max())) < MAX_TARGET:
         raise ValueError(
-            f"y reaches {largest:g}, too large to learn from (at most {LARGEST:g}); divide it by "
-            "its maximum"
+            f"y reaches {largest:g}, too large to learn from (at most {MAX_TARGET:g}); divide it "
+            "by its maximum"
         )
     rows = TrainingData(X, y, weight)
     monitor.begin("choice", is_last=False)
@@ -380,7 +402,7 @@ def fit_regression(
         raise KeyboardInterrupt("interrupted while the structure was being chosen")
     chosen = search.chosen()
     residuals = np.empty(0)
-    if search.known.all():
+    if search.evaluated.all():
         residuals = np.sort(np.abs(search.rows.y - search.outputs[chosen, :, 0]))
     monitor.begin(STAGE, is_last=True)
     trained, losses, status = training.train_on_all(chosen, rows, seed, monitor)
@@ -409,15 +431,15 @@ def fit_regression(
 
 
 def residual_quantiles(residuals: NDArray) -> NDArray:
-    """Return the ⌈(n + 1)·c⌉-th of n ascending residuals for each of COVERAGES; inf beyond n."""
+    """Return the ⌈(n + 1)·c⌉-th of n sorted residuals, or inf, for each coverage c."""
     ranks = np.ceil((residuals.size + 1) * COVERAGES - TOLERANCE).astype(int)
     return np.append(residuals, math.inf)[np.minimum(ranks, residuals.size + 1) - 1]
 
 
 def interval_width(quantiles: NDArray, coverage: float) -> float:
-    """Return the quantile for a coverage, rounded up to one of COVERAGES; inf above all of them."""
-    place = int(np.searchsorted(COVERAGES, coverage - TOLERANCE))
-    return float(quantiles[place]) if place < len(quantiles) else math.inf
+    """Return the quantile for a coverage, rounded up to one of COVERAGES, or inf."""
+    index = int(np.searchsorted(COVERAGES, coverage - TOLERANCE))
+    return float(quantiles[index]) if index < len(quantiles) else math.inf
 
 
 def bounds_of(y: NDArray) -> NDArray:
@@ -427,13 +449,13 @@ def bounds_of(y: NDArray) -> NDArray:
 
 
 def difference(Z: NDArray, bounds: NDArray) -> NDArray:
-    """Return predictions from scores (N, 2): z_1 − z_0, clipped to the bounds."""
+    """Return the predictions z_1 − z_0 for scores of shape (N, 2), clipped to the bounds."""
     return np.clip(Z[:, 1] - Z[:, 0], bounds[0], bounds[1])
 
 
 @dataclass(frozen=True)
 class RegressionTraining(TermTraining):
-    """Training of a sum of terms whose difference z_1 − z_0 predicts a target."""
+    """Training of a sum of terms whose score difference z_1 − z_0 predicts a target."""
 
     n_classes: int = 2
     structures: Sequence[Structure] = STRUCTURES
@@ -446,11 +468,11 @@ class RegressionTraining(TermTraining):
     def prepare(self, rows: TrainingData, rng: np.random.Generator) -> Prepared:
         """Transform features, standardise targets, and select pairs of features; O(N·P²).
 
-        Units are initialised at rows with low and with high targets.
+        Units are initialised at rows with targets below and above the median.
         """
         feature_map = FeatureMap.fit(rows.X)
         U = feature_map(rows.X)
-        centre, spread = self._scale_of(rows.y, rows.weight)
+        centre, spread = self._location_and_scale(rows.y, rows.weight)
         y, P = (rows.y - centre) / spread, U.shape[1]
         labels, bounds = (y > np.median(y)).astype(np.int64), bounds_of(rows.y)
         prepared = Prepared(
@@ -463,18 +485,18 @@ class RegressionTraining(TermTraining):
         shapes = self.train_mapped(Structure(size=1.0), prepared, annealing, rng, signs=signs)
         residuals = _residuals(shapes, prepared)
         size = float(np.sqrt(np.average(residuals**2, weights=rows.weight))) or 1.0
-        residuals = np.clip(residuals / size, -FAR, FAR)[:, None]
+        residuals = np.clip(residuals / size, -CLIP, CLIP)[:, None]
         weight = np.ones((len(U), 1)) if rows.weight is None else rows.weight[:, None]
         weight = weight / weight.mean()
         return prepared._replace(
             pairs=best_pairs(U, weight * residuals, weight**2, min(P, MAX_PAIRS))
         )
 
-    def _scale_of(self, y: NDArray, weight: NDArray | None) -> tuple[float, float]:
-        """Return location and scale of the targets.
+    def _location_and_scale(self, y: NDArray, weight: NDArray | None) -> tuple[float, float]:
+        """Return the location and scale of the targets.
 
-        They are the mean and standard deviation for the squared loss, and robust estimates for the
-        absolute loss, which is insensitive to outliers.
+        These are the mean and standard deviation for the squared loss, and robust estimates for
+        the absolute loss.
         """
         if self._is_squared:
             centre = float(np.average(y, weights=weight))
@@ -484,9 +506,10 @@ class RegressionTraining(TermTraining):
         return float(centre), float(spread)
 
     def of_raw_features(self, model: AdditiveLMM, prepared: Prepared) -> AdditiveLMM:
-        """Return the sum of raw features, with z_1 − z_0 in the unit of the targets.
+        """Return the model of raw features, with z_1 − z_0 in the unit of the targets.
 
-        Residuals on the training rows have mean 0, or median 0 for the absolute loss.
+        The intercept is chosen such that training residuals have mean 0, or median 0 for the
+        absolute loss.
         """
         residuals = _residuals(model, prepared)
         if self._is_squared:
@@ -498,7 +521,7 @@ class RegressionTraining(TermTraining):
         return AdditiveLMM(terms, model.n_features, prepared.feature_map, intercept)
 
     def predictions(self, model: AdditiveLMM, prepared: Prepared, X: NDArray) -> NDArray:
-        """Return the predictions for held-out rows, shape (n, 1)."""
+        """Return the predictions for held-out rows, of shape (n, 1)."""
         assert prepared.bounds is not None
         return difference(model.scores(X), prepared.bounds)[:, None]
 
@@ -509,7 +532,7 @@ class RegressionTraining(TermTraining):
 
 
 def _residuals(model: AdditiveLMM, prepared: Prepared) -> NDArray:
-    """Return the residuals of standardised targets."""
+    """Return the residuals of the standardised targets."""
     Z = model.scores(prepared.U)
     return prepared.y - (Z[:, 1] - Z[:, 0])
 

@@ -83,7 +83,7 @@ SUBGRADIENT: Parameters = {
     "keep": (one_of("best", "last"),),
     "warm_start": (BOOLEAN,),
 }
-# Parameters of step rules that have an effect only in combination with others.
+# Parameters that only some step rules use.
 EFFECTS: tuple[Effect, ...] = (
     Effect(("polyak_fraction",), lambda clf: clf.step == TWO_PHASE, "step is 'two-phase'"),
     Effect(
@@ -93,7 +93,7 @@ EFFECTS: tuple[Effect, ...] = (
     ),
     Effect(("polyak_target",), lambda clf: isinstance(clf.step, str), "step is a name"),
 )
-# Parameters of random initial weights.
+# Parameters of estimators with random initial weights.
 RANDOM_INIT: Parameters = {
     **SUBGRADIENT,
     "init": (one_of("glorot", "gaussian", "uniform"),),
@@ -108,7 +108,7 @@ RANDOM_INIT_EFFECTS = (
 def random_weights(
     init: str, scale: float, shape: tuple[int, int], dtype: Any, rng: np.random.Generator
 ) -> NDArray:
-    """Draw weights from the distribution ``init``."""
+    """Draw weights from the distribution named ``init``."""
     if init == "glorot":
         return glorot_uniform(*shape, rng).astype(dtype)
     draw = {"gaussian": gaussian, "uniform": uniform}[init]
@@ -119,9 +119,9 @@ class BaseSubgradientClassifier(BaseMaxPlusClassifier):
     """Base class of classifiers trained with the subgradient method."""
 
     _effects: ClassVar[tuple[Effect, ...]] = EFFECTS
-    # Parameters of the initial model.
+    # Names of the parameters that determine the initial model.
     _init_params: ClassVar[tuple[str, ...]]
-    # The engine for ``engine="auto"``, except for the mean loss.
+    # Engine for ``engine="auto"``. The mean loss uses "sgd" instead.
     _automatic_engine: ClassVar[str] = "dense"
 
     objective: str | Objective
@@ -135,7 +135,7 @@ class BaseSubgradientClassifier(BaseMaxPlusClassifier):
     warm_start: bool
 
     history_: History
-    # Values of ``_init_params`` when the model was initialised.
+    # Values of ``_init_params`` at initialisation.
     _initialized_with: dict[str, Any]
 
     def _previous(self) -> tuple[Network, FitState] | None:
@@ -153,23 +153,25 @@ class BaseSubgradientClassifier(BaseMaxPlusClassifier):
     ) -> Self:
         """Train for ``max_iter`` more iterations, starting from the current weights.
 
-        The first call should have samples of every class. The iteration count, and with it the
-        phase of the step rule, continues, and the history is extended. With keep="best" the current
-        weights are the best so far, not the last ones: for many short calls, set keep="last".
+        The first call should contain samples of every class. The step rule continues at the current
+        iteration, and the history is extended. With ``keep="best"``, training continues from the
+        best weights so far, so ``keep="last"`` is recommended for many short calls.
 
         Parameters
         ----------
         X : array of shape (n_samples, n_features)
-        y : labels of shape (n_samples,)
+            Samples.
+        y : array of shape (n_samples,)
+            Labels.
         classes : array of labels, optional
-            All labels of this and later calls. Used in the first call only, where it may be
-            omitted if y contains all of them.
+            Labels of all calls. Required in the first call unless y contains all labels.
         sample_weight : array of shape (n_samples,), optional
-            As in `fit`.
+            Sample weights, as in `fit`.
 
         Returns
         -------
         self
+            Fitted estimator.
         """
         previous = None
         if hasattr(self, "model_"):
@@ -180,7 +182,7 @@ class BaseSubgradientClassifier(BaseMaxPlusClassifier):
                 prototypes=getattr(self, "prototypes_", None),
                 activation_counts=getattr(self, "unit_activation_counts_", None),
                 history=self.history_,
-                # A copy: a failing call must not advance the estimator's generator.
+                # A failed call must not advance the generator of the estimator.
                 rng=deepcopy(getattr(self, "_rng", None)),
             )
             previous = self.model_, state
@@ -191,9 +193,9 @@ class BaseSubgradientClassifier(BaseMaxPlusClassifier):
         return {"max": MaxLoss(), "mean": MeanLoss()}
 
     def _objective(self) -> Objective:
-        """Return the objective that is given by name or as an object."""
-        given = self.objective
-        return self._objectives()[given] if isinstance(given, str) else given
+        """Return the objective as an object."""
+        objective = self.objective
+        return self._objectives()[objective] if isinstance(objective, str) else objective
 
     def _init_values(self) -> dict[str, Any]:
         """Return the current values of the initialisation parameters."""
@@ -204,14 +206,14 @@ class BaseSubgradientClassifier(BaseMaxPlusClassifier):
         return super()._memory(rng, continues) | {"_initialized_with": values}
 
     def _warn_of_changed_init_params(self) -> None:
-        """Warn about initialisation parameters that were changed afterwards."""
+        """Warn about initialisation parameters that were changed after the initialisation."""
         for name, before in self._initialized_with.items():
             value = getattr(self, name)
             if value != before:
                 warn_no_effect(
                     f"{name}={value!r}",
-                    f"on a training that goes on from one with {name}={before!r}; fit with "
-                    "warm_start=False to begin anew",
+                    f"because this fit continues one with {name}={before!r}; use "
+                    "warm_start=False to start again",
                 )
 
     def _warn_of_no_effect(self) -> None:
@@ -219,16 +221,16 @@ class BaseSubgradientClassifier(BaseMaxPlusClassifier):
         used = self._engine_class().name
         if self.engine in ("auto", used):
             return
-        why = f"on a {type(self).__name__}, which it cannot train"
+        reason = f"on a {type(self).__name__}, which it cannot train"
         if not ENGINES[self.engine].minimises(type(self._objective())):
-            why = f"with objective={self.objective!r}, which it cannot minimise"
-        warn_no_effect(f"engine={self.engine!r}", f"{why}; {used!r} is used")
+            reason = f"with objective={self.objective!r}, which it cannot minimise"
+        warn_no_effect(f"engine={self.engine!r}", f"{reason}; {used!r} is used")
 
     def _warn_of_ending(self, trained: TrainingResult) -> None:
         super()._warn_of_ending(trained)
         if self.step != TWO_PHASE or trained.status.ends_training:
             return
-        # With sgd, the history holds losses of single samples, so the kept iteration is unknown.
+        # The history of sgd contains losses of single samples, so the kept iteration is unknown.
         if self._engine_class() is ENGINES["sgd"]:
             return
         losses, first = self.history_["loss"], self._n_polyak
@@ -236,19 +238,19 @@ class BaseSubgradientClassifier(BaseMaxPlusClassifier):
         if kept <= first and is_set(self, "learning_rate"):
             warn_no_effect(
                 f"learning_rate={self.learning_rate!r}",
-                f"here: the parameters of iteration {kept} are kept, and constant steps begin at "
-                f"{first}; take a smaller polyak_fraction",
+                f"here: the weights of iteration {kept} are kept, and constant steps begin at "
+                f"{first}; use a smaller polyak_fraction",
             )
 
     def _engine_class(self) -> type[Engine]:
-        """Return the selected engine if it supports model and objective, else the automatic one."""
+        """Return the selected engine, or the automatic one if it does not support the problem."""
         objective = type(self._objective())
         automatic = ENGINES["sgd" if objective is MeanLoss else self._automatic_engine]
         if not automatic.minimises(objective):
             automatic = ENGINES["dense"]
         engine = ENGINES.get(self.engine, automatic)
-        fits = engine.minimises(objective) and issubclass(self._model_class, engine.models)
-        return engine if fits else automatic
+        is_supported = engine.minimises(objective) and issubclass(self._model_class, engine.models)
+        return engine if is_supported else automatic
 
     @property
     def _n_polyak(self) -> int:
@@ -260,14 +262,14 @@ class BaseSubgradientClassifier(BaseMaxPlusClassifier):
         if isinstance(self.step, StepRule):
             return self.step
         first = polyak(self.polyak_target)
-        then = constant(paper_alpha(self.learning_rate, n_classes), self.polyak_target)
+        second = constant(paper_alpha(self.learning_rate, n_classes), self.polyak_target)
         if self.step == "polyak":
             return first
         if self.step == CONSTANT:
-            return then
+            return second
         if self.step == "level":
             return level(self.max_iter, self.polyak_target, best)
-        return two_phase(first, then, self._n_polyak)
+        return two_phase(first, second, self._n_polyak)
 
     def _problem(
         self, data: TrainingData, state: FitState, rng: np.random.Generator
@@ -289,7 +291,7 @@ class BaseSubgradientClassifier(BaseMaxPlusClassifier):
         return [Iterations(self._engine_for(data), self.max_iter, self.keep)]
 
     def _engine_for(self, data: TrainingData) -> type[Engine]:
-        """Return the engine that trains on these samples."""
+        """Return the engine for these samples."""
         return self._engine_class()
 
     def _fitted_attributes(
@@ -306,109 +308,132 @@ class BaseSubgradientClassifier(BaseMaxPlusClassifier):
 
     @property
     def loss_curve_(self) -> NDArray:
-        """Objective before each step; with sgd, the loss of the drawn sample."""
+        """Objective before each step. With "sgd", the loss of the drawn sample."""
         return self.history_["loss"]
 
 
-# The paper's k on data whose typical distance is 1, such as MNIST scaled to [0, 1].
+# Slope for data with a typical distance of 1 between samples, such as MNIST scaled to [0, 1].
 UNIT_SLOPE = 4.0
 
 
 class SubgradientLMMClassifier(BaseLMMClassifier, BaseSubgradientClassifier):
     """Linear-Min-Max classifier trained with the subgradient method of the paper.
 
-    Each hidden unit is a box in feature space, and each class score is the largest value of
-    a unit: z_d(x) = max_h (min_i (W0[i]·x[i // 2] + W1[i, h]) + W2[h, d]).
-    Units are initialised as pyramids at random samples. Every iteration takes a step along a
-    subgradient of the largest loss, which changes only the weights on the active paths of the
-    worst sample: at most one per class and layer. Polyak steps are followed by constant ones.
-    A largest loss below log 2 proves that every training sample is classified correctly.
+    Each hidden unit is a box in feature space. The score of a class is the largest value of a
+    unit: z_d(x) = max_h (min_i (W0[i]·x[i // 2] + W1[i, h]) + W2[h, d]). Units are initialised as
+    pyramids at random samples. By default, each iteration takes a step along a subgradient of the
+    maximum loss. It changes only the weights on the active paths of the worst sample, at most one
+    weight per class and layer. A maximum loss below log 2 proves that every training sample is
+    classified correctly.
 
     Parameters
     ----------
     n_hidden : int, default=100
-        Number of hidden units H. Units are initialised at different samples, so their number
-        cannot exceed that of the samples.
+        Number of hidden units H, at most the number of samples.
     slope : float or "auto", default="auto"
-        The paper's k for W0 and W1. "auto" is 4 / (median L∞ distance between two samples).
+        Initial slope (k in the paper, for W0 and W1). "auto" uses 4 / d, where d is the median L∞
+        distance between two samples.
     init_margin : float, optional
-        The paper's k in W2; equal to the slope by default.
+        Initial magnitude of W2 (k in the paper). By default, the slope.
     init : {"prototypes", "gaussian", "uniform"}, default="prototypes"
-        The paper's construction from random training samples, or i.i.d. weights.
+        Initialisation: the paper's construction from random training samples, or i.i.d. weights.
     objective : {"max", "mean", "top-k", "trimmed-max"} or Objective, default="max"
         Objective to minimise: the maximum loss, the mean loss, the mean of the k largest losses, or
-        the maximum without the largest losses. A user-defined `maxplus.training.Objective` is
-        trained by the "dense" engine; a model file cannot hold it.
+        the maximum without the largest losses. A user-defined `maxplus.training.Objective` requires
+        the "dense" engine and cannot be saved.
     top_k : int or float, default=0.1
-        With "top-k", the number k of samples, or the fraction of them (rounded up).
+        Number or fraction of samples in the "top-k" objective. Fractions are rounded up.
     n_trimmed : int or float, default=0.1
-        With "trimmed-max", the number of samples that each iteration ignores, or the fraction of
-        them (rounded up): those with the largest losses, whose labels may be wrong.
+        Number or fraction of samples that "trimmed-max" ignores in each iteration, because their
+        labels may be wrong. The samples with the largest losses are ignored. Fractions are rounded
+        up.
     step : {"two-phase", "polyak", "constant", "level"} or StepRule, default="two-phase"
-        Step-size rule: Polyak steps, constant steps, or both in this order ("two-phase"). "level"
-        uses Polyak steps whose target increases from ``polyak_target`` to the lowest loss so far,
-        for data that cannot be fitted well (`maxplus.training.level`). A
-        `maxplus.training.StepRule` replaces all parameters of steps; a model file cannot hold it.
+        Step size rule. "two-phase" uses Polyak steps and then constant steps. "level" uses Polyak
+        steps with a target that increases from ``polyak_target`` to the lowest loss so far, for
+        data that cannot be fitted well (`maxplus.training.level`). A user-defined
+        `maxplus.training.StepRule` replaces all step parameters and cannot be saved.
     polyak_target : float, default=0.0
-        Target value of the objective in Polyak steps; training stops when it is reached.
+        Target value of the objective in Polyak steps. Training stops when it is reached.
     polyak_fraction : float, default=0.5
         Fraction of the iterations that use Polyak steps in "two-phase".
     learning_rate : float, default=0.1
-        The paper's ε: the constant step is ε / (2·√(2·n_classes)).
+        Learning rate ε of the paper. Constant steps have size ε / (2·√(2·n_classes)).
     w0_update_interval : int, default=100
-        W0 is updated in iterations t = 0, 1, … with (t + 1) % w0_update_interval == 0;
-        with 1 in every iteration, with 0 never.
+        Number of iterations between updates of W0. 0 never updates it.
     engine : {"auto", "dense", "tree", "sparse", "sgd"}, default="auto"
-        Implementation of the iterations. "dense", "tree" and "sparse" minimise the maximum
-        loss and produce bit-identical iterates, as do "dense" and "sparse" for "top-k" and
-        "trimmed-max"; "dense" also minimises the mean loss, as does "sgd" with one sample per step.
-        "auto" is "sgd" for the mean loss, "dense" if training takes about two seconds or less or
-        the objective is user-defined, and "sparse" otherwise.
-        An engine that does not support the ``objective`` is replaced by "auto", with a warning.
-        The "sparse" engine is compiled when it is first used after installation;
-        ``maxplus compile`` does so ahead of time.
+        Implementation of the iterations. "dense", "tree" and "sparse" produce bit-identical
+        iterates for the maximum loss. "dense" and "sparse" also support "top-k" and "trimmed-max",
+        with bit-identical iterates. The mean loss is supported by "dense" and by "sgd", which uses
+        one sample per step. "auto" uses "sgd" for the mean loss, "dense" for short runs (about two
+        seconds) and for user-defined objectives, and "sparse" otherwise. An engine that does not
+        support the ``objective`` is replaced by "auto", with a warning. The "sparse" engine is
+        compiled at its first use, or ahead of time by ``maxplus compile``.
     max_iter : int, default=10000
         Number of iterations.
     keep : {"best", "last"}, default="best"
-        Keep the weights with the lowest objective so far, or the last ones.
+        Weights to keep: those with the lowest objective, or those of the last iteration.
     warm_start : bool, default=False
-        Start `fit` from the current weights. ``n_hidden``, ``slope``, ``init_margin`` and ``init``
-        are used for the initialisation only: changing them afterwards has no effect, and a warning
-        is issued.
+        If True, `fit` starts from the current weights. Later changes of ``n_hidden``, ``slope``,
+        ``init_margin`` and ``init`` have no effect and cause a warning.
     n_jobs : int, optional
-        Number of threads; None and −1 use all of them. Iterates do not depend on it.
+        Number of threads. None and −1 use all threads. Iterates do not depend on it.
     random_state : int, RandomState or None, default=None
+        Seed for the initialisation and for "sgd".
     verbose : int, default=0
-        1 shows a progress bar.
+        If nonzero, show a progress bar.
     callbacks : callable or list of callables, optional
-        Called with a `maxplus.training.Progress` after each block of iterations (about five
-        times a second); returning True stops the training.
+        Functions called with a `maxplus.training.Progress` after each block of iterations, about
+        five times per second. Returning True stops training.
 
     Attributes
     ----------
-    classes_, n_features_in_, feature_names_in_
-    W0_ : array of shape (2P,), slopes of each feature, positive then negative
-    W1_ : array of shape (2P, H)
-    W2_ : array of shape (H, C)
-    n_hidden_ : int, number of hidden units
-    slope_ : initial slope, per unit of ``scale_``
-    scale_ : array of shape (P,), ones unless a scaling was folded in (`fold`)
-    prototypes_ : index of the training sample at which each unit was initialised
-        (init="prototypes" only)
-    unit_activation_counts_ : for each unit, number of scores that it determines on the training
-        samples, including those of every `partial_fit`
-    feature_importances_ : array of shape (P,), shares of the features in decisions on the training
-        samples (`maxplus.explain.feature_importances`)
-    history_ : mapping of arrays per iteration: "loss", "sample", "step"
-    n_iter_ : number of iterations
-    status_, status_message_ : reason why training stopped, as a code
-        (`maxplus.training.Status`) and as a sentence
-    loss_curve_ : objective before each step; with sgd, the loss of the drawn sample
-    max_loss_, mean_loss_ : losses of the fitted model on the training set
-    perfect_fit_ : whether max_loss_ < log 2
-    training_losses_, training_labels_ : loss and label of every training sample; the loss is NaN if
-        its weight was 0
-    model_ : the fitted `maxplus.models.LMM`
+    classes_ : ndarray of shape (n_classes,)
+        Class labels.
+    n_features_in_ : int
+        Number of features seen during `fit`.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of features seen during `fit`, if X has feature names that are all strings.
+    model_ : LMM
+        Fitted model (`maxplus.models.LMM`).
+    W0_ : ndarray of shape (2 * n_features,)
+        Positive and negative slope of each feature.
+    W1_ : ndarray of shape (2 * n_features, n_hidden)
+        Offsets of the min-plus layer.
+    W2_ : ndarray of shape (n_hidden, n_classes)
+        Offsets of the max-plus layer.
+    n_hidden_ : int
+        Number of hidden units.
+    slope_ : float
+        Initial slope, per unit of ``scale_``.
+    scale_ : ndarray of shape (n_features,)
+        Ones, unless `fold` was called.
+    prototypes_ : ndarray of shape (n_hidden,)
+        Index of the training sample at which each unit was initialised. Only with
+        ``init="prototypes"``.
+    unit_activation_counts_ : ndarray of shape (n_hidden,)
+        Number of scores on the training set that each unit determines, summed over all calls of
+        `partial_fit`.
+    feature_importances_ : ndarray of shape (n_features,)
+        Share of each feature in the margins of the training samples
+        (`maxplus.explain.feature_importances`).
+    history_ : mapping of str to ndarray of shape (n_iter_,)
+        "loss", "sample" and "step" of each iteration.
+    n_iter_ : int
+        Number of iterations.
+    status_ : str
+        Reason why training stopped (`maxplus.training.Status`).
+    status_message_ : str
+        Description of ``status_``.
+    loss_curve_ : ndarray of shape (n_iter_,)
+        Objective before each step. With "sgd", the loss of the drawn sample.
+    max_loss_, mean_loss_ : float
+        Maximum and mean loss of the fitted model on the training set.
+    perfect_fit_ : bool
+        Whether ``max_loss_`` is below log 2.
+    training_losses_ : ndarray of shape (n_samples,)
+        Loss of each training sample, NaN for samples of weight 0.
+    training_labels_ : ndarray of shape (n_samples,)
+        Label of each training sample.
 
     Examples
     --------
@@ -508,7 +533,7 @@ class SubgradientLMMClassifier(BaseLMMClassifier, BaseSubgradientClassifier):
         return data.on_first_rank(lambda all_rows: self._initial_lmm(all_rows, rng), rng)
 
     def _initial_lmm(self, data: TrainingData, rng: np.random.Generator) -> tuple[LMM, FitState]:
-        """Return the initial model, from the samples of all ranks."""
+        """Return the initial model for the samples of all ranks."""
         X, y, n_classes = data.X, data.y, data.n_classes
         slope = self.slope
         slope = UNIT_SLOPE / median_distance(X, rng) if isinstance(slope, str) else float(slope)
@@ -524,12 +549,12 @@ class SubgradientLMMClassifier(BaseLMMClassifier, BaseSubgradientClassifier):
         return model, FitState(slope=slope)
 
     def _require_memory(self, X: NDArray, n_classes: int) -> None:
-        """Raise NotEnoughMemoryError for an initial model that does not fit into memory."""
+        """Raise NotEnoughMemoryError if the initial model does not fit into memory."""
         (N, P), H = X.shape, int(self.n_hidden)
         needed = random_lmm_bytes((P, H, n_classes), X.dtype)
         if self.init == "prototypes":
             needed = pyramids_bytes(min(H, N), P, n_classes, X.dtype)
-        memory.require(needed, f"a start with n_hidden={H:,}", memory.FEWER_UNITS)
+        memory.require(needed, f"an initial model with n_hidden={H:,}", memory.FEWER_UNITS)
 
     def _required_state(self) -> tuple[str, ...]:
         has_prototypes = self.init == "prototypes" and not self.warm_start
@@ -539,14 +564,14 @@ class SubgradientLMMClassifier(BaseLMMClassifier, BaseSubgradientClassifier):
 class MaxPlusClassifier(BaseSubgradientClassifier):
     """Single max-plus layer with softmax: z_d(x) = max_p (x_p + W[d, p]).
 
-    This is the baseline of the paper. Its scores can only compare features with constants, so
-    that its loss stops decreasing early; `LMMClassifier` is more expressive. Parameters without a
-    description are those of `SubgradientLMMClassifier`.
+    This is the baseline of the paper. It has no hidden layer and is much less expressive than
+    `LMMClassifier`. Parameters without a description are the same as in
+    `SubgradientLMMClassifier`.
 
     Parameters
     ----------
     init : {"glorot", "gaussian", "uniform"}, default="glorot"
-        Glorot uniform, N(0, scale²) or U(−scale, scale).
+        Initial distribution of W: Glorot uniform, N(0, scale²) or U(−scale, scale).
     scale : float, default=1.0
         Scale of the Gaussian and uniform distributions.
     objective : {"max", "mean"} or Objective, default="max"
@@ -567,7 +592,8 @@ class MaxPlusClassifier(BaseSubgradientClassifier):
 
     Attributes
     ----------
-    W_ : array of shape (C, P)
+    W_ : ndarray of shape (n_classes, n_features)
+        Offsets of the max-plus layer.
     classes_, n_features_in_, feature_names_in_, history_, n_iter_, status_, status_message_, \
 loss_curve_, max_loss_, mean_loss_, perfect_fit_, training_losses_, training_labels_, model_
         As in `SubgradientLMMClassifier`.
@@ -636,7 +662,7 @@ loss_curve_, max_loss_, mean_loss_, perfect_fit_, training_losses_, training_lab
         return ZeroHidden(W), FitState()
 
     def __sklearn_tags__(self) -> Any:
-        """Declare that scores may be low."""
+        """Return the estimator tags; scores may be low."""
         tags = super().__sklearn_tags__()
         tags.classifier_tags.poor_score = True
         return tags
@@ -646,18 +672,18 @@ class LinearMaxPlusClassifier(BaseSubgradientClassifier):
     """Linear layer with ReLU, followed by a max-plus layer and softmax.
 
     The scores are z_d(x) = max_h (a_h(x) + W[h, d]) with a(x) = max(0, xA + b). The paper uses this
-    model to measure the sparsity of subgradients. By default it minimises the mean loss with
-    constant steps, because with random initial weights the maximum loss hardly decreases below
-    log C. Standardise the features first: if all of them have the same sign, ReLU has little
-    effect.
-    Parameters without a description are those of `SubgradientLMMClassifier`.
+    model to measure the sparsity of subgradients. By default, the mean loss is minimised with
+    constant steps, because the maximum loss hardly decreases below log C from random initial
+    weights. Features should be standardised. Parameters without a description are the same as in
+    `SubgradientLMMClassifier`.
 
     Parameters
     ----------
     n_hidden : int, default=100
-        Hidden units H.
+        Number of hidden units H.
     init : {"glorot", "gaussian", "uniform"}, default="glorot"
-        Glorot uniform, N(0, scale²) or U(−scale, scale); b starts at 0.
+        Initial distribution of A and W: Glorot uniform, N(0, scale²) or U(−scale, scale). The
+        biases b are initialised to 0.
     scale : float, default=1.0
         Scale of the Gaussian and uniform distributions.
     objective : {"max", "mean"} or Objective, default="mean"
@@ -678,9 +704,12 @@ class LinearMaxPlusClassifier(BaseSubgradientClassifier):
 
     Attributes
     ----------
-    A_ : array of shape (P, H)
-    b_ : array of shape (H,)
-    W_ : array of shape (H, C)
+    A_ : ndarray of shape (n_features, n_hidden)
+        Weights of the linear layer.
+    b_ : ndarray of shape (n_hidden,)
+        Biases of the linear layer.
+    W_ : ndarray of shape (n_hidden, n_classes)
+        Offsets of the max-plus layer.
     classes_, n_features_in_, feature_names_in_, history_, n_iter_, status_, status_message_, \
 loss_curve_, max_loss_, mean_loss_, perfect_fit_, training_losses_, training_labels_, model_
         As in `SubgradientLMMClassifier`.
@@ -762,10 +791,10 @@ loss_curve_, max_loss_, mean_loss_, perfect_fit_, training_losses_, training_lab
     ) -> tuple[Network, FitState]:
         dtype = data.X.dtype
         first, last = (data.X.shape[1], self.n_hidden), (self.n_hidden, data.n_classes)
-        # Weights are drawn in float64, and the best ones are kept as a copy.
+        # Weights are drawn in float64. Training keeps a copy of the best weights.
         memory.require(
             (first[0] + last[1]) * self.n_hidden * (8 + 2 * dtype.itemsize),
-            f"a start with n_hidden={self.n_hidden:,}",
+            f"an initial model with n_hidden={self.n_hidden:,}",
             memory.FEWER_UNITS,
         )
         A, W = (random_weights(self.init, self.scale, shape, dtype, rng) for shape in (first, last))

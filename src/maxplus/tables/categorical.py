@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-# Strings that are read as missing values, in lower case.
+# Lower-case strings that are read as missing values.
 ALWAYS_MISSING = frozenset(
     ("", "na", "n/a", "n.a.", "<na>", "#n/a", "nan", "nat", "null", "<null>", "missing")
 ) | frozenset("?-.")
@@ -20,21 +20,23 @@ MISSING = ALWAYS_MISSING | {NONE}
 
 @dataclass(frozen=True, eq=False)
 class Categorical:
-    """Text column stored as N integer codes and K distinct strings, to save memory.
+    """Text column stored as integer codes and distinct strings.
 
     Parameters
     ----------
-    codes : int32 array of shape (N,)
-        Indices into ``values``; −1 where a value is missing.
-    values : the K distinct strings, stripped; none of them is in ``ALWAYS_MISSING``
-    ordered : whether the order of ``values`` is meaningful
+    codes : ndarray of int32 of shape (n_rows,)
+        Indices into ``values``, −1 for missing values.
+    values : tuple of str
+        Distinct strings without surrounding whitespace.
+    ordered : bool, default=False
+        If True, ``values`` are in ascending order.
     """
 
     codes: NDArray
     values: tuple[str, ...]
     ordered: bool = False
 
-    # The dtype of the array that `__array__` returns by default.
+    # Default dtype of `__array__`.
     dtype = np.dtype(object)
 
     @classmethod
@@ -53,9 +55,10 @@ class Categorical:
 
     @classmethod
     def tidy(cls, codes: NDArray, values: Sequence[str], ordered: bool = False) -> Categorical:
-        """Strip and merge values; missing-value strings get the code −1. O(N + K)."""
+        """Strip and merge values, and replace codes of missing-value strings by −1."""
         index: dict[str, int] = {}
-        new_codes = np.full(len(values) + 1, -1, np.int32)  # The last entry is for −1 itself.
+        # The last entry is the new code of −1.
+        new_codes = np.full(len(values) + 1, -1, np.int32)
         for k, value in enumerate(values):
             text = value.strip()
             if text.lower() not in ALWAYS_MISSING:
@@ -66,7 +69,7 @@ class Categorical:
 
     @classmethod
     def joined(cls, parts: Sequence[Categorical]) -> Categorical:
-        """Concatenate parts of one column."""
+        """Concatenate parts of a column."""
         index: dict[str, int] = {}
         codes = []
         for part in parts:
@@ -76,7 +79,7 @@ class Categorical:
         return cls(np.concatenate(codes), tuple(index), ordered)
 
     def without_none(self) -> Categorical:
-        """Return the column with the text "none" as a missing value, as in features."""
+        """Return the column with the text "none" as a missing value."""
         values = ["" if value.lower() == NONE else value for value in self.values]
         return Categorical.tidy(self.codes, values, self.ordered) if "" in values else self
 
@@ -91,7 +94,7 @@ class Categorical:
         return np.bincount(self.codes[self.codes >= 0], minlength=len(self.values))
 
     def first(self, value: int) -> int:
-        """Return the index of the first row whose code is ``value``."""
+        """Return the index of the first row with the code ``value``."""
         return int((self.codes == value).argmax())
 
     def tolist(self) -> list[str]:
@@ -120,7 +123,7 @@ class Categorical:
 
 
 def cell_text(cell: Any) -> str:
-    """Return a cell as text: integers without a decimal point, "" for None."""
+    """Convert a cell to text; integers have no decimal point, and None is ""."""
     if cell is None:
         return ""
     if isinstance(cell, (float, np.floating)) and np.isfinite(cell) and cell == round(cell):
@@ -128,6 +131,6 @@ def cell_text(cell: Any) -> str:
     return str(cell)
 
 
-def quoted(text: str, most: int = 60) -> str:
-    """Return text in quotes, for messages; long text is truncated with an ellipsis."""
-    return repr(text if len(text) <= most else text[: most - 1] + "…")
+def quoted(text: str, max_length: int = 60) -> str:
+    """Return quoted text for messages, truncated with an ellipsis."""
+    return repr(text if len(text) <= max_length else text[: max_length - 1] + "…")

@@ -1,4 +1,4 @@
-"""Detection of columns that do not help prediction: ids, dates, free text and constants."""
+"""Detection of uninformative columns: ids, dates, free text and constants."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from maxplus.tables.categorical import Categorical, quoted
 from maxplus.tables.table import RawTable, is_missing
-from maxplus.tables.text_patterns import LONGEST_TEXT, is_date, ordered, with_unit
+from maxplus.tables.text_patterns import MAX_LENGTH, is_date, ordered, with_unit
 
 ID_NAME = re.compile(
     r"(^|.*[\s_.-])(id|idx|index|uuid|guid|key|row|rownum|nr|no)([\s_.-]?(no|nr|number))?"
@@ -18,17 +18,17 @@ ID_NAME = re.compile(
     re.DOTALL | re.IGNORECASE,
 )
 CAMEL_ID = re.compile(r".*[a-z](ID|Id)", re.DOTALL)
-# Minimum number of consecutive integers that are recognised as row numbers.
+# Minimum number of integers to be recognised as ids.
 MIN_IDS = 20
-# An indicator requires at least MIN_INDICATED missing values, to avoid overfitting; in a numeric
-# column also at least the share SHARE_INDICATED of the rows, since numbers can be imputed.
+# Minimum number of missing values for an indicator, to avoid overfitting, and minimum share of
+# missing values in numeric columns.
 MIN_INDICATED, SHARE_INDICATED = 5, 0.05
-# Limits of `has_many_values`, above which only frequent values become categories.
+# Limits of `has_many_values`.
 FEW_VALUES, MANY_VALUES = 10, 30
-# Minimum number and share of rows with a frequent value; maximum number of frequent values.
+# Minimum number and share of rows with a frequent value, and maximum number of frequent values.
 MIN_FREQUENT, SHARE_FREQUENT, MAX_FREQUENT = 5, 0.01, 20
-# A column whose cells have at least this many words on average is free text.
-TEXT_WORDS = 4
+# Minimum mean number of words per cell in a column of free text.
+MIN_WORDS = 4
 NO_VALUES, SAME_VALUE = "no values", "the same value in all rows"
 
 
@@ -78,8 +78,8 @@ def _reason_to_drop_text(name: str, cells: Categorical, has_indicator: bool) -> 
         return "dates or times"
     if cells.ordered or ordered(sample) is not None:
         return None
-    if k > FEW_VALUES and np.mean([len(text.split()) for text in sample]) >= TEXT_WORDS:
-        # The reason has no example: it is stored in model files, which must not reveal rows.
+    if k > FEW_VALUES and np.mean([len(text.split()) for text in sample]) >= MIN_WORDS:
+        # Examples are omitted, because model files must not disclose training rows.
         return "free text"
     if k == n and k > 2:
         return f"{k:,} different values in {n:,} rows"
@@ -96,10 +96,10 @@ def has_units(name: str, cells: Categorical) -> bool:
     used = np.flatnonzero(counts)
     if used.size <= FEW_VALUES or is_id_name(name):
         return False
-    found = with_unit([cells.values[k] for k in used])
-    if found is None:
+    parsed = with_unit([cells.values[k] for k in used])
+    if parsed is None:
         return False
-    numbers, unit = found
+    numbers, unit = parsed
     # Distinct integers with a prefix or suffix are ids.
     is_id = used.size == counts.sum() and all(number == round(number) for number in numbers)
     return unit == "" or not is_id
@@ -127,6 +127,6 @@ def frequent_values(cells: Categorical, minimum: int = MIN_FREQUENT) -> list[str
 
 def is_id_name(name: str) -> bool:
     """Return whether a column name looks like the name of an id."""
-    if len(name) > LONGEST_TEXT:
+    if len(name) > MAX_LENGTH:
         return False
     return bool(ID_NAME.fullmatch(name) or CAMEL_ID.fullmatch(name))

@@ -1,4 +1,4 @@
-"""Numeric, categorical and ordinal columns, their encoding, and counts of unknown values."""
+"""Encoding of numeric, categorical and ordinal columns."""
 
 from __future__ import annotations
 
@@ -22,14 +22,12 @@ OTHER = "other"
 
 
 class UnknownValues:
-    """Counts of unknown categories and unexpected missing values, by column.
-
-    Counts accumulate over the parts of a table.
+    """Counter of unknown categories and unexpected missing values.
 
     Parameters
     ----------
     strict : bool, default=False
-        Raise an error for an unknown category.
+        If True, raise an error for unknown categories.
     """
 
     def __init__(self, *, strict: bool = False) -> None:
@@ -41,7 +39,7 @@ class UnknownValues:
     def count_unseen(
         self, table: RawTable, column: str, cells: Categorical, known: Container[str]
     ) -> None:
-        """Count the rows whose value is not in ``known``."""
+        """Count the rows with a value that is not in ``known``."""
         new = [k for k, value in enumerate(cells.values) if value not in known]
         if not new:
             return
@@ -60,7 +58,7 @@ class UnknownValues:
         self._examples.setdefault(column, cells.values[k])
 
     def count_missing(self, column: str, missing: NDArray) -> None:
-        """Count missing values in a column that had none in training."""
+        """Count missing values of a column that had no missing values in the training data."""
         self.missing[column] += int(np.count_nonzero(missing))
 
     def unite(self, comm: Communicator) -> None:
@@ -68,10 +66,10 @@ class UnknownValues:
         parts = comm.allgather((self.unseen, self.missing, self._examples))
         self.unseen = sum((unseen for unseen, _, _ in parts), Counter())
         self.missing = sum((missing for _, missing, _ in parts), Counter())
-        self._examples = {c: text for *_, found in reversed(parts) for c, text in found.items()}
+        self._examples = {c: text for *_, texts in reversed(parts) for c, text in texts.items()}
 
     def warn(self, name: str, stacklevel: int = 2) -> None:
-        """Issue one warning for all counts, if there are any."""
+        """Issue a warning if any count is positive."""
         parts = []
         if self.unseen:
             texts = [
@@ -89,14 +87,18 @@ class UnknownValues:
 
 @dataclass(frozen=True)
 class Column(ABC):
-    """A column of a table and its encoding as one or more features.
+    """Column of a table that is encoded as one or more features.
 
     Parameters
     ----------
-    name : the column's name
-    fill : the imputed value; None to raise an error for missing values
-    indicator : whether a 0/1 feature indicates missing values
-    had_missing : whether any value was missing in training
+    name : str
+        Name of the column.
+    fill : float, str or None, default=None
+        Imputed value. None raises an error for missing values.
+    indicator : bool, default=False
+        If True, a binary feature indicates missing values.
+    had_missing : bool, default=False
+        If True, the training data had missing values.
     """
 
     name: str
@@ -109,12 +111,12 @@ class Column(ABC):
     @property
     @abstractmethod
     def values(self) -> tuple[str, ...] | None:
-        """The known categories; None for numbers."""
+        """Known categories, or None for numbers."""
 
     @property
     @abstractmethod
     def is_text(self) -> bool:
-        """Whether cells are read as text even if they look like numbers."""
+        """Whether to read cells as text even if they look like numbers."""
 
     @property
     @abstractmethod
@@ -123,7 +125,7 @@ class Column(ABC):
 
     @abstractmethod
     def _encode(self, table: RawTable, out: NDArray, unknown: UnknownValues) -> NDArray:
-        """Write features into ``out`` and return the mask of missing values."""
+        """Write the features into ``out``, and return the mask of missing values."""
 
     @property
     def features(self) -> list[str]:
@@ -132,7 +134,7 @@ class Column(ABC):
         return [*self._value_features, *indicator]
 
     def encode(self, table: RawTable, out: NDArray, unknown: UnknownValues) -> NDArray:
-        """Write features into ``out``, zeros of shape (N, F), and return the missing-value mask."""
+        """Write the features into an array of zeros, and return the mask of missing values."""
         missing = self._encode(table, out, unknown)
         if missing.any():
             if self.fill is None:
@@ -147,7 +149,7 @@ class Column(ABC):
         return missing
 
     def to_json(self) -> dict[str, Any]:
-        """Return JSON data for a model file."""
+        """Return the column as JSON data."""
         record = {field.name: getattr(self, field.name) for field in fields(self)}
         lists = {name: list(v) for name, v in record.items() if isinstance(v, tuple)}
         return {"kind": self.kind, **record, **lists}
@@ -155,7 +157,7 @@ class Column(ABC):
 
 @dataclass(frozen=True)
 class Number(Column):
-    """A numeric column, encoded as one feature; ``from_text`` extracts numbers from text."""
+    """Numeric column; ``from_text`` extracts the numbers from text."""
 
     from_text: bool = False
 
@@ -179,13 +181,13 @@ class Number(Column):
         return missing
 
     def numbers(self, table: RawTable) -> NDArray:
-        """Return floats, NaN for missing values; raise TableError if a cell is not a number."""
+        """Return the numbers, NaN if missing; raise TableError if a cell is not a number."""
         cells = table.feature(self.name)
         if isinstance(cells, Categorical):
             read = number_in if self.from_text else _plain_number
             numbers = np.array([*map(read, cells.values), np.nan])
             bad = np.flatnonzero(np.isnan(numbers[:-1]))
-            # Some values of the whole table may not occur in this part of its rows.
+            # A value may occur in other parts of the table only.
             bad = bad[cells.counts[bad] > 0]
             if bad.size:
                 raise TableError(
@@ -205,10 +207,9 @@ class Number(Column):
 
 @dataclass(frozen=True)
 class Category(Column):
-    """A one-hot encoded column; ``other`` adds a feature for all remaining values.
+    """One-hot encoded column; ``other`` adds a feature for all remaining values.
 
-    A column without any value in training has no categories; its only feature is the indicator of
-    missing values.
+    The only feature of a column without values in the training data is the missing-value indicator.
     """
 
     categories: tuple[str, ...] = ()
@@ -241,7 +242,7 @@ class Category(Column):
 
 @dataclass(frozen=True)
 class Ordinal(Column):
-    """A column of ordered categories, encoded by position, starting at 0 for the lowest."""
+    """Column of ordered categories, encoded as 0, 1, … in ascending order."""
 
     categories: tuple[str, ...] = ()
 
@@ -260,7 +261,7 @@ class Ordinal(Column):
         cells = as_text(table.feature(self.name))
         index = {value: float(k) for k, value in enumerate(self.categories)}
         unknown.count_unseen(table, self.name, cells, index)
-        # An unknown category has no position and is encoded as a missing value.
+        # Unknown categories are encoded as missing values.
         fill_position = index.get(self.fill, np.nan)
         positions = np.array(
             [*(index.get(value, fill_position) for value in cells.values), fill_position]
@@ -273,26 +274,27 @@ KINDS: dict[str, type[Column]] = {kind.kind: kind for kind in (Number, Category,
 
 
 def column_from_json(record: Any) -> Column:
-    """Restore a column from a `Column.to_json` record; raise ValueError if it is invalid."""
+    """Return the column of a `Column.to_json` record; raise ValueError if it is invalid."""
     kind = KINDS.get(record["kind"])
     names = [] if kind is None else [field.name for field in fields(kind)]
     if kind is None or set(record) != {"kind", *names}:
         raise ValueError(f"{record!r:.60} is no column")
-    given = {name: record[name] for name in names}
-    categories = given.get("categories", [])
+    params = {name: record[name] for name in names}
+    categories = params.get("categories", [])
     if not (isinstance(categories, list) and all(type(value) is str for value in categories)):
         raise ValueError(f"{categories!r:.60} are no categories")
-    values = [*categories, OTHER] if given.get("other") is True else categories
+    values = [*categories, OTHER] if params.get("other") is True else categories
     # Only a column with an indicator may have no categories.
-    needs_some = "categories" in given and not (kind is Category and given["indicator"] is True)
-    if len(set(values)) != len(values) or (needs_some and not categories):
+    may_be_empty = kind is Category and params["indicator"] is True
+    is_empty = "categories" in params and not categories
+    if len(set(values)) != len(values) or (is_empty and not may_be_empty):
         raise ValueError(f"{categories!r:.60} are not distinct categories")
-    if "categories" in given:
-        given["categories"] = tuple(categories)
+    if "categories" in params:
+        params["categories"] = tuple(categories)
     flags = ("indicator", "had_missing", "from_text", "other")
-    column = kind(**given)
+    column = kind(**params)
     if type(column.name) is not str or not all(
-        type(given[name]) is bool for name in flags if name in given
+        type(params[name]) is bool for name in flags if name in params
     ):
         raise ValueError(f"{record!r:.60} is no column")
     if not _can_fill(column):
@@ -303,10 +305,10 @@ def column_from_json(record: Any) -> Column:
 def _can_fill(column: Column) -> bool:
     fill, known = column.fill, column.values
     if fill is None:
-        # Ordinal columns need a fill value because it also replaces unknown categories.
+        # The fill value of ordinal columns also replaces unknown categories.
         return not (column.indicator or isinstance(column, Ordinal))
     if known is None:
-        # JSON integers may exceed the range of floats.
+        # Integers in JSON may exceed the range of floats.
         return type(fill) in (int, float) and abs(fill) <= sys.float_info.max
     return type(fill) is str and (fill in known if known else fill == "")
 
@@ -319,7 +321,7 @@ def _plain_number(text: str) -> float:
 
 
 def listed_names(names: Sequence[str]) -> str:
-    """Return the names, quoted and separated by commas, for a message; at most ten are listed."""
+    """Return at most ten quoted names, separated by commas."""
     return _listed([repr(name) for name in names])
 
 

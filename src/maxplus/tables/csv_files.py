@@ -1,7 +1,7 @@
 """Reader for CSV and other delimited text, based on pyarrow.
 
-This module adds what pyarrow lacks: detection of the dialect, text that is not UTF-8, decimal
-commas, validation of the header, spellings of missing values, and error messages with line numbers.
+In addition to pyarrow, it detects the dialect and decimal commas, reads text that is not UTF-8,
+validates the header, recognises missing-value strings, and reports errors with line numbers.
 """
 
 from __future__ import annotations
@@ -23,37 +23,36 @@ from numpy.typing import NDArray
 from maxplus.tables.categorical import ALWAYS_MISSING, MISSING, Categorical, quoted
 from maxplus.tables.table import Cells, TableError, check_different, row_text
 
-# pyarrow is imported where it is used, so that importing this module stays fast.
+# pyarrow is imported lazily, because its import is slow.
 if TYPE_CHECKING:
     import pyarrow
 
 STDIN = "-"
-# Suffixes of compressed files, which follow that of a CSV file.
+# Suffixes of compressed CSV files, as in ".csv.gz".
 COMPRESSED = (".gz", ".bz2", ".zst", ".lz4")
 READABLE = (
     ".csv, .tsv and .txt (also packed: .csv.gz, .bz2, .zst, .lz4), .xlsx, .parquet, .npz and .npy"
 )
 DELIMITERS = ",;\t|"
-# The name that pandas gives to an unnamed first column, which is usually an index.
+# Name of an unnamed first column in pandas, usually the index.
 UNNAMED = "Unnamed: 0"
-# Missing-value strings passed to pyarrow; other spellings are recognised in a slower pass.
-SPELLINGS = sorted(
-    {s for word in ALWAYS_MISSING for s in (word, word.upper(), word.title())} | {"NaN"}
+# Missing-value strings that pyarrow recognises. `_trimmed` recognises other spellings.
+NULL_VALUES = sorted(
+    {s for text in ALWAYS_MISSING for s in (text, text.upper(), text.title())} | {"NaN"}
 )
-# Number of bytes of the beginning from which the dialect is detected.
-BYTES_AT_ONCE = 1 << 20
-# A row must fit into a block of text, whose size grows by BLOCK_BYTES for every BLOCK_COLUMNS
-# columns, up to MAX_BLOCKS * BLOCK_BYTES.
+# Number of bytes to read for the detection of the dialect.
+HEAD_BYTES = 1 << 20
+# The block size of pyarrow grows by BLOCK_BYTES for every BLOCK_COLUMNS columns, up to
+# MAX_BLOCKS * BLOCK_BYTES. Rows must fit into a block.
 BLOCK_BYTES, BLOCK_COLUMNS, MAX_BLOCKS = 1 << 20, 64, 64
 # Maximum size of the header in bytes.
-LONGEST_NAMES = 1 << 25
-# Maximum length of a cell; longer ones are usually due to an unclosed quote.
-LONGEST_CELL = 1 << 17
-# Number of rows used to detect decimal commas.
-ROWS_LOOKED_AT = 1000
+MAX_HEADER_BYTES = 1 << 25
+# Maximum length of a cell. Longer cells are usually due to an unclosed quote.
+MAX_CELL_LENGTH = 1 << 17
+# Number of rows to read for the detection of decimal commas.
+HEAD_ROWS = 1000
 _NUMBER = re.compile(r"\s*[-+]?(\d+([.,]\d*)?|[.,]\d+)([eE][-+]?\d+)?\s*")
-# Bytes that are not UTF-8, as decoded with "surrogateescape", and their characters in cp1252, or
-# in Latin-1 if that has none.
+# Translation of bytes that are not UTF-8, decoded with "surrogateescape", to cp1252 or Latin-1.
 _LATIN = {
     0xDC00 + byte: bytes([byte]).decode("cp1252", "ignore") or chr(byte)
     for byte in range(0x80, 0x100)
@@ -63,30 +62,30 @@ _UTF16_MARKS = ("\udcff\udcfe", "\udcfe\udcff")
 Batch = dict[str, Cells]
 
 
-# -- sources ---------------------------------------------------------------------------------------
-
-
 @dataclass
 class Source:
-    """A file or standard input; the latter can be read only once unless its bytes are kept."""
+    """File or standard input. The latter can be read only once unless its bytes are ``kept``."""
 
     path: Path | None
     kept: bytes | None = None
-    # Set if some bytes were not UTF-8 and were decoded as Latin-1.
+    # Whether bytes that are not UTF-8 were decoded as Latin-1.
     latin: bool = field(default=False, init=False)
-    # Columns whose numbers are written with decimal commas; set when the dialect is detected.
+    # Columns with decimal commas.
     commas: frozenset[str] = field(default=frozenset(), init=False)
 
     @classmethod
     def of(cls, data: str | Path, *, once: bool = False) -> Source:
-        """Return the source of a path; "-" is standard input, kept in memory unless ``once``."""
+        """Return the source of a path; "-" is standard input.
+
+        Standard input is kept in memory unless ``once`` is True.
+        """
         if str(data) != STDIN:
             return cls(Path(data))
         return cls(None, None if once else sys.stdin.buffer.read())
 
     @property
     def name(self) -> str:
-        """Name for messages."""
+        """Name in messages."""
         return "standard input" if self.path is None else str(self.path)
 
     @property
@@ -102,10 +101,7 @@ class Source:
 
     @contextmanager
     def text(self) -> Iterator[Utf8]:
-        """Open the text as UTF-8.
-
-        Files are opened with Python's ``open``, whose errors give the file and the reason.
-        """
+        """Open the source as UTF-8 text."""
         import pyarrow
 
         if self.path is None:
@@ -113,6 +109,7 @@ class Source:
             return
         is_compressed = self.path.suffix.lower() in COMPRESSED
         codec = pyarrow.Codec.detect(self.path.name.lower()).name if is_compressed else None
+        # The error messages of Python's open contain the file name and the reason.
         with open(self.path, "rb") as file:
             if codec is None:
                 yield Utf8(file, self)
@@ -122,14 +119,14 @@ class Source:
 
 
 class Utf8(io.RawIOBase):
-    """A stream of UTF-8; bytes that are not UTF-8 are decoded as cp1252 or Latin-1."""
+    """Stream of UTF-8 text; bytes that are not UTF-8 are decoded as cp1252 or Latin-1."""
 
     def __init__(self, stream: BinaryIO | Any, source: Source) -> None:
         self._text = io.TextIOWrapper(stream, "utf-8-sig", "surrogateescape", newline="")
         self._source, self._buffer, self._has_started = source, b"", False
 
     def close(self) -> None:
-        """Detach from the stream, which its owner closes."""
+        """Detach from the underlying stream without closing it."""
         if not self.closed:
             self._text.detach()
         super().close()
@@ -139,13 +136,13 @@ class Utf8(io.RawIOBase):
         return True
 
     def unread(self, chunk: bytes) -> None:
-        """Push bytes back, to be read again."""
+        """Push back bytes that were read."""
         self._buffer = chunk + self._buffer
 
     def read(self, size: int = -1) -> bytes:
-        """Return at most ``size`` bytes, or all remaining ones if negative; b"" at the end."""
+        """Read at most ``size`` bytes, or all bytes if it is negative."""
         if size < 0:
-            return b"".join(iter(lambda: self.read(BYTES_AT_ONCE), b""))
+            return b"".join(iter(lambda: self.read(HEAD_BYTES), b""))
         if not self._buffer:
             self._buffer = self._next(max(size, 1))
         chunk, self._buffer = self._buffer[:size], self._buffer[size:]
@@ -171,18 +168,19 @@ class Utf8(io.RawIOBase):
             return text.translate(_LATIN).encode()
 
 
-# -- dialect ---------------------------------------------------------------------------------------
-
-
 class Dialect(NamedTuple):
-    """The format of a CSV file.
+    """Format of a CSV file.
 
     Attributes
     ----------
-    names : names of the columns
-    delimiter : column separator
-    commas : columns whose numbers are written with decimal commas
-    blank_lines : number of blank lines before the header
+    names : list of str
+        Names of the columns.
+    delimiter : str
+        Column separator.
+    commas : frozenset of str
+        Columns with decimal commas.
+    blank_lines : int
+        Number of blank lines before the header.
     """
 
     names: list[str]
@@ -197,17 +195,18 @@ def sniff(text: Utf8, name: str) -> Dialect:
     Raises
     ------
     TableError
-        If there are no columns, or no header.
+        If there is no header, or only one column.
     """
-    head = more = text.read(BYTES_AT_ONCE)
-    # The header of a wide table may be long.
-    while not re.search(rb"[^\r\n][\r\n]", head[-len(more) - 1 :]):
-        if not (more := text.read(BYTES_AT_ONCE)):
+    head = chunk = text.read(HEAD_BYTES)
+    # The header of a wide table may be longer than a chunk.
+    while not re.search(rb"[^\r\n][\r\n]", head[-len(chunk) - 1 :]):
+        if not (chunk := text.read(HEAD_BYTES)):
             break
-        head += more
-        if len(head) > LONGEST_NAMES:
+        head += chunk
+        if len(head) > MAX_HEADER_BYTES:
             raise TableError(
-                f"{name} has no line of names in its first {LONGEST_NAMES:,} bytes; is it a table?"
+                f"{name} has no line of names in its first {MAX_HEADER_BYTES:,} bytes; is it a "
+                "table?"
             )
     text.unread(head)
     lines = io.StringIO(head.decode("utf-8-sig", "replace"), newline="")
@@ -257,10 +256,10 @@ def _are_names(numbers: list[str]) -> bool:
 
 
 def _decimal_comma_columns(names: list[str], reader: Any) -> frozenset[str]:
-    """Return the columns with decimal commas; all columns if no number has a decimal point."""
+    """Return the columns with decimal commas, or all columns if none has decimal points."""
     columns: dict[int, list[str]] = {}
     try:
-        for cells in islice(reader, ROWS_LOOKED_AT):
+        for cells in islice(reader, HEAD_ROWS):
             for k, cell in enumerate(cells[: len(names)]):
                 columns.setdefault(k, []).append(cell.strip())
     except csv.Error:
@@ -278,57 +277,61 @@ def _decimal_comma_columns(names: list[str], reader: Any) -> frozenset[str]:
     return frozenset(names if commas and not has_points else commas)
 
 
-# -- reading ---------------------------------------------------------------------------------------
-
-
 def csv_batches(
     source: Source, texts: set[str], only: Sequence[str] | None = None, numbers: Container[str] = ()
 ) -> Iterator[Batch]:
-    """Yield the columns of each block: all columns, or those in ``only``.
+    """Yield the columns of each block of rows.
 
-    pyarrow reads all cells as text, which is as fast as its conversion to numbers. Columns in
-    ``texts`` stay text. Another column becomes text at the first cell that is not a number, and is
-    added to ``texts``; if it is in ``numbers``, TableError is raised.
+    Parameters
+    ----------
+    source : Source
+        File or standard input.
+    texts : set of str
+        Columns to read as text. Columns in which a cell is not a number are added.
+    only : sequence of str, optional
+        Columns to read. By default, all columns.
+    numbers : container of str, default=()
+        Columns for which TableError is raised if a cell is not a number.
     """
     with _csv_errors(source) as ragged, source.text() as text:
         dialect = sniff(text, source.name)
         source.commas = dialect.commas
-        wanted = _columns_to_read(dialect, only)
+        names = _columns_to_read(dialect, only)
         n_rows = 0
-        for batch in _read(text, dialect, wanted, ragged):
+        for batch in _read(text, dialect, names, ragged):
             columns: Batch = {}
-            for name, cells in zip(wanted, batch.columns, strict=True):
+            for name, cells in zip(names, batch.columns, strict=True):
                 comma = name in dialect.commas
-                found = _numbers_or_text(source.name, name, cells, texts, comma)
-                if name in numbers and isinstance(found, Categorical):
+                converted = _numbers_or_text(source.name, name, cells, texts, comma)
+                if name in numbers and isinstance(converted, Categorical):
                     row = _first_text(cells, comma)
                     raise TableError(
                         f"{source.name}, {line_of(source, n_rows + row)}: {name!r} holds "
-                        f"{quoted(found[row])}, where numbers are expected; correct it, or "
+                        f"{quoted(converted[row])}, where numbers are expected; correct it, or "
                         "leave it empty"
                     )
-                columns[name] = found
+                columns[name] = converted
             yield columns
             n_rows += batch.num_rows
 
 
 def _columns_to_read(dialect: Dialect, only: Sequence[str] | None) -> list[str]:
-    """Return the columns to read; all columns if the file has none of the requested ones."""
+    """Return the requested columns, or all columns if none of them exists."""
     requested = set(dialect.names if only is None else only)
-    # The caller reports missing columns.
+    # The caller raises an error for missing columns.
     return [name for name in dialect.names if name in requested] or dialect.names
 
 
 def line_of(source: Source, row: int) -> str:
-    """Return the line number, from 1, at which a data row starts; reads the file up to that row."""
-    rows = ((line, cells) for line, cells in _lines(source) if cells)
-    # + 1 for the header.
-    found = next(islice(rows, row + 1, None), None)
-    return row_text(row) if found is None else f"line {found[0]:,}"
+    """Return the location of a data row in messages; reads the file up to that row."""
+    lines = (line for line, cells in _lines(source) if cells)
+    # The first line is the header.
+    line = next(islice(lines, row + 1, None), None)
+    return row_text(row) if line is None else f"line {line:,}"
 
 
 def _lines(source: Source) -> Iterator[tuple[int, list[str]]]:
-    """Yield the first line number and the cells of each row of a source that can be read again."""
+    """Yield the first line number and the cells of each row, if the source can be read again."""
     if not source.again:
         return
     with source.text() as text, suppress(csv.Error):
@@ -342,7 +345,7 @@ def _lines(source: Source) -> Iterator[tuple[int, list[str]]]:
 
 
 def _read(
-    text: Utf8, dialect: Dialect, wanted: Sequence[str], ragged: list[Any]
+    text: Utf8, dialect: Dialect, names: Sequence[str], ragged: list[Any]
 ) -> Iterator[pyarrow.RecordBatch]:
     import pyarrow
     from pyarrow import csv as arrow_csv
@@ -351,8 +354,7 @@ def _read(
         ragged.append(row)
         return "error"
 
-    # Columns are named by their indices, and the header, which may span several lines, is skipped
-    # as a row.
+    # The header may span several lines, so it is skipped as a row, and columns are named by index.
     ids = {name: str(k) for k, name in enumerate(dialect.names)}
     reader = arrow_csv.open_csv(
         text,
@@ -367,9 +369,9 @@ def _read(
         ),
         arrow_csv.ConvertOptions(
             column_types=dict.fromkeys(ids.values(), pyarrow.string()),
-            null_values=SPELLINGS,
+            null_values=NULL_VALUES,
             strings_can_be_null=True,
-            include_columns=[ids[name] for name in wanted],
+            include_columns=[ids[name] for name in names],
         ),
     )
     for batch in reader:
@@ -392,7 +394,7 @@ def _numbers_or_text(
 
 
 def _first_text(cells: pyarrow.Array, comma: bool) -> int:
-    """Return the first row whose cell is not a number."""
+    """Return the index of the first cell that is not a number."""
     distinct = _trimmed(cells).dictionary_encode()
     bad = [
         k
@@ -403,7 +405,7 @@ def _first_text(cells: pyarrow.Array, comma: bool) -> int:
 
 
 def _trimmed(cells: pyarrow.Array) -> pyarrow.Array:
-    """Strip cells; missing values become null."""
+    """Strip cells and replace missing-value strings by null."""
     import pyarrow
     from pyarrow import compute
 
@@ -413,7 +415,7 @@ def _trimmed(cells: pyarrow.Array) -> pyarrow.Array:
 
 
 def _numbers(cells: pyarrow.Array, comma: bool) -> NDArray | None:
-    """Convert cells to float64, with NaN for missing values; None if a cell is not a number."""
+    """Convert cells to floats, NaN if missing; return None if a cell is not a number."""
     import pyarrow
     from pyarrow import compute
 
@@ -430,10 +432,10 @@ def _numbers(cells: pyarrow.Array, comma: bool) -> NDArray | None:
 def _text(file: str, name: str, cells: pyarrow.DictionaryArray) -> Categorical:
     values = cells.dictionary.to_pylist()
     longest = max(map(len, values), default=0)
-    if longest > LONGEST_CELL:
+    if longest > MAX_CELL_LENGTH:
         raise TableError(
             f"{file}: {name!r} has a cell of {longest:,} characters, and at most "
-            f"{LONGEST_CELL:,} are read; is a quote not closed?"
+            f"{MAX_CELL_LENGTH:,} are read; is a quote not closed?"
         )
     codes = cells.indices.fill_null(-1).to_numpy(zero_copy_only=False)
     return Categorical.tidy(codes.astype(np.int32, copy=False), values)
@@ -443,7 +445,7 @@ def _text(file: str, name: str, cells: pyarrow.DictionaryArray) -> Categorical:
 def _csv_errors(source: Source) -> Iterator[list[Any]]:
     """Convert errors of pyarrow and csv to TableError.
 
-    Yields a list to which the caller appends ragged rows.
+    The caller appends ragged rows to the list that is yielded.
     """
     import pyarrow
 
@@ -462,7 +464,7 @@ def _csv_errors(source: Source) -> Iterator[list[Any]]:
             ) from None
         raise TableError(f"{name} is not a readable CSV file: {error}") from None
     except OSError as error:
-        # Errors of the file system have an errno; errors of decompression do not.
+        # Errors of the file system have an errno, unlike errors of decompression.
         if error.errno is not None:
             raise
         raise TableError(
@@ -471,11 +473,9 @@ def _csv_errors(source: Source) -> Iterator[list[Any]]:
 
 
 def _ragged_row_message(source: Source, row: Any) -> str:
-    """Return the error message for a row with too many or too few values.
-
-    pyarrow does not provide line numbers for streams, so the file is read again.
-    """
+    """Return the error message for a row with too many or too few values."""
     n = row.actual_columns
+    # pyarrow does not provide line numbers for streams, so the file is read again.
     first = next((line for line, cells in _lines(source) if len(cells) == n), None)
     line = "" if first is None else f" in line {first:,}"
     remedy = (

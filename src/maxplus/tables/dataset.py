@@ -1,4 +1,4 @@
-"""Data sets: rows of a file or a built-in data set, their labels and encoded features."""
+"""Loading and encoding of data sets."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ SMALL = ("iris", "digits", "wine", "breast_cancer")
 IMAGES = ("mnist", "fashion_mnist")
 SHAPES = {"digits": (8, 8), "mnist": (28, 28), "fashion_mnist": (28, 28)}
 # Default number of rows in each part of a stream.
-ROWS_AT_ONCE = 1 << 16
-# Number of rows that are converted to float64 at a time, to save memory.
-ROWS_HASHED = 4096
+PART_ROWS = 1 << 16
+# Number of rows per block in conversions to float64.
+HASH_ROWS = 4096
 
 T = TypeVar("T")
 
@@ -43,16 +43,26 @@ class Dataset:
 
     Attributes
     ----------
-    table : the columns; in training, without the target and the groups
-    target : the column to predict
-    y : labels or numbers of shape (N,), or None
-    rows : row numbers in the file, from 0, shape (N,)
-    groups : the group of each row, shape (N,), or None
-    decisions : a line for each decision about the target and rows; in training also about columns
-    encoder : the fitted encoder, or None
-    X : features of shape (N, P), or None
-    missing : mask of missing values, shape (N, columns of the encoder), or None
-    all_rows : the columns of all rows, if rows without a label were left out
+    table : RawTable
+        Columns. In training data, the target and the groups are excluded.
+    target : Target
+        Target column.
+    y : ndarray of shape (n_rows,) or None
+        Labels, or targets of a regression.
+    rows : ndarray of shape (n_rows,)
+        Zero-based row numbers in the file.
+    groups : ndarray of shape (n_rows,) or None
+        Group of each row.
+    decisions : tuple of str
+        Log of decisions about the target, rows and columns.
+    encoder : TableEncoder or None
+        Fitted encoder.
+    X : ndarray of shape (n_rows, n_features) or None
+        Encoded features.
+    missing : ndarray of bool of shape (n_rows, n_columns) or None
+        Mask of missing values.
+    all_rows : RawTable or None
+        Columns of all rows, if rows without a label were dropped.
     """
 
     table: RawTable
@@ -73,24 +83,26 @@ class Dataset:
 
     @property
     def image_shape(self) -> tuple[int, int] | None:
-        """(height, width) if the features are pixels."""
+        """Height and width if the features are pixels."""
         return None if self.encoder is None else self.encoder.image_shape_
 
     @property
     def frame(self) -> RawTable:
-        """The table with its encoder and features, as input to ``fit`` of an estimator."""
+        """Table with its encoder and features, as input to `fit` of an estimator."""
         return replace(self.table, encoder=self.encoder, encoded=self.X)
 
     def take(self, rows: NDArray) -> Dataset:
-        """Return a subset of the rows, with their original row numbers.
+        """Return a subset of the rows.
 
         Parameters
         ----------
-        rows : indices of the rows in this data set
+        rows : ndarray of int
+            Indices of the rows in this data set.
 
         Returns
         -------
         Dataset
+            Selected rows, with their original row numbers.
         """
         parts: dict[str, Any] = {
             name: None if (values := getattr(self, name)) is None else values[rows]
@@ -104,10 +116,12 @@ class Dataset:
         Parameters
         ----------
         encoder : TableEncoder
+            Encoder, which is not modified.
 
         Returns
         -------
         Dataset
+            Data set with features.
         """
         if self.encoder is not None:
             return self
@@ -118,27 +132,27 @@ class Dataset:
         return replace(self, encoder=fitted, X=X, missing=missing, decisions=fitted.decisions_)
 
 
-# -- training --------------------------------------------------------------------------------------
-
-
 def load_training(
     data: str, target: str | None = None, task: str = AUTO, groups: str | None = None
 ) -> Dataset:
-    """Read training data from a file, standard input or a built-in data set, without encoding it.
+    """Load training data without encoding it.
 
-    Built-in names are iris, digits, wine, breast_cancer, mnist and fashion_mnist, and mnist:test
-    and fashion_mnist:test for the test images. To read a file with such a name, include its
-    folder: ./iris. A dash stands for standard input. With several ranks, each rank reads a part of
-    a Parquet, NPZ or NPY file.
+    Built-in data sets are iris, digits, wine, breast_cancer, mnist and fashion_mnist, and
+    mnist:test and fashion_mnist:test for the test images. With several MPI ranks, each rank reads a
+    part of a Parquet, NPZ or NPY file.
 
     Parameters
     ----------
-    data : a built-in name, a path, or "-"
-    target, task, groups : as in `split_target`
+    data : str
+        Name of a built-in data set or of a file, or "-" for standard input. A file with the name of
+        a built-in data set needs a folder, as in ./iris.
+    target, task, groups
+        As in `split_target`.
 
     Returns
     -------
     Dataset
+        Rows and labels.
 
     Examples
     --------
@@ -154,20 +168,24 @@ def load_training(
 def split_target(
     table: RawTable, target: str | None = None, task: str = AUTO, groups: str | None = None
 ) -> Dataset:
-    """Separate the target from the other columns, and leave out rows without a label.
+    """Separate the target from the other columns, and drop rows without a label.
 
     Parameters
     ----------
     table : RawTable
-        With several ranks, this rank's part of the rows.
-    target : name of the target column
-        By default, a column named target, label, class or y, or else the last column.
-    task : "classification", "regression", or "auto": regression for many distinct numbers
-    groups : name of a column that is not a feature; rows with equal values are held out together
+        Table, or the rows of this rank.
+    target : str, optional
+        Name of the target column. By default, the column named target, label, class or y, or the
+        last column.
+    task : {"auto", "classification", "regression"}, default="auto"
+        Type of the target. "auto" is regression if the target has many distinct numbers.
+    groups : str, optional
+        Name of a column whose values define the groups of a cross-validation. It is not a feature.
 
     Returns
     -------
     Dataset
+        Rows and labels.
 
     Examples
     --------
@@ -178,36 +196,36 @@ def split_target(
     'label'
     """
     comm = current()
-    found, lines = comm.root_only(
+    inferred, lines = comm.root_only(
         lambda gathered: infer_target(gathered, target, task),
         table if comm.is_alone else TableShare(table),
     )
     lines = (*table.notes, *lines)
     if groups is not None:
         require(table, groups, "--groups")
-        if groups == found.name:
+        if groups == inferred.name:
             raise TableError(
                 f"{table.name}: the target {groups!r} is no feature, so it cannot be in --groups "
                 "as well"
             )
         lines += (f"left out {groups!r}: its rows are held out together (--groups)",)
-    missing = found.missing(table)
+    missing = inferred.missing(table)
     n, first = int(missing.sum()), table.where(int(missing.argmax())) if missing.any() else None
     counts = comm.allgather((table.n_rows, n, first))
     n = sum(count for _, count, _ in counts)
     if n == sum(n_rows for n_rows, _, _ in counts):
-        raise mark_collective(found.error_without_labels(table.name))
+        raise mark_collective(inferred.error_without_labels(table.name))
     rows, first_row, all_rows = np.arange(table.n_rows), comm.before(table.n_rows), None
     if n:
         first = next(where for _, _, where in counts if where is not None)
-        lines += (found.line_of_unlabelled(n, first),)
+        lines += (inferred.line_of_unlabelled(n, first),)
         rows = np.flatnonzero(~missing)
-        all_rows, table = table.without(found.name, groups), table.take(rows)
+        all_rows, table = table.without(inferred.name, groups), table.take(rows)
     with comm.raise_on_all_ranks():
-        y = found.labels(table)
+        y = inferred.labels(table)
         codes = None if groups is None else _group_codes(table, groups)
-    features = table.without(found.name, groups)
-    return Dataset(features, found, y, rows + first_row, codes, lines, all_rows=all_rows)
+    features = table.without(inferred.name, groups)
+    return Dataset(features, inferred, y, rows + first_row, codes, lines, all_rows=all_rows)
 
 
 def _group_codes(table: RawTable, name: str) -> NDArray:
@@ -221,24 +239,26 @@ def _group_codes(table: RawTable, name: str) -> NDArray:
     return cells.codes if isinstance(cells, Categorical) else cells
 
 
-# -- data for a fitted encoder ---------------------------------------------------------------------
-
-
 def load_dataset(
     data: str, encoder: TableEncoder, *, labelled: bool = False, strict: bool = False
 ) -> Dataset:
-    """Read data and encode it with the encoder of a fitted model.
+    """Load data and encode it with the encoder of a fitted model.
 
     Parameters
     ----------
-    data : as in `load_training`
-    encoder : encoder of the model
-    labelled : leave out rows without a label
-    strict : raise an error for unknown categories
+    data : str
+        Data to load, as in `load_training`.
+    encoder : TableEncoder
+        Encoder of the model.
+    labelled : bool, default=False
+        If True, drop rows without a label.
+    strict : bool, default=False
+        If True, raise an error for unknown categories.
 
     Returns
     -------
     Dataset
+        Rows, features and, if available, labels.
 
     Examples
     --------
@@ -256,44 +276,46 @@ def load_dataset(
     if labelled and n_missing and n_missing == comm.total(table.n_rows):
         raise mark_collective(target.error_without_labels(table.name))
     with comm.raise_on_all_ranks():
-        found = _encoded(table, encoder, labelled, unknown, first_row)
+        dataset = _encoded(table, encoder, labelled, unknown, first_row)
     unknown.unite(comm)
     if comm.is_first:
         unknown.warn(table.name)
-    return found
+    return dataset
 
 
 def stream_dataset(
     data: str,
     encoder: TableEncoder,
-    rows_at_once: int = ROWS_AT_ONCE,
+    rows_at_once: int = PART_ROWS,
     *,
     labelled: bool = False,
     strict: bool = False,
     also: Sequence[str] = (),
 ) -> Iterator[Dataset]:
-    """Read and encode data in parts, so that tables may be larger than memory.
+    """Load and encode data in parts, for tables that do not fit into memory.
 
-    Only the columns of the model, its target and those in ``also`` are read. Unknown categories are
-    counted over all parts and reported in one warning at the end. With ``labelled``, parts
-    without any label are left out.
+    Only the columns of the model, its target and the columns in ``also`` are read. Unknown
+    categories of all parts are reported in one warning at the end.
 
     Parameters
     ----------
-    data : as in `load_training`
-    encoder : encoder of the model
+    data : str
+        Data to load, as in `load_training`.
+    encoder : TableEncoder
+        Encoder of the model.
     rows_at_once : int, default=65536
         Maximum number of rows in each part.
     labelled : bool, default=False
-        Leave out rows without a label.
+        If True, drop rows without a label, and parts without any labels.
     strict : bool, default=False
-        Raise an error for unknown categories.
-    also : names of further columns to read
+        If True, raise an error for unknown categories.
+    also : sequence of str, default=()
+        Names of additional columns to read.
 
     Yields
     ------
     Dataset
-        A part of the rows.
+        Part of the rows.
 
     Examples
     --------
@@ -332,7 +354,7 @@ def stream_dataset(
 def _encoded(
     table: RawTable, encoder: TableEncoder, labelled: bool, unknown: UnknownValues, first_row: int
 ) -> Dataset:
-    """Encode a table with a fitted encoder; labels are included if the table has them."""
+    """Encode a table with a fitted encoder, including its labels if available."""
     target, rows = encoder.target_, np.arange(table.n_rows)
     lines: tuple[str, ...] = ()
     has_labels = target.name in table.columns
@@ -348,9 +370,6 @@ def _encoded(
     y = target.labels(table) if has_labels else None
     X, missing = encoder.encode(table, unknown)
     return Dataset(table, target, y, rows + first_row, None, lines, encoder, X, missing)
-
-
-# -- sources ---------------------------------------------------------------------------------------
 
 
 def is_built_in(data: str) -> bool:
@@ -383,7 +402,7 @@ def _check_file(data: str) -> None:
 
 
 def _partition(table: RawTable) -> RawTable:
-    """Return a rank's part of a built-in data set."""
+    """Return the rows of this rank of a built-in data set."""
     comm, n = current(), table.n_rows
     if comm.is_alone:
         return table
@@ -403,7 +422,7 @@ def _load_built_in(name: str) -> RawTable:
 
 
 def _load_images(data: str) -> Dataset:
-    """Load images as float32; float64 columns would take twice the memory."""
+    """Load images as float32, to save memory."""
     name, _, part = data.partition(":")
     images = getattr(datasets, f"load_{name}")()
     is_test = part == "test"
@@ -418,19 +437,20 @@ def _load_images(data: str) -> Dataset:
 
 
 def row_hashes(X: NDArray) -> NDArray:
-    """Return a hash of each row, from 0 to 2^63 − 1; equal rows have equal hashes.
+    """Return a 63-bit hash of each row.
 
-    Hashes do not depend on the float type. Two different rows collide with probability 2^−63.
-    Hashes do not anonymise: if the possible rows are few enough to enumerate, rows can be recovered
-    by hashing all of them. O(N·P).
+    Hashes do not depend on the float dtype. Two different rows collide with probability 2^−63.
+    Hashing is not anonymisation: rows can be recovered if all possible rows can be enumerated.
 
     Parameters
     ----------
-    X : array of shape (N, P)
+    X : array of shape (n_samples, n_features)
+        Rows.
 
     Returns
     -------
-    array of int64 of shape (N,)
+    array of int64 of shape (n_samples,)
+        Hashes.
 
     Examples
     --------
@@ -441,20 +461,19 @@ def row_hashes(X: NDArray) -> NDArray:
     (True, False)
     """
     hashes = np.empty(len(X), np.int64)
-    for lo in range(0, len(X), ROWS_HASHED):
-        # + 0.0 turns −0 into 0.
-        rows = np.ascontiguousarray(X[lo : lo + ROWS_HASHED], np.float64) + 0.0
-        for n, row in enumerate(rows, lo):
+    for start in range(0, len(X), HASH_ROWS):
+        # Adding 0.0 converts −0.0 to 0.0.
+        rows = np.ascontiguousarray(X[start : start + HASH_ROWS], np.float64) + 0.0
+        for n, row in enumerate(rows, start):
             digest = blake2b(row.tobytes(), digest_size=8).digest()
             hashes[n] = int.from_bytes(digest, "little") >> 1
     return hashes
 
 
 def prefetch(parts: Iterable[T]) -> Iterator[T]:
-    """Yield parts in order while a background thread reads the next one.
+    """Yield parts in order while a background thread reads the next part.
 
-    Two parts are in memory at the same time. A thread suffices, because reading files releases the
-    GIL.
+    A thread suffices, because reading files releases the GIL.
     """
     iterator, end = iter(parts), object()
     with ThreadPoolExecutor(1) as reader:

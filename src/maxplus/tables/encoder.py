@@ -1,4 +1,4 @@
-"""A scikit-learn transformer that encodes tables as numeric features."""
+"""Transformer that encodes tables as numeric features."""
 
 from __future__ import annotations
 
@@ -38,54 +38,54 @@ from maxplus.tables.schema import (
 )
 from maxplus.tables.table import RawTable, TableError, refuse_missing
 
-# Number of rows in a block, small enough for its features to stay in the CPU cache.
-ROWS_AT_ONCE = 1 << 15
-# Number of rows that are converted to float64 at a time, to save memory with images.
-ROWS_MEASURED = 4096
+# Number of rows per block in encoding. The features of a block fit into the CPU cache.
+ENCODING_ROWS = 1 << 15
+# Number of rows per block in conversions to float64.
+RANGES_ROWS = 4096
 
 
 class Encoded(NamedTuple):
-    """Features X, shape (N, P), and the mask of missing values, shape (N, columns)."""
+    """Features of shape (n_rows, n_features), and missing values of shape (n_rows, n_columns)."""
 
     X: NDArray
     missing: NDArray
 
 
 class TableEncoder(TransformerMixin, BaseEstimator):
-    """Encode the columns of a table as numeric features for any scikit-learn estimator.
+    """Encode the columns of a table as numeric features.
 
-    A numeric column is one feature. A categorical column is one-hot encoded; if it has many
-    values, the infrequent ones share one feature. Ordinal text ("low", "medium", "high"; "<5",
-    "5-9"; ordered categoricals) is encoded by position, and text with units ("70 kg") by the number
-    in it. Missing values are imputed with the median or the most frequent value; if a column has
-    several, a 0/1 feature indicates them. An unknown category is encoded as zeros (one-hot) or as
-    the imputed value (ordinal), and a warning gives the number of such values. The estimators of
-    this library fit their own encoder (``encoder_``) when ``fit`` is called with a data frame.
+    Numeric columns are one feature. Categorical columns are one-hot encoded, and infrequent
+    categories of columns with many values share one feature. Ordinal text, such as "low", "medium",
+    "high", or "<5", "5-9", is encoded by position. Text with units, such as "70 kg", is encoded by
+    its number. Missing values are imputed with the median or the most frequent value. If a column
+    has several missing values, a binary indicator feature is added. Unknown categories are encoded
+    as zeros (one-hot) or as the imputed value (ordinal), with a warning. The estimators of this
+    library fit an encoder (``encoder_``) when `fit` is called with a data frame.
 
     Parameters
     ----------
     categorical : sequence of str, default=()
         Columns to one-hot encode even if they contain numbers.
     numeric : sequence of str, default=()
-        Text columns to encode as the number in each text ("12 mg", "grade 2", "5-10").
+        Text columns to encode by the number in each text, such as "12 mg", "grade 2" or "5-10".
     drop : None, "auto" or sequence of str, default=None
-        Columns to leave out. "auto", alone or in the sequence, leaves out ids, dates, free text,
-        constants and columns without values; by default every column becomes a feature.
+        Columns to drop. "auto", alone or in the sequence, drops ids, dates, free text, constants
+        and columns without values. None drops no columns.
     keep : sequence of str, default=()
-        Columns that "auto" must not leave out.
+        Columns that "auto" does not drop.
     missing : {"impute", "error"}, default="impute"
-        Impute missing values, or raise an error.
+        Handling of missing values.
     standardize : bool, default=False
-        Scale features to mean 0 and standard deviation 1.
+        If True, scale features to mean 0 and standard deviation 1.
 
     Attributes
     ----------
     columns_ : tuple of `maxplus.tables.Column`
-        The columns that are used, in order.
+        Encoded columns in order.
     ranges_ : `maxplus.tables.Ranges`
-        Statistics of each feature in training, before standardisation.
+        Statistics of each feature in the training data, before standardisation.
     decisions_ : tuple of str
-        Log of the inferred properties of columns that can be overridden by parameters.
+        Log of the inferred properties of columns, which parameters can override.
     n_features_in_ : int
         Number of columns seen during `fit`.
     feature_names_in_ : array of str
@@ -107,7 +107,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     ranges_: Ranges
     decisions_: tuple[str, ...]
     target_: Target
-    # (height, width) if the features are pixels.
+    # Height and width if the features are pixels.
     image_shape_: tuple[int, int] | None
     # Name of the training table.
     data_: str
@@ -130,19 +130,20 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         self.missing = missing
         self.standardize = standardize
 
-    # -- scikit-learn API --------------------------------------------------------------------------
-
     def fit(self, X: Any, y: Any = None) -> TableEncoder:
         """Infer the type of each column.
 
         Parameters
         ----------
         X : data frame of pandas, polars or pyarrow, or array of shape (n_samples, n_columns)
+            Training data.
         y : ignored
+            Not used, present for API consistency by convention.
 
         Returns
         -------
         self
+            Fitted encoder.
         """
         table = self._table(X, reset=True)
         self._fit(table, Target(label_name(y, table)))
@@ -155,23 +156,24 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         image_shape: tuple[int, int] | None = None,
         all_rows: RawTable | None = None,
     ) -> Encoded:
-        """Infer the column types from the rows of all ranks, and return the encoded table.
+        """Fit to the rows of all ranks, and return the encoded table.
 
         Parameters
         ----------
         table : RawTable
-            The table without its target.
+            Table without its target.
         target : Target, optional
-            The column to predict, which is stored with the encoder.
+            Target column, stored with the encoder.
         image_shape : (height, width), optional
-            The shape of the images if the columns are pixels.
+            Shape of the images if the columns are pixels.
         all_rows : RawTable, optional
-            The rows from which types and imputed values are inferred: ``table`` and the rows
-            without a label.
+            Rows from which types and imputed values are inferred, including rows without a label.
+            By default, ``table``.
 
         Returns
         -------
         Encoded
+            Features and missing values of ``table``.
         """
         self.n_features_in_ = len(table.columns)
         self.feature_names_in_ = np.array(list(table.columns), object)
@@ -194,13 +196,13 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         self.columns_, self.decisions_ = schema.columns, schema.decisions
         self.target_, self.image_shape_, self.data_ = target, image_shape, table.name
         with comm.raise_on_all_ranks():
-            found = self._encode(table, UnknownValues())
-        self._set_ranges(found.X)
-        return found
+            encoded = self._encode(table, UnknownValues())
+        self._set_ranges(encoded.X)
+        return encoded
 
     @classmethod
     def of_images(cls, X: NDArray, name: str, shape: tuple[int, int]) -> TableEncoder:
-        """Return an encoder whose columns are the pixels of images, shape (N, height·width)."""
+        """Return an encoder for images X of shape (n_images, height·width)."""
         encoder = cls()
         names = [f"pixel {r},{c}" for r in range(shape[0]) for c in range(shape[1])]
         encoder.columns_, encoder.decisions_ = tuple(map(Number, names)), ()
@@ -218,28 +220,32 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : data frame, whose columns may be in any order, or array
+        X : data frame or array of shape (n_samples, n_columns)
+            Rows to encode. The columns of a data frame may be in any order.
 
         Returns
         -------
-        array of shape (n_samples, n_features), or a data frame if ``set_output`` requests one
+        array of shape (n_samples, n_features), or a data frame (see ``set_output``)
+            Encoded features.
         """
         check_is_fitted(self, "columns_")
         table, unknown = self._table(X, reset=False), UnknownValues()
-        found = self.encode(table, unknown).X
+        features = self.encode(table, unknown).X
         unknown.warn(table.name)
-        return found
+        return features
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray:
         """Return the names of the features.
 
         Parameters
         ----------
-        input_features : None or the names of the columns in `fit`
+        input_features : sequence of str or None, default=None
+            Names of the columns seen during `fit`, used for validation only.
 
         Returns
         -------
         array of str
+            Names of the features.
         """
         check_is_fitted(self, "columns_")
         if input_features is not None:
@@ -278,20 +284,20 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             columns = {name: _to_numbers(cells) for name, cells in columns.items()}
         return RawTable("the array", columns)
 
-    # -- interface for estimators and commands -----------------------------------------------------
-
     def attach(self, frame: Any) -> RawTable:
-        """Return a data frame with this encoder attached, as input to ``fit`` of an estimator.
+        """Attach this encoder to a data frame that is passed to `fit` of an estimator.
 
-        ``fit`` encodes the table with a clone of this encoder.
+        `fit` encodes the table with a clone of this encoder.
 
         Parameters
         ----------
         frame : data frame of pandas, polars or pyarrow
+            Data frame.
 
         Returns
         -------
         RawTable
+            Table with the encoder.
 
         Examples
         --------
@@ -315,13 +321,14 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         Parameters
         ----------
         table : RawTable
+            Table to encode.
         unknown : UnknownValues, optional
-            Counter to which the unknown categories and unexpected missing values of this table
-            are added. By default, they are not reported.
+            Counter of unknown categories and unexpected missing values.
 
         Returns
         -------
         Encoded
+            Features and missing values.
         """
         X, missing = self._encode(table, UnknownValues() if unknown is None else unknown)
         return Encoded(self.standardized(X), missing)
@@ -331,11 +338,13 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array of shape (N, P)
+        X : array of shape (n_samples, n_features)
+            Encoded features before standardisation.
 
         Returns
         -------
-        array of shape (N, P)
+        array of shape (n_samples, n_features)
+            Standardised features.
         """
         return (X - self.ranges_.mean) / self.ranges_.deviations if self.standardize else X
 
@@ -353,9 +362,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         X = np.zeros((table.n_rows, self.n_features))
         missing = np.zeros((table.n_rows, len(self.columns_)), bool, order="F")
         slices = list(enumerate(zip(self.columns_, self.feature_slices, strict=True)))
-        # Writes to a column of X are strided, so blocks of rows are used that stay in the cache.
-        for start in range(0, table.n_rows, ROWS_AT_ONCE):
-            rows = slice(start, start + ROWS_AT_ONCE)
+        # Writing to a column of X is strided. Blocks of rows stay in the CPU cache.
+        for start in range(0, table.n_rows, ENCODING_ROWS):
+            rows = slice(start, start + ENCODING_ROWS)
             part = table.part(rows.start, rows.stop)
             for k, (column, features) in slices:
                 missing[rows, k] = column.encode(part, X[rows, features], unknown)
@@ -368,12 +377,12 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     @property
     def n_features(self) -> int:
-        """Number of features, P."""
+        """Number of features."""
         return sum(len(column.features) for column in self.columns_)
 
     @property
     def feature_slices(self) -> list[slice]:
-        """The slice of features of each column."""
+        """Slice of features of each column."""
         ends = np.cumsum([len(column.features) for column in self.columns_]).tolist()
         return [slice(a, b) for a, b in zip([0, *ends[:-1]], ends, strict=True)]
 
@@ -384,15 +393,17 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return {**columns, self.target_.name: True if self.target_.is_text else None}
 
     def features_of(self, columns: Sequence[str]) -> list[int]:
-        """Return the indices of features, given the names of columns or features.
+        """Return the indices of the features of columns.
 
         Parameters
         ----------
-        columns : names of columns or features
+        columns : sequence of str
+            Names of columns or features.
 
         Returns
         -------
         list of int
+            Indices of the features.
         """
         features = {name: [p] for p, name in enumerate(self.feature_names)}
         of_columns = {
@@ -404,15 +415,16 @@ class TableEncoder(TransformerMixin, BaseEstimator):
                 raise ValueError(
                     f"the model has no column {name!r}; it has {', '.join(list(of_columns)[:20])}"
                 )
-        known = {**features, **of_columns}
-        return [p for name in columns for p in known[name]]
+        indices = {**features, **of_columns}
+        return [p for name in columns for p in indices[name]]
 
     def domain(self) -> FeatureValues:
-        """Return the feature values seen in training, as the domain of counterfactuals.
+        """Return the domain of the features in the training data.
 
         Returns
         -------
         FeatureValues
+            Valid values of the features in counterfactuals.
         """
         ranges = self.ranges_
         low, high, integer = ranges.low.copy(), ranges.high.copy(), ranges.whole.copy()
@@ -447,14 +459,13 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             ordinals,
         )
 
-    # -- JSON --------------------------------------------------------------------------------------
-
     def to_json(self) -> dict[str, Any]:
-        """Return the fitted encoder as JSON data, for a model file.
+        """Return the fitted encoder as JSON data.
 
         Returns
         -------
         dict
+            Content of a model file.
         """
         check_is_fitted(self, "columns_")
         names = getattr(self, "feature_names_in_", None)
@@ -475,7 +486,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     @classmethod
     def from_json(cls, record: Any) -> TableEncoder:
-        """Restore an encoder from a `to_json` record; raise ValueError if it is invalid."""
+        """Return the encoder of a `to_json` record; raise ValueError if it is invalid."""
         _check_fields(record, _FIELDS, "the encoder")
         _check_fields(record["parameters"], _PARAMETERS, "the encoder's parameters")
         _check_fields(record["target"], _TARGET, "the encoder's target")
@@ -506,7 +517,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
 
 class Group(NamedTuple):
-    """The one-hot features of a categorical column; with ``none``, all of them may be 0."""
+    """One-hot features of a categorical column; with ``none``, all features may be 0."""
 
     name: str
     features: tuple[int, ...]
@@ -515,19 +526,28 @@ class Group(NamedTuple):
 
 
 class FeatureValues(NamedTuple):
-    """The fields of `maxplus.explain.Domain` as plain data, for P features.
+    """Fields of a `maxplus.explain.Domain`.
 
     Attributes
     ----------
-    unit : standard deviations in training, shape (P,)
-    low, high : smallest and largest value in training, shape (P,)
-    whole : mask of the features that take only integers, shape (P,)
-    fixed : mask of the features that must not change: missing-value indicators; shape (P,)
-    names : names of the features
-    values : the two values of each two-valued feature
-    categories : categorical columns, whose features change together
-    indicators : for a feature that may be missing, the feature that indicates it
-    ordinals : for an ordinal feature, its categories, the lowest first
+    unit : ndarray of shape (n_features,)
+        Standard deviations in the training data.
+    low, high : ndarray of shape (n_features,)
+        Minimum and maximum in the training data.
+    whole : ndarray of bool of shape (n_features,)
+        Mask of integer features.
+    fixed : ndarray of bool of shape (n_features,)
+        Mask of missing-value indicators, which cannot change.
+    names : tuple of str
+        Names of the features.
+    values : mapping of int to ndarray of shape (2,)
+        Values of each binary feature.
+    categories : tuple of Group
+        Categorical columns.
+    indicators : mapping of int to int
+        Index of the missing-value indicator of each feature that has one.
+    ordinals : mapping of int to tuple of str
+        Categories of each ordinal feature in ascending order.
     """
 
     unit: NDArray
@@ -544,15 +564,18 @@ class FeatureValues(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Ranges:
-    """Statistics of P features in training, as arrays of shape (P,).
+    """Statistics of the features in the training data.
 
     Attributes
     ----------
-    deviations : standard deviations; 1 for a constant feature, since 0 in the scale of a
-        certificate means that a feature is held fixed
-    mean, low, high : mean, smallest and largest value
-    whole : whether all values were integers
-    two_valued : whether ``low`` and ``high`` were the only values
+    deviations : ndarray of shape (n_features,)
+        Standard deviations, 1 for constant features.
+    mean, low, high : ndarray of shape (n_features,)
+        Mean, minimum and maximum.
+    whole : ndarray of bool of shape (n_features,)
+        Mask of features with integer values only.
+    two_valued : ndarray of bool of shape (n_features,)
+        Mask of features with exactly two values.
     """
 
     deviations: NDArray
@@ -564,13 +587,13 @@ class Ranges:
 
     @classmethod
     def of(cls, X: NDArray, name: str, feature_names: list[str]) -> Ranges:
-        """Compute the statistics of training data of shape (N, P); O(N·P)."""
+        """Compute the statistics of features of shape (n_samples, n_features)."""
         low, high = X.min(axis=0), X.max(axis=0)
         integer, two_valued = np.ones(X.shape[1], bool), low < high
         deviations = np.empty(X.shape[1])
         for columns, block in column_blocks(X):
-            for k in range(0, len(X), ROWS_MEASURED):
-                part = block[k : k + ROWS_MEASURED]
+            for k in range(0, len(X), RANGES_ROWS):
+                part = block[k : k + RANGES_ROWS]
                 integer[columns] &= (part == np.round(part)).all(axis=0)
                 is_extreme = (part == low[columns]) | (part == high[columns])
                 two_valued[columns] &= is_extreme.all(axis=0)
@@ -581,18 +604,18 @@ class Ranges:
                 f"{name}: {feature_names[p]!r} reaches {max(high[p], -low[p]):g}, too large to "
                 "square; divide it by a power of ten"
             )
-        # Rounding can make the deviation of equal numbers nonzero.
+        # The standard deviation of equal numbers may be nonzero because of rounding.
         deviations = np.where((low == high) | (deviations == 0.0), 1.0, deviations)
         mean = X.mean(axis=0, dtype=np.float64)
         return cls(deviations, mean, low.astype(float), high.astype(float), integer, two_valued)
 
     def to_json(self) -> dict[str, Any]:
-        """Return JSON data for a model file."""
+        """Return the statistics as JSON data."""
         return {field.name: getattr(self, field.name).tolist() for field in fields(self)}
 
     @classmethod
     def from_json(cls, record: Any, n: int) -> Ranges:
-        """Restore the ranges of n features from a `to_json` record; raise ValueError if invalid."""
+        """Return the ranges of a `to_json` record of n features; raise ValueError if invalid."""
         checks: dict[str, tuple[str, Callable[[Any], bool]]] = {
             "deviations": ("positive finite numbers", lambda v: _is_finite(v) and v > 0),
             **dict.fromkeys(("mean", "low", "high"), ("finite numbers", _is_finite)),
@@ -606,13 +629,13 @@ class Ranges:
                 raise ValueError(f"the encoder's {name} must be {n} {kind}, not {values!r:.60}")
         arrays = {name: np.array(values, np.float64) for name, values in record.items()}
         flags = {name: arrays[name].astype(bool) for name in ("whole", "two_valued")}
-        found = cls(**arrays | flags)
-        if (found.low > found.high).any():
-            p = int((found.low > found.high).argmax())
+        ranges = cls(**arrays | flags)
+        if (ranges.low > ranges.high).any():
+            p = int((ranges.low > ranges.high).argmax())
             raise ValueError(
-                f"the encoder's ranges have low {found.low[p]:g} above high {found.high[p]:g}"
+                f"the encoder's ranges have low {ranges.low[p]:g} above high {ranges.high[p]:g}"
             )
-        return found
+        return ranges
 
 
 def _deviations(X: NDArray) -> NDArray:
@@ -620,19 +643,16 @@ def _deviations(X: NDArray) -> NDArray:
         if X.dtype == np.float64:
             return X.std(axis=0)
         mean = X.mean(axis=0, dtype=np.float64)
-        parts = (X[k : k + ROWS_MEASURED] - mean for k in range(0, len(X), ROWS_MEASURED))
+        parts = (X[k : k + RANGES_ROWS] - mean for k in range(0, len(X), RANGES_ROWS))
         return np.sqrt(sum(np.square(part).sum(axis=0) for part in parts) / len(X))
 
 
 def _to_numbers(cells: NDArray) -> NDArray:
-    """Convert a column of an object array to numbers, if all of its cells are numbers."""
+    """Convert a column of objects to numbers if possible."""
     try:
         return cells.astype(np.float64)
     except (TypeError, ValueError):
         return cells
-
-
-# -- validation of JSON ----------------------------------------------------------------------------
 
 
 def _is_str(value: Any) -> bool:
@@ -644,7 +664,7 @@ def _is_bool(value: Any) -> bool:
 
 
 def _is_finite(value: Any) -> bool:
-    # JSON integers may exceed the range of floats.
+    # Integers in JSON may exceed the range of floats.
     return (type(value) is int and abs(value) <= 2**53) or (
         type(value) is float and math.isfinite(value)
     )
@@ -683,13 +703,13 @@ _TARGET: dict[str, Callable[[Any], bool]] = {
 }
 
 
-def _check_fields(record: Any, schema: Mapping[str, Callable[[Any], bool]], what: str) -> None:
+def _check_fields(record: Any, schema: Mapping[str, Callable[[Any], bool]], title: str) -> None:
     """Raise ValueError unless a record has exactly the fields of a schema, with valid values."""
     if not isinstance(record, dict) or not set(record) <= set(schema):
-        raise ValueError(f"{what} cannot be {record!r:.60}")
+        raise ValueError(f"{title} cannot be {record!r:.60}")
     absent = [name for name in schema if name not in record]
     if absent:
-        raise ValueError(f"{what} lacks {', '.join(absent)}")
+        raise ValueError(f"{title} lacks {', '.join(absent)}")
     for name, is_valid in schema.items():
         if not is_valid(record[name]):
-            raise ValueError(f"{what}: {name} cannot be {record[name]!r:.60}")
+            raise ValueError(f"{title}: {name} cannot be {record[name]!r:.60}")

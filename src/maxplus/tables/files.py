@@ -1,4 +1,4 @@
-"""Readers of whole files or batches, selected by file suffix, with memory checks."""
+"""Readers of table files, selected by the file suffix."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from maxplus.tables.csv_files import (
     line_of,
 )
 from maxplus.tables.npz_files import npz_batches
-from maxplus.tables.parquet_files import ENDINGS as PARQUET
+from maxplus.tables.parquet_files import SUFFIXES as PARQUET
 from maxplus.tables.parquet_files import parquet_batches, parquet_bytes
 from maxplus.tables.table import (
     Cells,
@@ -37,33 +37,35 @@ from maxplus.tables.table import (
 CSV = (".csv", ".tsv", ".txt")
 NUMPY = (".npz", ".npy")
 EXCEL = (".xlsx", ".xlsm")
-# Tables up to this size in bytes are read without a check of the available memory.
+# Size in bytes up to which tables are read without checking the available memory.
 ALWAYS_READ = 1 << 27
-# Number of copies in memory at the same time: batches, columns and features.
+# Number of copies in memory: batches, columns and features.
 COPIES = 3
-# Overhead in bytes of a distinct value: a string object and a dictionary entry.
+# Overhead in bytes of a distinct string in a `Categorical`.
 BYTES_PER_VALUE = 128
 
-# Type by column: text (True), numbers (False), or inferred (None).
+# Type of each column: True for text, False for numbers, None if inferred.
 ReadAs = Mapping[str, bool | None]
 
 
 def read_table(path: str | Path, read_as: ReadAs | None = None) -> RawTable:
-    """Read a file in the format given by its suffix, or CSV text from standard input ("-").
+    """Read a table from a file or from standard input.
 
-    Supported suffixes are .csv, .tsv and .txt, optionally compressed; .xlsx; .parquet, or a folder
-    of such files; .npz with X and optionally y; .npy with a column for each feature and one for
-    labels. A column of a CSV file is numeric if every value is a number or missing, else text;
-    ``read_as`` overrides this: True for text, False for numbers.
+    Supported suffixes are .csv, .tsv and .txt (optionally compressed), .xlsx, .parquet (or a folder
+    of Parquet files), .npz with arrays X and y, and .npy with an array of features and labels. A
+    column of a CSV file is numeric if every value is a number or missing.
 
     Parameters
     ----------
     path : str or path
-    read_as : mapping from names of columns to bool, optional
+        Name of the file, or "-" for CSV text from standard input.
+    read_as : mapping of str to bool, optional
+        Types of columns that override inference: True for text, False for numbers.
 
     Returns
     -------
     RawTable
+        Columns of the table.
 
     Examples
     --------
@@ -101,7 +103,7 @@ def _read_table(path: str | Path, suffix: str, read_as: ReadAs | None) -> RawTab
     if not batches:
         raise NoRowsError(source.name)
     columns = join(batches)
-    # Columns in which text follows numbers are read again as text, in one pass.
+    # Columns with text after numbers are read again as text.
     mixed = [
         name
         for name in texts.intersection(columns)
@@ -115,20 +117,22 @@ def _read_table(path: str | Path, suffix: str, read_as: ReadAs | None) -> RawTab
 def read_batches(
     path: str | Path, read_as: ReadAs | None = None, *, also: Sequence[str] = ()
 ) -> Iterator[RawTable]:
-    """Read a file in parts, for tables that do not fit into memory.
+    """Read a table in batches of rows, for tables that do not fit into memory.
 
     Parameters
     ----------
     path : str or path
-    read_as : the columns to read, if they exist, and their types as in `read_table`
-        All columns by default, which takes an additional pass over a CSV file to find the columns
-        that hold text.
-    also : further columns that must exist
+        Name of the file, as in `read_table`.
+    read_as : mapping of str to bool, optional
+        Columns to read, if they exist, and their types as in `read_table`. By default, all columns
+        are read, with an additional pass over CSV files to infer the types.
+    also : sequence of str, default=()
+        Additional columns to read, which must exist.
 
     Yields
     ------
     RawTable
-        A part of the rows.
+        Batch of rows.
 
     Examples
     --------
@@ -159,7 +163,7 @@ def _parts(
     if suffix in EXCEL:
         yield read_excel(Path(path))
         return
-    # Columns that are copied to the output are read as text, to preserve their spelling.
+    # Columns that are copied to the output are read as text, to preserve their format.
     types = None if read_as is None else {**dict.fromkeys(also, True), **read_as}
     only, first_row = None if types is None else list(types), 0
     if suffix not in CSV:
@@ -172,7 +176,7 @@ def _parts(
     texts, numbers = _by_type(types or {})
     if types is None:
         for _ in csv_batches(source, texts):
-            pass  # Adds all columns that hold text to ``texts``.
+            pass  # Adds text columns to ``texts``.
     for columns in csv_batches(source, texts, only, numbers):
         part = _csv_table(source, columns, first_row)
         yield part
@@ -180,7 +184,7 @@ def _parts(
 
 
 def _by_type(types: ReadAs) -> tuple[set[str], set[str]]:
-    """Return the columns that hold text, and those that must hold numbers."""
+    """Return the text columns and the numeric columns."""
     return {n for n, is_text in types.items() if is_text}, {n for n in types if types[n] is False}
 
 
@@ -223,13 +227,10 @@ def _table_suffix(path: str | Path) -> str:
     return suffix
 
 
-# -- memory ----------------------------------------------------------------------------------------
-
-
 def check_memory(name: str, needed: int, taken: int = 0) -> None:
     """Raise TableError if a table of ``needed`` bytes does not fit into the available memory.
 
-    The ``taken`` bytes that the table already occupies count as available.
+    ``taken`` bytes are already allocated by the table and count as available.
     """
     if needed < ALWAYS_READ:
         return
@@ -245,16 +246,16 @@ def check_memory(name: str, needed: int, taken: int = 0) -> None:
 
 
 def collect(name: str, batches: Iterable[Mapping[str, Cells]]) -> list[Mapping[str, Cells]]:
-    """Return all batches of a table; raise TableError as soon as they exceed available memory."""
-    found: list[Mapping[str, Cells]] = []
+    """Return all batches as a list; raise TableError if they exceed the available memory."""
+    collected: list[Mapping[str, Cells]] = []
     n_bytes = checked = 0
     for batch in batches:
-        found.append(batch)
+        collected.append(batch)
         n_bytes += sum(map(_n_bytes, batch.values()))
         if n_bytes - checked > ALWAYS_READ // COPIES:
             check_memory(name, COPIES * n_bytes, n_bytes)
             checked = n_bytes
-    return found
+    return collected
 
 
 def _n_bytes(cells: Cells) -> int:
@@ -264,11 +265,8 @@ def _n_bytes(cells: Cells) -> int:
     return int(cells.nbytes)
 
 
-# -- Excel -----------------------------------------------------------------------------------------
-
-
 def read_excel(path: Path) -> RawTable:
-    """Read the first sheet; the first non-empty row is the header."""
+    """Read the first sheet of a workbook; the first non-empty row is the header."""
     try:
         import openpyxl
     except ImportError:
@@ -276,7 +274,7 @@ def read_excel(path: Path) -> RawTable:
             f"{path} is read by openpyxl: pip install 'maxplus[excel]', or save it as CSV"
         ) from None
     with open(path, "rb") as file:
-        # openpyxl and zipfile raise errors of many types for damaged files.
+        # openpyxl raises various exceptions for damaged files.
         try:
             book = openpyxl.load_workbook(file, read_only=True, data_only=True)
             sheet = book.worksheets[0]
@@ -310,12 +308,12 @@ def read_excel(path: Path) -> RawTable:
 
 
 def _filled_rows(rows: Iterator[tuple]) -> Iterator[tuple[int, tuple]]:
-    """Yield non-empty rows and their numbers in the sheet."""
+    """Return the non-empty rows and their row numbers in the sheet."""
     return ((k, row) for k, row in enumerate(rows, 1) if any(cell is not None for cell in row))
 
 
 def _cells(cells: list[Any]) -> Cells:
-    """Return numbers if every cell is a number or missing, else text."""
+    """Convert cells to numbers if possible, else to text."""
     numbers = [_number(cell) for cell in cells]
     if None in numbers:
         return Categorical.of(cells)

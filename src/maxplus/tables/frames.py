@@ -14,15 +14,17 @@ if TYPE_CHECKING:
 
 
 def is_frame(data: Any) -> bool:
-    """Return whether ``data`` is a data frame of any library, with named columns.
+    """Return whether an object is a data frame of any library.
 
     Parameters
     ----------
     data : object
+        Object to check.
 
     Returns
     -------
     bool
+        True for objects with named columns.
 
     Examples
     --------
@@ -40,18 +42,19 @@ def is_frame(data: Any) -> bool:
 
 
 def table_of(frame: Any, name: str = "the data frame") -> RawTable:
-    """Convert a data frame to the same table as a file with the same content.
+    """Convert a data frame to a table.
 
     Parameters
     ----------
-    frame : data frame
-        Of pandas, polars or pyarrow.
+    frame : data frame of pandas, polars or pyarrow
+        Data frame to convert.
     name : str, default="the data frame"
-        Its name in messages.
+        Name in messages.
 
     Returns
     -------
     RawTable
+        Columns of the data frame.
 
     Examples
     --------
@@ -65,7 +68,7 @@ def table_of(frame: Any, name: str = "the data frame") -> RawTable:
     import pyarrow
 
     if hasattr(frame, "iloc"):
-        # pandas: the index is not a column, and columns of objects may hold any type.
+        # The index of a pandas data frame is ignored. Columns of objects may have mixed types.
         columns = {
             str(key): _cells_from_pandas(frame.iloc[:, k]) for k, key in enumerate(frame.columns)
         }
@@ -87,10 +90,12 @@ def is_plain(table: RawTable) -> bool:
     Parameters
     ----------
     table : RawTable
+        Table to check.
 
     Returns
     -------
     bool
+        False if a column has text or missing values.
 
     Examples
     --------
@@ -108,9 +113,9 @@ def is_plain(table: RawTable) -> bool:
 
 
 def cells_of(column: pyarrow.Array | pyarrow.ChunkedArray) -> Cells:
-    """Convert a pyarrow column: numbers and booleans to floats, everything else to text.
+    """Convert a pyarrow column of numbers or booleans to floats, and other columns to text.
 
-    Dates become text in ISO format.
+    Dates are converted to ISO format.
     """
     import pyarrow
     from pyarrow import types

@@ -1,4 +1,4 @@
-"""Readers for NPZ files (arrays X and optionally y, feature_names) and NPY files (one array X)."""
+"""Readers for NPZ files with arrays X, y and feature_names, and for NPY files."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from maxplus.tables.categorical import Categorical
 from maxplus.tables.table import Cells, NoRowsError, TableError
 
-# Limits against zip bombs: an archive may expand to ALWAYS bytes or to TIMES its own size,
-# whichever is larger.
-ALWAYS, TIMES = 100_000_000, 100
-# Number of rows of a memory-mapped array in each batch.
-ROWS_AT_ONCE = 1 << 16
+# Maximum size of the arrays in an archive, absolute in bytes and relative to the size of the
+# archive, as a protection against zip bombs. The larger limit applies.
+MAX_BYTES, MAX_RATIO = 100_000_000, 100
+# Number of rows per batch of a memory-mapped array.
+BATCH_ROWS = 1 << 16
 
 HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
@@ -27,11 +27,11 @@ def npz_batches(path: Path) -> Iterator[dict[str, Cells]]:
     """Yield an NPZ file as one batch, or a memory-mapped NPY file in batches of rows."""
     if path.suffix.lower() == ".npy":
         X = _load_npy(path)
-        for lo in range(0, len(X), ROWS_AT_ONCE):
-            yield columns_of(path, {"X": X[lo : lo + ROWS_AT_ONCE]})
+        for start in range(0, len(X), BATCH_ROWS):
+            yield columns_of(path, {"X": X[start : start + BATCH_ROWS]})
         return
     arrays = read_arrays(path)
-    # The header of an array without rows may declare a huge number of columns.
+    # An array without rows may declare a huge number of columns.
     has_rows = arrays.get("X", np.ones(1)).shape[:1] != (0,)
     columns = columns_of(path, arrays) if has_rows else {}
     if columns:
@@ -39,22 +39,22 @@ def npz_batches(path: Path) -> Iterator[dict[str, Cells]]:
 
 
 def npz_rows(path: Path, rank: int, size: int) -> dict[str, Cells]:
-    """Return the rows [rank·N / size, (rank + 1)·N / size) of X and y."""
+    """Return the columns of the rows [rank·N / size, (rank + 1)·N / size)."""
     arrays = read_arrays(path)
     X = arrays.get("X")
     n = 0 if X is None or not X.ndim else len(X)
     if X is not None and not n:
         raise NoRowsError(path)
     rows = slice(rank * n // size, (rank + 1) * n // size)
-    own = {
+    parts = {
         name: array[rows] if name in ("X", "y") and array.shape[:1] == (n,) else array
         for name, array in arrays.items()
     }
-    return columns_of(path, own)
+    return columns_of(path, parts)
 
 
 def columns_of(path: Path, arrays: Mapping[str, NDArray]) -> dict[str, Cells]:
-    """Validate X, y and feature_names and return them as columns."""
+    """Validate X, y and feature_names, and convert them to columns."""
     X = arrays.get("X")
     if X is None or X.ndim != 2 or X.dtype.kind not in "biuf":
         raise TableError(
@@ -74,13 +74,13 @@ def columns_of(path: Path, arrays: Mapping[str, NDArray]) -> dict[str, Cells]:
             raise TableError(f"{path}: y must hold {len(X)} labels, one for each row of X")
         if "y" in columns:
             raise TableError(f"{path}: a feature is named 'y', as the labels are; rename it")
-        numbers = y.dtype.kind in "biuf"
-        columns["y"] = y.astype(np.float64) if numbers else Categorical.of(map(str, y))
+        is_numeric = y.dtype.kind in "biuf"
+        columns["y"] = y.astype(np.float64) if is_numeric else Categorical.of(map(str, y))
     return columns
 
 
 def read_arrays(path: Path) -> dict[str, NDArray]:
-    """Return the arrays by name; raise TableError for an invalid or a suspiciously large file."""
+    """Return the arrays by name; raise TableError for an invalid file or a zip bomb."""
     if path.suffix.lower() == ".npy":
         return {"X": _load_npy(path)}
     with open(path, "rb") as file:
@@ -94,7 +94,7 @@ def read_arrays(path: Path) -> dict[str, NDArray]:
                 }
         except TableError:
             raise
-        # NumPy and zipfile raise errors of many types for damaged files.
+        # NumPy and zipfile raise various exceptions for damaged files.
         except Exception:
             raise TableError(
                 f"{path} is no NPZ file, or a damaged one; write it anew with "
@@ -123,15 +123,15 @@ def _load_npy(path: Path) -> NDArray:
 
 def _check_size(path: Path, size: int, members: list[zipfile.ZipInfo]) -> None:
     n_bytes = sum(member.file_size for member in members)
-    if n_bytes > max(ALWAYS, TIMES * size):
+    if n_bytes > max(MAX_BYTES, MAX_RATIO * size):
         raise TableError(
-            f"{path} has {size:,} bytes, but unpacks to {n_bytes:,}, more than {TIMES} times as "
-            "many; if that is right, write it unpacked with np.savez"
+            f"{path} has {size:,} bytes, but unpacks to {n_bytes:,}, more than {MAX_RATIO} times "
+            "as many; if that is right, write it unpacked with np.savez"
         )
 
 
 def _read_array(path: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray:
-    """Read an array; raise an error of any type if its size is not that given by the archive."""
+    """Read an array; raise an error if its size differs from the size in the archive."""
     with archive.open(member) as stream:
         shape, is_fortran, dtype = HEADERS[np.lib.format.read_magic(stream)](stream)
         if dtype.hasobject:

@@ -1,4 +1,4 @@
-"""Reader for a Parquet file, or a folder of them, in batches of rows."""
+"""Reader for Parquet files and folders of Parquet files."""
 
 from __future__ import annotations
 
@@ -12,18 +12,25 @@ import numpy as np
 from maxplus.tables.frames import cells_of
 from maxplus.tables.table import Cells, TableError, check_different
 
-ENDINGS = (".parquet", ".pq")
-# Number of rows in each batch.
-ROWS_AT_ONCE = 1 << 16
+SUFFIXES = (".parquet", ".pq")
+# Number of rows per batch.
+BATCH_ROWS = 1 << 16
 
 
 def parquet_batches(
     path: Path, only: Sequence[str] | None = None, part: tuple[int, int] = (0, 1)
 ) -> Iterator[dict[str, Cells]]:
-    """Yield batches of rows, file by file; all columns, or those in ``only``.
+    """Yield batches of rows.
 
-    ``part`` is (rank, size) and selects the rows [rank·N / size, (rank + 1)·N / size) of all N.
-    A rank without rows gets one empty batch.
+    Parameters
+    ----------
+    path : Path
+        File or folder.
+    only : sequence of str, optional
+        Columns to read. By default, all columns.
+    part : (rank, size), default=(0, 1)
+        Selects the rows [rank·N / size, (rank + 1)·N / size). A rank without rows gets an empty
+        batch.
     """
     files, (rank, size), names, first = files_of(path), part, None, 0
     n = 0 if size == 1 else sum(_metadata(file).num_rows for file in files)
@@ -38,11 +45,13 @@ def parquet_batches(
                 raise TableError(
                     f"{file} has other columns than {files[0]}; all must have the same"
                 )
-            wanted = None if only is None else [name for name in file_columns if name in set(only)]
+            selected = (
+                None if only is None else [name for name in file_columns if name in set(only)]
+            )
             for group in range(content.num_row_groups):
                 n_rows = content.metadata.row_group(group).num_rows
                 if first < end and first + n_rows > begin:
-                    batches = content.iter_batches(ROWS_AT_ONCE, row_groups=[group], columns=wanted)
+                    batches = content.iter_batches(BATCH_ROWS, row_groups=[group], columns=selected)
                     for batch in batches:
                         rows = slice(int(max(begin - first, 0)), int(min(end - first, len(batch))))
                         first += len(batch)
@@ -62,33 +71,34 @@ def parquet_bytes(path: Path) -> int:
     total = 0
     for file in files_of(path):
         try:
-            found = _metadata(file)
+            metadata = _metadata(file)
         except TableError:
             # The reader reports the error.
             continue
-        total += 8 * found.num_rows * found.num_columns
+        total += 8 * metadata.num_rows * metadata.num_columns
     return total
 
 
 def files_of(path: Path) -> list[Path]:
-    """Return the file itself, or the Parquet files of a folder, sorted by name."""
+    """Return the file, or the sorted Parquet files of a folder."""
     if not path.is_dir():
         return [path]
-    found = sorted(file for file in path.iterdir() if file.suffix.lower() in ENDINGS)
-    for file in found:
+    files = sorted(file for file in path.iterdir() if file.suffix.lower() in SUFFIXES)
+    for file in files:
         if not file.is_file():
             raise TableError(f"{file} is no file; keep only Parquet files in {path}")
-    if not found:
+    if not files:
         raise TableError(f"{path} is a folder without Parquet files; name a file in it")
-    return found
+    return files
 
 
 @contextmanager
 def _open_parquet(path: Path) -> Iterator[Any]:
-    """Open a Parquet file with Python's ``open``, whose errors give the file and the reason."""
+    """Open a Parquet file; raise TableError if it is invalid."""
     import pyarrow
     from pyarrow import parquet
 
+    # The error messages of Python's open contain the file name and the reason.
     with open(path, "rb") as file:
         try:
             yield parquet.ParquetFile(file)

@@ -1,8 +1,7 @@
-"""Tables distributed over ranks: each rank reads a part of the rows, and all infer the same schema.
+"""Tables distributed over MPI ranks.
 
-Parts have about equal numbers of rows, in the order of the file or of the sorted files of a folder.
-Rank 0 infers the column types and gathers one whole column at a time, so that the result is the
-same as in a single process.
+Each rank reads a contiguous part of the rows. Rank 0 infers the schema from complete columns,
+which are gathered one at a time, so the result is the same as in a single process.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from maxplus.tables.table import Cells, NoRowsError, RawTable, TableError, join,
 
 
 def require_partitionable(data: str) -> None:
-    """Raise TableError, on all ranks, for a file format that cannot be read in parts."""
+    """Raise TableError on all ranks if a file format cannot be read in parts."""
     path = Path(data)
     if not (path.is_dir() or path.suffix.lower() in (*PARQUET, *NUMPY)):
         raise mark_collective(
@@ -36,7 +35,7 @@ def require_partitionable(data: str) -> None:
 
 
 def read_partition(data: str, comm: Communicator) -> RawTable:
-    """Read this rank's rows of a Parquet file, a folder of Parquet files, or an NPZ or NPY file."""
+    """Read the rows of this rank from Parquet, NPZ or NPY files."""
     require_partitionable(data)
     path = Path(data)
     with comm.raise_on_all_ranks():
@@ -53,12 +52,12 @@ def read_partition(data: str, comm: Communicator) -> RawTable:
 
 @dataclass(frozen=True)
 class WholeTable(RawTable):
-    """The rows of all ranks, for use on rank 0; columns are gathered on access."""
+    """Rows of all ranks, used on rank 0; columns are gathered on access."""
 
     n_all: int = 0
 
     def __post_init__(self) -> None:
-        """Skip the conversion of columns, which would gather all of them."""
+        """Skip the conversion of columns, which would gather all columns."""
 
     @property
     def n_rows(self) -> int:
@@ -67,13 +66,13 @@ class WholeTable(RawTable):
 
 
 class TableShare:
-    """One rank's part of a table, whose columns rank 0 gathers by broadcasting requests."""
+    """Rows of one rank; rank 0 gathers columns by broadcasting requests."""
 
     def __init__(self, own: RawTable) -> None:
         self.own = own
 
     def whole(self, comm: Communicator) -> WholeTable:
-        """Return the table of all ranks' rows, for use on rank 0."""
+        """Return the table of the rows of all ranks, on rank 0."""
         n = comm.total(self.own.n_rows)
         if not n:
             raise NoRowsError(self.own.name)
@@ -97,7 +96,7 @@ class TableShare:
 
 
 class _Columns(Mapping[str, Cells]):
-    """Columns by name, gathered on access; the last one is cached."""
+    """Columns by name, gathered on access; the last column is cached."""
 
     def __init__(self, share: TableShare, comm: Communicator) -> None:
         self._share, self._comm = share, comm

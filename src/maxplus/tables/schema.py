@@ -1,4 +1,4 @@
-"""Inference of column types and of the target from a training table, with a log of decisions."""
+"""Inference of column types and of the target from training data."""
 
 from __future__ import annotations
 
@@ -34,21 +34,28 @@ from maxplus.tables.text_patterns import number_in, ordered
 
 TASKS = AUTO, CLASSIFICATION, REGRESSION = ("auto", "classification", "regression")
 IMPUTE, REFUSE = "impute", "error"
-# Usual names of the target; if no column has one of them, the target is the last column.
+# Default names of the target column.
 TARGET_NAMES = ("target", "label", "class", "y")
-# If at least this share of a column is numeric, the remaining text is an error.
-SHARE_NUMBERS = 0.95
-# An integer target implies regression if it has more than MANY_CLASSES distinct values, or more
-# than FEW_CLASSES with fewer than ROWS_PER_CLASS rows each.
+# Share of numbers in a column from which text is an error.
+MIN_NUMBERS = 0.95
+# An integer target is numeric if it has more than MANY_CLASSES distinct values, or more than
+# FEW_CLASSES with fewer than ROWS_PER_CLASS rows each.
 MANY_CLASSES, FEW_CLASSES, ROWS_PER_CLASS = 20, 10, 10
-# Integers up to this one are represented exactly in float64.
-LARGEST_LABEL = 2**53
+# Largest integer up to which float64 is exact.
+MAX_LABEL = 2**53
 
 
 class Target(NamedTuple):
-    """The column to predict: its name, "classification" or "regression", and its type.
+    """Target column.
 
-    With ``is_text``, labels are text even if they look like numbers.
+    Attributes
+    ----------
+    name : str
+        Name of the column.
+    task : {"classification", "regression"}
+        Type of the target.
+    is_text : bool
+        If True, labels are text even if they look like numbers.
     """
 
     name: str
@@ -56,18 +63,18 @@ class Target(NamedTuple):
     is_text: bool = False
 
     def cells(self, table: RawTable) -> Cells:
-        """Return the cells of the target; in classification, the text "none" is a class."""
+        """Return the target column. In classification, the text "none" is a class."""
         require(table, self.name, "--target")
         return table.feature(self.name) if self.task == REGRESSION else table.columns[self.name]
 
     def missing(self, table: RawTable) -> NDArray:
-        """Return the mask of rows without a label; all False for a table without the column."""
+        """Return the mask of rows without a label, all False if there is no target column."""
         if self.name not in table.columns:
             return np.zeros(table.n_rows, bool)
         return is_missing(self.cells(table))
 
     def labels(self, table: RawTable) -> NDArray:
-        """Return y of shape (N,): floats for regression, else integers or strings."""
+        """Return y: floats for regression, integers or strings for classification."""
         cells = self.cells(table)
         refuse_missing(table, {self.name: cells})
         if self.task == REGRESSION:
@@ -76,7 +83,7 @@ class Target(NamedTuple):
             return y[:, 0]
         if isinstance(cells, Categorical) or self.is_text or not _are_integers(cells):
             return as_text(cells).strings()
-        if np.abs(cells).max(initial=0.0) > LARGEST_LABEL:
+        if np.abs(cells).max(initial=0.0) > MAX_LABEL:
             raise TableError(
                 f"{table.name}: the target {self.name!r} holds numbers beyond 2^53, too "
                 "large for labels; write them as words"
@@ -84,14 +91,14 @@ class Target(NamedTuple):
         return cells.astype(np.int64)
 
     def error_without_labels(self, name: str) -> TableError:
-        """Return the error for a table without any label."""
+        """Return the error for a table without labels."""
         return TableError(
             f"{name}: the target {self.name!r} has no values; fill them in, or name another "
             "column with --target when you train"
         )
 
     def line_of_unlabelled(self, n: int, first: str) -> str:
-        """Return the log line about n unlabelled rows that are left out."""
+        """Return the log line about n rows without a label."""
         return (
             f"left out {n:,} row{'s' * (n > 1)} without a value of the target {self.name!r}, the "
             f"first in {first}"
@@ -99,7 +106,7 @@ class Target(NamedTuple):
 
 
 class Overrides(NamedTuple):
-    """Choices of the user that override inference: the parameters of a `TableEncoder`."""
+    """Parameters of a `TableEncoder` that override inference."""
 
     categorical: Sequence[str] = ()
     numeric: Sequence[str] = ()
@@ -126,13 +133,13 @@ class Overrides(NamedTuple):
         return cls(categorical, numeric, names, keep, parameters["missing"], AUTO in drop)
 
     def check(self, table: RawTable, target: str | None) -> None:
-        """Raise TableError if a column does not exist or is in conflicting lists."""
+        """Raise TableError if a column does not exist, or if parameters are in conflict."""
         if self.missing not in (IMPUTE, REFUSE):
             raise TableError(
                 f"{table.name}: missing must be one of impute, error; got {self.missing!r:.60}"
             )
         others = () if target is None else (target,)
-        chosen: dict[str, str] = {}
+        option_of: dict[str, str] = {}
         for option in ("categorical", "numeric", "drop", "keep"):
             for name in getattr(self, option):
                 if name == target:
@@ -141,41 +148,44 @@ class Overrides(NamedTuple):
                         f"--{option} as well"
                     )
                 require(table, name, f"--{option}", *others)
-                # A column may be both kept and given a type.
-                if option != "keep" and name in chosen:
+                # "keep" may be combined with "categorical" and "numeric".
+                if option != "keep" and name in option_of:
                     raise TableError(
-                        f"{table.name}: {name!r} is in --{chosen[name]} and in --{option}; choose "
-                        "one"
+                        f"{table.name}: {name!r} is in --{option_of[name]} and in --{option}; "
+                        "choose one"
                     )
                 if option == "keep" and name in self.drop:
                     raise TableError(f"{table.name}: {name!r} is in --drop and in --keep; choose")
-                chosen.setdefault(name, option)
+                option_of.setdefault(name, option)
 
     def keeps(self, name: str) -> bool:
-        """Return whether a column is used even if it looks uninformative."""
+        """Return whether to use a column even if it is uninformative."""
         return not self.is_auto or name in (*self.categorical, *self.numeric, *self.keep)
 
 
 class Schema(NamedTuple):
-    """The columns that are used, and a log line for each decision that can be overridden."""
+    """Columns to encode, and the log of decisions."""
 
     columns: tuple[Column, ...]
     decisions: tuple[str, ...]
 
 
 def infer_schema(table: RawTable, overrides: Overrides, target: str | None = None) -> Schema:
-    """Infer the type of every column; O(N·P), or O(N·log N) for integers.
+    """Infer the type of each column.
 
     Parameters
     ----------
-    table : columns without the target
-    overrides : choices of the user that override inference
-    target : name of the target, for messages
+    table : RawTable
+        Table without the target.
+    overrides : Overrides
+        Parameters that override inference.
+    target : str, optional
+        Name of the target, for messages.
 
     Raises
     ------
     TableError
-        For unknown names, text among numbers, or if no feature is left.
+        For unknown columns, text in a numeric column, or if no columns are left.
     """
     overrides.check(table, target)
     besides_target = "" if target is None else f" besides the target {target!r}"
@@ -219,11 +229,8 @@ def infer_schema(table: RawTable, overrides: Overrides, target: str | None = Non
     return Schema(tuple(columns), tuple(lines))
 
 
-# -- column types ----------------------------------------------------------------------------------
-
-
 def _column(table: RawTable, name: str, overrides: Overrides, lines: list[str]) -> Column:
-    """Infer the type of one column; decisions are appended to ``lines``."""
+    """Infer the type of a column; decisions are appended to ``lines``."""
     cells = table.feature(name)
     missing = is_missing(cells)
     is_text = name in overrides.categorical or (
@@ -245,13 +252,13 @@ def _column(table: RawTable, name: str, overrides: Overrides, lines: list[str]) 
     n = np.count_nonzero(missing)
     are = "is" if n == 1 else "are"
     if not indicator:
-        what = f"imputed with {imputed}"
+        encoding = f"imputed with {imputed}"
     elif isinstance(column, Category):
-        what = f"encoded as {feature}"
+        encoding = f"encoded as {feature}"
     else:
-        what = f"imputed with {imputed}, and indicated by {feature}"
+        encoding = f"imputed with {imputed}, and indicated by {feature}"
     lines.append(
-        f"{name!r}: {n:,} of {table.n_rows:,} values {are} missing: {what} "
+        f"{name!r}: {n:,} of {table.n_rows:,} values {are} missing: {encoding} "
         "(--set missing=error to refuse them)"
     )
     return replace(column, indicator=indicator, had_missing=True)
@@ -263,12 +270,12 @@ def _number(table: RawTable, name: str, lines: list[str]) -> Number:
     numbers = Number(name, from_text=from_text).numbers(table)
     present = numbers[~np.isnan(numbers)]
     if isinstance(cells, Categorical):
-        shown = [f"{quoted(text, 20)} is {number_in(text):g}" for text in cells.values[:3]]
+        examples = [f"{quoted(text, 20)} is {number_in(text):g}" for text in cells.values[:3]]
         lines.append(
-            f"{name!r} is encoded as the number in its text: {', '.join(shown)}, … "
+            f"{name!r} is encoded as the number in its text: {', '.join(examples)}, … "
             f"(--categorical {in_shell(name)} to one-hot encode it)"
         )
-    # The lower median is a value of the column, so that integers are filled with integers.
+    # The lower median is a value of the column, so the imputed value of integers is an integer.
     middle = (present.size - 1) // 2
     median = float(np.partition(present, middle)[middle])
     return Number(name, median, from_text=from_text)
@@ -277,7 +284,7 @@ def _number(table: RawTable, name: str, lines: list[str]) -> Number:
 def _categories(
     name: str, cells: Categorical, keep_all: bool, lines: list[str]
 ) -> Category | Ordinal:
-    """Return an ordinal column if the values are ordered, else a one-hot encoded one."""
+    """Return an ordinal column if the values are ordered, else a one-hot encoded column."""
     counts = cells.counts
     used = np.flatnonzero(counts)
     known = [cells.values[k] for k in used]
@@ -293,17 +300,17 @@ def _categories(
         return Ordinal(name, _median(order, cells), categories=order)
     if not has_many_values(len(known), int(counts.sum())):
         return Category(name, most_frequent, categories=tuple(sorted(known)))
-    # A column that the user keeps may have no frequent value.
+    # A column in ``keep`` may have no frequent values.
     frequent = frequent_values(cells) or frequent_values(cells, minimum=1)
-    chosen = tuple(sorted(set(frequent) - {OTHER}))
-    which = "most frequent" if len(chosen) == 1 else f"{len(chosen)} most frequent"
+    categories = tuple(sorted(set(frequent) - {OTHER}))
+    n = len(categories)
+    subset = "most frequent" if n == 1 else f"{n} most frequent"
     lines.append(
-        f"{name!r}: one-hot encoding of the {which} of {len(known):,} values, all others as "
+        f"{name!r}: one-hot encoding of the {subset} of {len(known):,} values, all others as "
         f"{OTHER!r} {override_hint}"
     )
-    return Category(
-        name, most_frequent if most_frequent in chosen else OTHER, categories=chosen, other=True
-    )
+    fill = most_frequent if most_frequent in categories else OTHER
+    return Category(name, fill, categories=categories, other=True)
 
 
 def _median(order: tuple[str, ...], cells: Categorical) -> str:
@@ -314,13 +321,13 @@ def _median(order: tuple[str, ...], cells: Categorical) -> str:
 
 
 def _check_numbers(table: RawTable, name: str, cells: Categorical) -> None:
-    """Raise TableError for a few text cells in a column that otherwise contains numbers."""
+    """Raise TableError if a numeric column contains a few text cells."""
     counts = cells.counts
-    # In a column with decimal commas, points and commas are swapped.
+    # Points and commas are swapped in columns with decimal commas.
     marks = str.maketrans(",.", ".,") if name in table.commas else {}
     numbers = np.array([_is_number(text.translate(marks)) for text in cells.values])
     n = int(counts.sum())
-    if numbers.all() or counts[numbers].sum() < max(SHARE_NUMBERS * n, FEW_VALUES):
+    if numbers.all() or counts[numbers].sum() < max(MIN_NUMBERS * n, FEW_VALUES):
         return
     rows = [cells.first(int(k)) for k in np.flatnonzero(~numbers & (counts > 0))]
     if rows:
@@ -332,27 +339,28 @@ def _check_numbers(table: RawTable, name: str, cells: Categorical) -> None:
         )
 
 
-# -- target ----------------------------------------------------------------------------------------
-
-
 def infer_target(
     table: RawTable, name: str | None = None, task: str = AUTO
 ) -> tuple[Target, tuple[str, ...]]:
-    """Infer the target column and the task; return them with a log line for each decision.
+    """Infer the target and the task; return the target and the log of decisions.
 
     Parameters
     ----------
     table : RawTable
-    name : the target; by default the only column named target, label, class or y, else the last
-    task : "classification", "regression", or "auto": regression for many distinct numbers
+        Table with the target.
+    name : str, optional
+        Name of the target. By default, the only column named target, label, class or y, or the
+        last column.
+    task : {"auto", "classification", "regression"}, default="auto"
+        Type of the target. "auto" is regression if the target has many distinct numbers.
     """
     if task not in TASKS:
         raise TableError(
             f"{table.name}: --task must be one of {', '.join(TASKS)}; got {task!r:.60}"
         )
     if name is None:
-        named = [column for column in table.columns if column.lower() in TARGET_NAMES]
-        name = named[0] if len(named) == 1 else list(table.columns)[-1]
+        matches = [column for column in table.columns if column.lower() in TARGET_NAMES]
+        name = matches[0] if len(matches) == 1 else list(table.columns)[-1]
     require(table, name, "--target")
     lines: list[str] = []
     task = _infer_task(table, name, task, lines)
@@ -362,9 +370,9 @@ def infer_target(
 
 
 def label_name(y: Any, table: RawTable) -> str:
-    """Return a name for labels that are not in the table: ``y.name`` if usable, else a default."""
+    """Return the name of labels that are not in the table, ``y.name`` or a default."""
     name = getattr(y, "name", None)
-    # A column of the table with the same name is a feature, not the target.
+    # The name must differ from the names of the features.
     if isinstance(name, str) and name and name not in table.columns:
         return name
     free = [text for text in reversed(TARGET_NAMES) if text not in table.columns]
@@ -400,10 +408,10 @@ def _infer_task(table: RawTable, name: str, task: str, lines: list[str]) -> str:
 
 
 def _similar_classes(cells: Cells, name: str) -> list[str]:
-    """Return a log line for the first two classes that differ only in case, if there are any."""
-    seen: dict[str, str] = {}
+    """Return a log line if two classes differ only in upper and lower case."""
+    by_lower_case: dict[str, str] = {}
     for value in cells.values if isinstance(cells, Categorical) else ():
-        other = seen.setdefault(value.casefold(), value)
+        other = by_lower_case.setdefault(value.casefold(), value)
         if other != value:
             return [
                 f"{other!r} and {value!r} of the target {name!r} differ by upper and lower case "
@@ -413,7 +421,7 @@ def _similar_classes(cells: Cells, name: str) -> list[str]:
 
 
 def in_shell(name: str) -> str:
-    """Quote a name for a command line, if necessary."""
+    """Quote a name for the command line if necessary."""
     return f'"{name}"' if re.search(r"[^\w.-]", name) else name
 
 

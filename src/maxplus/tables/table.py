@@ -1,4 +1,4 @@
-"""Tables in memory: named columns of numbers or text, independent of their source."""
+"""Tables in memory, with columns of numbers or text."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from maxplus.tables.categorical import Categorical
 if TYPE_CHECKING:
     from maxplus.tables.encoder import TableEncoder
 
-# A column: float64 with NaN for missing values, or text.
+# Column of numbers (float64, NaN if missing) or text.
 Cells = NDArray | Categorical
 
 
 class TableError(ValueError):
-    """Error for invalid data; its one-line message gives the file, the column and the remedy."""
+    """Error raised for invalid data."""
 
     def __init__(self, message: str) -> None:
         # Messages of other libraries may span several lines.
@@ -28,7 +28,7 @@ class TableError(ValueError):
 
 
 class NoRowsError(TableError):
-    """Error for a file or a sheet without data rows."""
+    """Error raised for a file or sheet without data rows."""
 
     def __init__(self, name: object, place: str = "") -> None:
         super().__init__(
@@ -37,23 +37,31 @@ class NoRowsError(TableError):
 
 
 def row_text(row: int) -> str:
-    """Return the location of a row in messages if there are no line numbers; rows count from 1."""
+    """Return the location of a row in messages, if line numbers are not available."""
     return f"row {row + 1:,}"
 
 
 @dataclass(frozen=True)
 class RawTable:
-    """Named columns before encoding.
+    """Table before encoding.
 
     Parameters
     ----------
-    name : the file's name, for messages
-    columns : float64 with NaN for missing values, or `Categorical`; other arrays are converted
-    where : function that returns the location of a row in messages, for example "line 17"
-    notes : assumptions that were made while reading, as text
-    commas : the columns whose numbers were written with decimal commas
-    encoder : a `TableEncoder` for these columns, fitted or not, that ``fit`` of an estimator uses
-    encoded : the features of shape (N, P) that a fitted encoder computed from the columns
+    name : str
+        Name of the file, for messages.
+    columns : dict of str to ndarray or Categorical
+        Columns by name. Numbers are float64 with NaN for missing values. Other arrays are
+        converted.
+    where : callable
+        Function that returns the location of a row in messages, such as "line 17".
+    notes : tuple of str, default=()
+        Assumptions that were made while reading.
+    commas : frozenset of str, default=frozenset()
+        Columns with decimal commas.
+    encoder : TableEncoder, optional
+        Encoder that is used by `fit` of an estimator.
+    encoded : ndarray of shape (n_rows, n_features), optional
+        Features computed by the encoder.
     """
 
     name: str
@@ -84,16 +92,16 @@ class RawTable:
         return self.n_rows, len(self.columns)
 
     def feature(self, name: str) -> Cells:
-        """Return a column that is not the target, with the text "none" as a missing value."""
+        """Return a feature column, in which the text "none" is a missing value."""
         cells = self.columns[name]
         return cells.without_none() if isinstance(cells, Categorical) else cells
 
     def part(self, start: int, stop: int) -> RawTable:
-        """Return the rows from ``start`` to ``stop``; ``where`` gives their original locations."""
+        """Return the rows from ``start`` to ``stop``, with their original locations."""
         return self._rows(slice(start, stop), lambda row: self.where(row + start))
 
     def take(self, rows: NDArray) -> RawTable:
-        """Return the given rows; ``where`` gives their original locations."""
+        """Return the given rows, with their original locations."""
         return self._rows(rows, lambda row: self.where(int(rows[row])))
 
     def _rows(self, rows: Any, where: Callable[[int], str]) -> RawTable:
@@ -102,13 +110,13 @@ class RawTable:
         return replace(self, columns=columns, where=where, encoded=encoded)
 
     def without(self, *names: str | None) -> RawTable:
-        """Return the table without some columns."""
+        """Return the table without the given columns."""
         columns = {name: cells for name, cells in self.columns.items() if name not in names}
         return replace(self, columns=columns)
 
 
 def join(batches: Sequence[Mapping[str, Cells]]) -> dict[str, Cells]:
-    """Concatenate parts of the same columns."""
+    """Concatenate batches of rows."""
     return {name: _concatenate([part[name] for part in batches]) for name in batches[0]}
 
 
@@ -123,7 +131,10 @@ def check_different(name: str, names: Sequence[str]) -> None:
 
 
 def require(table: RawTable, name: str, option: str, *others: str) -> None:
-    """Raise TableError if a column does not exist; ``others`` are also listed."""
+    """Raise TableError if a column does not exist.
+
+    The message lists the columns of the table and ``others``.
+    """
     if name not in table.columns:
         names = [*table.columns, *others]
         raise TableError(
@@ -133,12 +144,12 @@ def require(table: RawTable, name: str, option: str, *others: str) -> None:
 
 
 def is_missing(cells: Cells) -> NDArray:
-    """Return the mask of missing values of a column, shape (N,)."""
+    """Return the mask of missing values of a column."""
     return cells.missing if isinstance(cells, Categorical) else np.isnan(cells)
 
 
 def refuse_missing(table: RawTable, columns: Mapping[str, Cells]) -> None:
-    """Raise TableError if values are missing, with the count and first row of each column."""
+    """Raise TableError if values are missing."""
     listed = []
     for name, cells in columns.items():
         missing = is_missing(cells)
@@ -161,7 +172,7 @@ def _concatenate(parts: list[Cells]) -> Cells:
 
 
 def as_cells(cells: Any) -> Cells:
-    """Convert numbers and booleans to float64, everything else to text."""
+    """Convert numbers and booleans to float64, and other types to text."""
     if isinstance(cells, Categorical):
         return cells
     cells = np.asarray(cells)
@@ -171,5 +182,5 @@ def as_cells(cells: Any) -> Cells:
 
 
 def as_text(cells: Cells) -> Categorical:
-    """Convert cells to text; integers without a decimal point."""
+    """Convert cells to text; integers have no decimal point."""
     return cells if isinstance(cells, Categorical) else Categorical.of_numbers(cells)

@@ -1,4 +1,4 @@
-"""Recognition of ordinal scales, ranges of numbers, numbers with units, and dates in text."""
+"""Recognition of ordinal scales, ranges, numbers with units, and dates in text."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from itertools import pairwise
 
-# Ordinal scales from low to high. A slash separates synonyms, of which a column may use only one.
+# Ordinal scales in ascending order. Slashes separate synonyms.
 SCALES = [
     [level.split("/") for level in scale.split(", ")]
     for scale in (
@@ -43,14 +43,14 @@ _DATE = re.compile(
 )
 
 
-# Longer strings are not matched, which bounds the run time of backtracking regular expressions.
-LONGEST_TEXT = 100
+# Longer strings are not matched, to bound the run time of regular expressions.
+MAX_LENGTH = 100
 
 
 def _normalized(text: str) -> str:
-    """Return text in lower case with single spaces; "" if it is too long."""
+    """Convert text to lower case with single spaces, or to "" if it is too long."""
     text = " ".join(text.lower().split())
-    return text if len(text) <= LONGEST_TEXT else ""
+    return text if len(text) <= MAX_LENGTH else ""
 
 
 def is_date(text: str) -> bool:
@@ -59,39 +59,43 @@ def is_date(text: str) -> bool:
 
 
 def ordered(texts: Sequence[str]) -> tuple[str, ...] | None:
-    """Sort strings from low to high; return None if they are not one scale or disjoint ranges."""
+    """Sort the levels of a scale or disjoint ranges; return None for other strings."""
     if len(texts) < 2:
         return None
     return _by_scale(texts) or _by_range(texts)
 
 
 def with_unit(texts: Sequence[str]) -> tuple[list[float], str] | None:
-    """Return the numbers in "70 kg" or "1,250" and their unit; None if there is no common unit."""
-    found = [match for text in texts if (match := _EXACTLY.fullmatch(_normalized(text)))]
-    units = {match[2].strip() for match in found}
-    if len(found) < len(texts) or len(units) != 1:
+    """Parse numbers such as "70 kg" or "1,250".
+
+    Returns the numbers and their unit, or None if they have no common unit.
+    """
+    matches = [match for text in texts if (match := _EXACTLY.fullmatch(_normalized(text)))]
+    units = {match[2].strip() for match in matches}
+    if len(matches) < len(texts) or len(units) != 1:
         return None
-    return [_number(match[1]) for match in found], units.pop()
+    return [_number(match[1]) for match in matches], units.pop()
 
 
 def number_in(text: str) -> float:
-    """Return the number in a string: the midpoint of a range, or the bound of an open range.
+    """Return the number in a string such as "grade 2", the midpoint of a range, or NaN.
 
-    Otherwise, return the only number, as in "grade 2" or "12 mg"; NaN without exactly one number.
+    An open range such as ">5" is converted to its bound. The result is NaN if the string does not
+    contain exactly one number.
     """
     text = _normalized(text)
-    found = _bounds(text)
-    if found is None:
+    bounds = _bounds(text)
+    if bounds is None:
         digits = re.findall(_NUMBER, text)
         return _number(digits[0].lstrip("-")) if len(digits) == 1 else math.nan
-    low, high = found
+    low, high = bounds
     if math.isinf(low) or math.isinf(high):
         return high if math.isinf(low) else low
     return (low + high) / 2.0
 
 
 def _by_scale(texts: Sequence[str]) -> tuple[str, ...] | None:
-    # Two single letters are ambiguous: s and m may stand for single and married.
+    # Two single letters are ambiguous: s and m may mean single and married.
     if len(texts) < 3 and all(len(text) <= 2 for text in texts):
         return None
     for scale in SCALES:
@@ -103,8 +107,8 @@ def _by_scale(texts: Sequence[str]) -> tuple[str, ...] | None:
 
 
 def _by_range(texts: Sequence[str]) -> tuple[str, ...] | None:
-    found = [(_bounds(_normalized(text)), text) for text in texts]
-    ranges = sorted((bounds, text) for bounds, text in found if bounds is not None)
+    parsed = [(_bounds(_normalized(text)), text) for text in texts]
+    ranges = sorted((bounds, text) for bounds, text in parsed if bounds is not None)
     if len(ranges) < len(texts) or all(low == high for (low, high), _ in ranges):
         return None
     overlaps = any(
@@ -114,7 +118,7 @@ def _by_range(texts: Sequence[str]) -> tuple[str, ...] | None:
 
 
 def _bounds(text: str) -> tuple[float, float] | None:
-    """Return the bounds of a range, or of a number with a unit; None for other text."""
+    """Return the bounds of a range or number, or None for other text."""
     if match := _BELOW.fullmatch(text):
         return -math.inf, _number(match[1])
     if match := (_ABOVE.fullmatch(text) or _AND_MORE.fullmatch(text)):
