@@ -21,7 +21,7 @@ def iris() -> Iterable[list]:
 
 
 def orchard(n: int = 240) -> Iterable[list]:
-    """Yield synthetic apples; three numbers and a category determine the class."""
+    """Yield synthetic apples, classified by three numbers and a category."""
     rng = np.random.default_rng(7)
     yield ["variety", "weight g", "sugar %", "bruise mm", "goes to"]
     for _ in range(n):

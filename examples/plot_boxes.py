@@ -1,9 +1,10 @@
 """
-Units as boxes
-==============
+Boxes of hidden units
+=====================
 
-Each hidden unit is a box in feature space: its value is the margin to its nearest wall. The score
-of a class is the largest value of its units. This example plots units and scores for two features.
+Each hidden unit defines a box in feature space. The value of the unit is the margin to the nearest
+wall of its box. The score of a class is the largest value of its units. This example plots units
+and scores for two features.
 """
 
 import matplotlib.pyplot as plt
@@ -24,8 +25,8 @@ print(f"{clf.n_hidden_} units, training accuracy {clf.score(X, y):.1%}")
 # Boxes and scores
 # ----------------
 #
-# The left figure shows the boxes where the output of each unit for its class is at least 0, the
-# right one the difference of the two scores.
+# The left plot shows, for each unit, the box where its output for its class is at least 0. The
+# right plot shows the difference between the two scores.
 
 low, high = X.min(axis=0) - 0.4, X.max(axis=0) + 0.4
 grid = np.stack(np.meshgrid(*(np.linspace(a, b, 241) for a, b in zip(low, high, strict=True))), -1)
@@ -66,7 +67,7 @@ right.set_title("Difference of the scores")
 # Active units and walls
 # ----------------------
 #
-# Each score is determined by one wall of one unit. ``explain`` lists both.
+# Each score is determined by one wall of one unit. ``explain`` lists the unit and the wall.
 
 point = np.array([[0.45, 0.35]])
 why = clf.explain(point, feature_names=["across", "up"], class_names=["blue", "red"])

@@ -2,8 +2,9 @@
 Probability calibration
 =======================
 
-A large network is overconfident. A single factor, the temperature, scales all scores. It is
-estimated on held-out rows of short fits and does not change predictions or certified radii.
+A large network is overconfident. Temperature scaling multiplies all scores by a single factor,
+which is estimated on held-out rows of short fits. It does not change predictions or certified
+radii.
 """
 
 import matplotlib.pyplot as plt
@@ -19,14 +20,15 @@ X, y = make_classification(
     3_000, n_features=8, n_informative=5, flip_y=0.15, class_sep=0.8, random_state=0
 )
 X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.6, random_state=0)
-# Too many units and too large a slope, to obtain an overconfident model.
+# Use too many units and a large slope to obtain an overconfident model.
 clf = LMMClassifier(100, slope=8.0, polish=None, calibrate=True, random_state=0)
 clf.fit(X_train, y_train)
 print(f"all weights were multiplied by {clf.temperature_:.2f}")
 
 # %%
-# The temperature is part of the weights: dividing the scores by it gives the uncalibrated scores.
-# Points below the diagonal are overconfident; their area is proportional to the number of samples.
+# The temperature is included in the weights. Dividing the scores by the temperature gives the
+# uncalibrated scores. In the figure, points below the diagonal are overconfident, and the area of a
+# point grows with the number of samples.
 
 scores = clf.model_.scores(X_test)
 outcomes = {

@@ -2,9 +2,9 @@
 Callbacks
 =========
 
-A callback is called with a ``maxplus.training.Progress`` after each epoch, block of iterations or
-round of a polish. It can inspect the model, write a log, or end training by returning True; the
-model trained so far is kept.
+A callback is called with a ``maxplus.training.Progress`` object after each epoch, block of
+iterations or round of a polish. It can inspect the model or write a log. If it returns True,
+training stops and the current model is kept.
 """
 
 import matplotlib.pyplot as plt
@@ -19,13 +19,13 @@ X /= 16
 X_train, X_test, y_train, y_test = train_test_split(X, y, stratify=y, random_state=0)
 
 # %%
-# This callback records the accuracy on a validation set and ends training after ten epochs
-# without improvement. ``progress.model`` takes standardised features; with ``standardize=False``
-# these are the pixels.
+# This callback records the accuracy on a validation set and stops training after ten epochs without
+# improvement. ``progress.model`` expects standardised features. With ``standardize=False``, these
+# are the pixels.
 
 
 class ValidationMonitor:
-    """Validation accuracy after each epoch; True after ``patience`` epochs without gain."""
+    """Callback that stops training if the validation accuracy does not improve."""
 
     def __init__(self, X, y, patience):
         self.X, self.y, self.patience = X, y, patience
@@ -55,7 +55,7 @@ print(f"stopped after {clf.n_iter_} of 60 epochs")
 # Loss and accuracy
 # -----------------
 #
-# The best accuracy is optimistic, because the epoch was selected on the same images.
+# The best accuracy is an optimistic estimate, because the epoch was selected on the same images.
 
 epochs = 1 + np.arange(len(monitor.accuracy))
 fig, (left, right) = plt.subplots(1, 2, figsize=(10, 3.4), layout="constrained")

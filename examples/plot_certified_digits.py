@@ -2,9 +2,9 @@
 Certified robustness on digits
 ==============================
 
-The certified radius is the largest change of all pixels for which the prediction is proven to be
-constant. It is computed from exact bounds of each unit over a box of images. Robust training
-increases it.
+The certified radius of an image is a bound for changes of all pixels: smaller changes are proven
+not to change the prediction. It is computed from exact bounds of each unit over a box of images.
+Robust training increases the radius.
 """
 
 import matplotlib.pyplot as plt
@@ -28,8 +28,8 @@ models = {
 # Certified accuracy
 # ------------------
 #
-# The share of test images that are classified correctly and certified for changes up to ε.
-# ``robust_eps`` trains on a bound of the loss over all changes of this size.
+# The certified accuracy is the fraction of test images that are classified correctly and certified
+# for changes up to ε. ``robust_eps`` minimises a bound of the loss over all changes of this size.
 
 eps = np.linspace(0, 0.3, 31)
 fig, ax = plt.subplots(figsize=(8, 3.8), layout="constrained")
@@ -49,8 +49,8 @@ ax.legend(frameon=False)
 # Smallest and largest radii
 # --------------------------
 #
-# ``certified_radius`` returns a radius for each image. Small radii usually belong to digits that
-# are difficult to read.
+# ``certified_radius`` returns a radius for each image. Images with a small radius are usually
+# difficult to read.
 
 robust = models[0.2]
 radius = robust.certified_radius(X_test)
@@ -66,7 +66,7 @@ fig.suptitle("True and predicted digit, and the certified radius")
 # Empirical check
 # ---------------
 #
-# No prediction changes at random corners of the box around each image.
+# The predictions do not change at random corners of the box around each image.
 
 rng = np.random.default_rng(0)
 before = robust.predict(X_test)

@@ -1,9 +1,10 @@
 """
-A clinical table, from CSV to report
-====================================
+Classification of a clinical table
+==================================
 
-Clinical tables contain text, ordinal values, missing values and ids. ``fit`` takes a data frame;
-the encoding of each column is stored with the model. The last step writes an HTML report.
+Clinical tables often contain text, ordinal values, missing values and ids. ``fit`` accepts data
+frames, and the encoding of each column is stored with the model. The last step creates an HTML
+report.
 """
 
 import tempfile
@@ -20,11 +21,11 @@ from maxplus.report import render_page, report_content
 folder = Path(tempfile.mkdtemp())
 
 # %%
-# The table
-# ---------
+# Dataset
+# -------
 #
-# Synthetic patients: the probability of a return increases with age, smoking and pain, and does not
-# depend on the ward. In three columns one value in twelve is missing.
+# The patients are synthetic. The probability of a return increases with age, smoking, pain and
+# dose, and does not depend on the ward. In three columns, one value in twelve is missing.
 
 rng = np.random.default_rng(3)
 n = 400
@@ -52,8 +53,8 @@ print(*(folder / "patients.csv").read_text().splitlines()[:6], sep="\n")
 # Validation
 # ----------
 #
-# ``maxplus.validate`` repeats encoding and training in each fold. The number of units is given here
-# to save time; by default a structure is chosen by cross-validation.
+# ``maxplus.validate`` repeats encoding and training in each fold. This example sets the number of
+# units to save time. By default, the structure is selected by cross-validation.
 
 table = pd.read_csv(folder / "patients.csv")
 # `fit` uses every column, so ids must be dropped.
@@ -72,11 +73,11 @@ print("used:", ", ".join(column.name for column in clf.encoder_.columns_))
 print(clf.explain(X.iloc[:1]).text(0))
 
 # %%
-# Rules of the model, with their coverage of the training rows:
+# The rules of the model, with their coverage of the training rows:
 print(clf.rules(X, y, n=3))
 
 # %%
-# Feature importances, and predicted probabilities of held-out patients:
+# The feature importances, and the predicted probabilities of held-out patients:
 
 names = clf.encoder_.feature_names
 order = np.argsort(clf.feature_importances_)[-8:]
@@ -94,8 +95,8 @@ right.legend(frameon=False)
 # Report
 # ------
 #
-# An HTML file without external resources. ``maxplus train patients.csv`` and ``maxplus report`` do
-# the same on the command line.
+# The report is an HTML file without external resources. The equivalent commands are ``maxplus train
+# patients.csv`` and ``maxplus report``.
 
 features = clf.encoder_.transform(X)
 page = render_page(report_content(clf, features, y.to_numpy(), name="patients.csv"))

@@ -1,9 +1,10 @@
 """
-Counterfactuals: the smallest change of one column
-==================================================
+Counterfactual explanations
+===========================
 
-Along a single feature each score of an LMM is piecewise linear, so the smallest change that changes
-the prediction is found exactly. ``explain`` computes it for each row.
+The scores of an LMM are piecewise linear functions of each feature. The smallest change of a
+feature that changes the prediction can therefore be computed exactly. ``explain`` computes it for
+each row.
 """
 
 import matplotlib.pyplot as plt
@@ -25,8 +26,8 @@ print(why)
 # Scores along one column
 # -----------------------
 #
-# All other columns are constant. The scores are piecewise linear, and the counterfactual is the
-# point where another score exceeds the highest one.
+# All other columns are fixed. The scores are piecewise linear, and the counterfactual is the point
+# where the score of another class becomes the highest.
 
 p, value = why.flips.feature[0], why.flips.value[0]
 now = X.iloc[row, p]
@@ -53,8 +54,8 @@ ax.legend(frameon=False)
 # All rows
 # --------
 #
-# The distance of each row to its counterfactual, in standard deviations, and the column that
-# changes.
+# The left plot shows which columns change. The right plot shows the distance of each row to its
+# counterfactual, in standard deviations.
 
 counterfactuals = clf.explain(X).flips
 has_one = counterfactuals.feature >= 0
@@ -70,7 +71,7 @@ right.set(xlabel="distance, in standard deviations", ylabel="rows", title="Dista
 # Fixed columns
 # -------------
 #
-# ``fixed`` excludes columns; ``low`` and ``high`` are limits.
+# ``fixed`` excludes columns from changes. ``low`` and ``high`` set limits.
 
 print(clf.explain(X.iloc[[row]], fixed=[X.columns[p]], class_names=names).text(0).splitlines()[-1])
 plt.show()

@@ -2,9 +2,9 @@
 Ensembles
 =========
 
-The networks of an ensemble have different initial clusters and batches. The score of the ensemble
-is the mean of their scores. It is a sum of terms, so certificates, explanations and files work as
-for any other model.
+The networks of an ensemble differ in their initial clusters and batches. The score of the ensemble
+is the mean of the scores of its networks. The ensemble is a sum of terms, so it supports
+certificates, explanations and model files like any other model.
 """
 
 import matplotlib.pyplot as plt
@@ -27,8 +27,8 @@ clf.fit(X_train, y_train)
 # Ensemble and single networks
 # ----------------------------
 #
-# With ``n_hidden``, each network is one term over all features, divided by the number of networks.
-# The figures show the log loss and the certified accuracy on test images:
+# If ``n_hidden`` is set, each network is one term over all features, divided by the number of
+# networks. The figure shows the log loss and the certified accuracy on test images:
 
 models = {f"network {k + 1}": term.lmm.scaled(4.0) for k, term in enumerate(clf.model_.terms)}
 models["ensemble"] = clf.model_
@@ -50,7 +50,8 @@ right.set(title="Certified accuracy", xlabel="ε: largest change of each pixel",
 # Disagreement
 # ------------
 #
-# Images on which the networks disagree, with the predictions of all networks and of the ensemble.
+# The figure shows images on which the networks disagree, with the predictions of all networks and
+# of the ensemble.
 
 *votes, final = (model.scores(X_test).argmax(axis=1) for model in models.values())
 votes = np.stack(votes)

@@ -21,7 +21,7 @@ X_train, X_test, y_train, y_test = train_test_split(
 )
 
 # %%
-# Search over the number of components and the slope:
+# Search for the best number of components and the best slope:
 
 pipeline = make_pipeline(
     PCA(random_state=0), LMMClassifier(60, warmup_epochs=8, polish=None, random_state=0)

@@ -2,9 +2,10 @@
 The subgradient algorithm on Iris
 =================================
 
-Each iteration of the paper's algorithm takes the sample with the largest loss and changes the few
-weights that determine its scores. If the *largest* loss is below log 2, the predicted probability
-of the true class exceeds one half for each training sample: a perfect fit.
+Each iteration of the subgradient algorithm selects the sample with the largest loss and changes the
+few weights that determine its scores. If the *largest* loss is below log 2, the predicted
+probability of the true class exceeds one half for each training sample. This is called a perfect
+fit.
 """
 
 import matplotlib.pyplot as plt
@@ -28,8 +29,9 @@ print(f"test accuracy: {clf.score(X_test, y_test):.1%}")
 # Loss curve
 # ----------
 #
-# Polyak steps are followed by constant steps; the best iterate is kept. Not every initialisation
-# reaches log 2: the number of units and the seed were chosen so that this one does.
+# Polyak steps are followed by constant steps, and the best iterate is kept. Not every
+# initialisation reaches a loss below log 2. In this example, the number of units and the seed were
+# chosen such that it does.
 
 loss = clf.loss_curve_
 t = 1 + np.arange(loss.size)
@@ -47,7 +49,7 @@ ax.legend(frameon=False, loc="upper right")
 # -------------
 #
 # ``history_["sample"]`` is the worst sample of each iteration. These samples lie near the decision
-# boundary; most others are never the worst one.
+# boundary. Most other samples are never the worst sample.
 
 times = np.bincount(clf.history_["sample"], minlength=len(y_train))
 fig, ax = plt.subplots(figsize=(8, 4), layout="constrained")

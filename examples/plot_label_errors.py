@@ -2,8 +2,8 @@
 Detection of label errors
 =========================
 
-A polish brings the training losses below log 2. With ``max_suspects``, it may leave some samples
-above this level; these are likely to be mislabelled.
+A polish reduces all training losses below log 2. With ``max_suspects``, it can leave some samples
+above this threshold. These samples are likely to be mislabelled.
 """
 
 import matplotlib.pyplot as plt
@@ -21,7 +21,8 @@ y[wrong] = (truth[wrong] + rng.integers(1, 10, wrong.size)) % 10
 
 # %%
 # Few units, a small slope and a short warm-up prevent boxes around single images. The parameters
-# were chosen with knowledge of the wrong labels; with more units or epochs fewer of them are found.
+# were chosen with knowledge of the wrong labels. With more units or epochs, fewer wrong labels are
+# found.
 
 clf = LMMClassifier(
     100, slope=7.0, warmup_epochs=10, polish="log2", max_suspects=0.05, random_state=0
@@ -34,7 +35,7 @@ print(f"{suspects.size} suspects, {found.sum()} of them among the {wrong.size} w
 # Suspects with the largest losses
 # --------------------------------
 #
-# Images with their label and the prediction; wrong labels are orange.
+# The figure shows images with their label and the prediction. Wrong labels are orange.
 
 order = suspects[np.argsort(-clf.training_losses_[suspects])][:24]
 fig, axes = plt.subplots(3, 8, figsize=(9, 5), layout="constrained")

@@ -1,10 +1,10 @@
 """
-Regression with envelopes
-=========================
+Regression and Lipschitz interpolation
+======================================
 
-The construction of the approximation theorem gives the smallest function with Lipschitz constant K
-through all points and, applied to negated values, the largest. Any K-Lipschitz function through the
-points lies between both. For noisy data, ``LMMRegressor`` fits a curve with prediction intervals.
+``LipschitzInterpolator`` computes the smallest and the largest function with Lipschitz constant K
+through all points. Any K-Lipschitz function through the points lies between these envelopes. For
+noisy data, ``LMMRegressor`` fits a curve with prediction intervals.
 """
 
 import matplotlib.pyplot as plt
@@ -45,8 +45,8 @@ for ax, n in zip(axes, (5, 10, 20), strict=True):
 # Noisy data
 # ----------
 #
-# The structure of the regressor is chosen by cross-validation; its intervals are computed from
-# residuals of held-out rows.
+# The structure of the regressor is selected by cross-validation. The prediction intervals are
+# computed from the residuals of held-out rows.
 
 X = rng.uniform(0, 10, (300, 1))
 y = f(X[:, 0]) + rng.normal(0, 0.25, 300)

@@ -1,10 +1,11 @@
 """
-Schedules by max-plus products
-==============================
+Scheduling with max-plus products
+=================================
 
-A job starts when all its predecessors are finished. This is a max-plus product: if ``A[i, j]`` is
-the time from the start of j to the earliest next start of i, the start times of the next round are
-``max_j (A[i, j] + x[j])``. The max-plus eigenvalue of A is the asymptotic cycle time.
+A job starts when all its predecessors are finished. The start times can be computed by a max-plus
+product. If ``A[i, j]`` is the minimum time from the start of job j to the next start of job i, the
+start times of the next round are ``max_j (A[i, j] + x[j])``. The max-plus eigenvalue of A is the
+asymptotic cycle time.
 """
 
 import matplotlib.pyplot as plt
@@ -13,10 +14,10 @@ import numpy as np
 from maxplus.algebra import maxplus
 
 # %%
-# A bakery
-# --------
+# Example: a bakery
+# -----------------
 #
-# Duration of each job in minutes, and its predecessors in the same or the previous round.
+# Each job has a duration in minutes, and predecessors in the same round or in the previous round.
 
 names = ["knead", "rest", "shape", "bake", "cool"]
 minutes = np.array([12.0, 25.0, 8.0, 30.0, 15.0])
@@ -27,11 +28,11 @@ for job in range(1, 5):
     same_round[job, job - 1] = minutes[job - 1]
 last_round = np.full((5, 5), never)
 np.fill_diagonal(last_round, minutes)  # each station is free after its job
-last_round[0, 2] = minutes[2]  # one bowl, free after shaping
+last_round[0, 2] = minutes[2]  # there is one bowl, which is free after shaping
 
 # %%
-# Dependencies within a round: the max-plus sum of all powers of ``same_round``. The matrix ``A``
-# then maps the start times of a round to those of the next.
+# The dependencies within a round are given by the max-plus sum of all powers of ``same_round``. The
+# matrix ``A`` maps the start times of a round to the start times of the next round.
 
 star = power = np.where(np.eye(5, dtype=bool), 0.0, never)
 for _ in range(4):
@@ -49,7 +50,8 @@ print(starts)
 # Cycle time
 # ----------
 #
-# The eigenvalue is the largest mean weight of a cycle: max over k and i of (Aᵏ)[i, i] / k.
+# The max-plus eigenvalue is the largest mean weight of a cycle, that is, the maximum of
+# (Aᵏ)[i, i] / k over all k and i.
 
 cycle_time, power = -np.inf, A
 for k in range(1, 6):

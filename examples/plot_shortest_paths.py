@@ -1,9 +1,10 @@
 """
-Shortest paths by min-plus products
-===================================
+Shortest paths with min-plus products
+=====================================
 
-A min-plus product is ``C[i, k] = min_j (A[i, j] + B[j, k])``. Squaring a matrix of distances
-doubles the maximum number of steps of a path, so repeated squaring gives all shortest paths.
+The min-plus product of two matrices is ``C[i, k] = min_j (A[i, j] + B[j, k])``. Squaring a distance
+matrix doubles the maximum number of steps of a path, so repeated squaring gives the lengths of all
+shortest paths.
 """
 
 import matplotlib.pyplot as plt
@@ -15,7 +16,7 @@ from maxplus.algebra import minplus
 # Grid
 # ----
 #
-# Steps to cells with a larger height take longer; some cells are closed.
+# Steps to higher cells take longer. Some cells are closed.
 
 size = 18
 rng = np.random.default_rng(4)
@@ -40,7 +41,8 @@ for r, c in zip(*np.nonzero(~closed), strict=True):
 # All distances
 # -------------
 #
-# After k squarings, paths have up to 2ᵏ steps. The loop ends when no distance changes.
+# After k squarings, all paths with up to 2ᵏ steps are included. The loop ends when the distances no
+# longer change.
 
 distance, squarings = step, 0
 while True:
@@ -52,8 +54,8 @@ while True:
 print(f"all {n * n:,} distances after {squarings} products of {n} × {n} matrices")
 
 # %%
-# The path follows from the first step of each shortest path. ``return_index`` returns the index of
-# each minimum.
+# The path is reconstructed from the first step of each shortest path. With ``return_index=True``,
+# ``minplus`` also returns the index of each minimum.
 
 without_staying = step + np.diag(np.full(n, np.inf))
 _, first = minplus(without_staying, distance, return_index=True)

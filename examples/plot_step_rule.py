@@ -2,9 +2,10 @@
 Custom step rules
 =================
 
-A step rule is plain data that compiled loops read, such as Polyak's rule with a target. An adaptive
-rule can be implemented by running an engine in parts, with a new rule for each part. This example
-adapts the target to the lowest loss so far, and compares it with the rules of the library.
+A step rule, such as Polyak's rule with a target, is passed to compiled loops as plain data. An
+adaptive rule can be implemented by running an engine in several parts, with a new rule for each
+part. This example adapts the target to the lowest loss so far and compares the result with the
+rules of the library.
 """
 
 import matplotlib.pyplot as plt
@@ -26,8 +27,9 @@ start = LMM.of_boxes(X[chosen], 0.0, heights, slope=1.0)
 N_ITER = 5_000
 
 # %%
-# The adaptive rule: the target is half of the lowest loss so far. After a part without improvement,
-# the target is moved halfway towards the lowest loss. Each part starts from the best model so far.
+# The initial target of the adaptive rule is half of the lowest loss so far. After a part without
+# improvement, the target is moved halfway towards the lowest loss. Each part starts from the best
+# model so far.
 
 
 def train_adaptively(part):
@@ -62,7 +64,8 @@ curves = {
 }
 
 # %%
-# The lowest value so far of the largest loss. The best rule depends on the initialisation.
+# The figure shows the lowest value so far of the largest loss. The best rule depends on the
+# initialisation.
 
 fig, ax = plt.subplots(figsize=(8, 4), layout="constrained")
 for (name, loss), colour in zip(

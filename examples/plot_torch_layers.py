@@ -2,8 +2,9 @@
 Max-plus layers in PyTorch
 ==========================
 
-``maxplus[torch]`` provides the two products as layers, which can be combined with other layers. The
-derivative of each output is nonzero for one input and one weight only, so gradients are sparse.
+``maxplus[torch]`` provides min-plus and max-plus products as layers, which can be combined with
+other layers. The derivative of each output is nonzero for only one input and one weight, so
+gradients are sparse.
 """
 
 import matplotlib.pyplot as plt
@@ -18,7 +19,7 @@ X, y = make_moons(600, noise=0.15, random_state=0)
 inputs, labels = torch.tensor(X, dtype=torch.float32), torch.tensor(y)
 
 # %%
-# Sixteen linear features, 24 units (minimum), two scores (maximum):
+# The network has 16 linear features, 24 min-plus units and two max-plus scores:
 
 network = torch.nn.Sequential(torch.nn.Linear(2, 16), MinPlus(16, 24), MaxPlus(24, 2))
 print(network)

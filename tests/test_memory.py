@@ -49,7 +49,7 @@ def test_warm_up_takes_about_the_memory_it_declares(blobs, units):
 
 
 def test_documented_memory_formula_matches_the_sparse_engine():
-    """The formula of docs/guide/more_machines.md, without the libraries."""
+    """The formula of docs/guide/distributed.md, without the libraries."""
     n, P, H, C = 100_000, 784, 500, 10
     model = LMM(np.zeros(2 * P, "f"), np.zeros((2 * P, H), "f"), np.zeros((H, C), "f"))
     # All rows are one number in memory.

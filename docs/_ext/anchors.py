@@ -1,4 +1,4 @@
-"""Check of all links inside the site, anchors included."""
+"""Check of internal links and anchors."""
 
 import html.parser
 from pathlib import Path
@@ -11,7 +11,7 @@ logger = getLogger(__name__)
 
 
 class Page(html.parser.HTMLParser):
-    """Anchors of a page, and targets of its links and images."""
+    """Parser that collects the anchors and the link targets of a page."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -28,7 +28,7 @@ class Page(html.parser.HTMLParser):
 
 
 def check(app: Sphinx, error: Exception | None) -> None:
-    """Warn of each missing target; the Makefile turns warnings into errors."""
+    """Warn about missing targets. The Makefile turns warnings into errors."""
     if error is not None or app.builder.format != "html":
         return
     root = Path(app.outdir).resolve()

@@ -1,4 +1,4 @@
-"""Shell cells without the cell magic of notebooks."""
+"""Conversion of notebook cells with ``%%bash`` into shell blocks."""
 
 from docutils import nodes
 from sphinx.application import Sphinx

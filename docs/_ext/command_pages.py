@@ -9,7 +9,7 @@ from sphinx.application import Sphinx
 
 
 def write_page(app: Sphinx) -> None:
-    """Write Typer's Markdown output; extensions for Sphinx require Click, which Typer vendors."""
+    """Write the Markdown output of Typer. Sphinx extensions for Click do not support Typer."""
     done = subprocess.run(
         [sys.executable, "-m", "typer", "maxplus.cli.app", "utils", "docs", "--name", "maxplus"],
         capture_output=True,

@@ -13,7 +13,7 @@ ORDER = (
     "grid_search",
     "callback",
     "step_rule",
-    "own_objective",
+    "custom_objective",
     "torch_layers",
     "shortest_paths",
     "schedule",
@@ -21,7 +21,7 @@ ORDER = (
 
 
 class InOrder:
-    """Sort key of Sphinx-Gallery; scripts that are not in `ORDER` come last."""
+    """Sort key for Sphinx-Gallery. Scripts that are not in `ORDER` come last."""
 
     def __init__(self, folder: str) -> None:
         pass
@@ -32,7 +32,7 @@ class InOrder:
 
 
 def reset_style(settings: dict, script: str) -> None:
-    """Close all figures, and restore the style of docs/matplotlibrc, before each script."""
+    """Close all figures and restore the style of docs/matplotlibrc."""
     import matplotlib
     import matplotlib.pyplot as plt
 

@@ -1,4 +1,4 @@
-"""Included pages of the repository: links to source files become plain text."""
+"""Conversion of links to source files into plain text on included pages."""
 
 import re
 from pathlib import Path
@@ -7,7 +7,7 @@ from sphinx.application import Sphinx
 
 
 def unlink_sources(app: Sphinx, path: Path, docname: str, content: list[str]) -> None:
-    """Replace ``[text](src/…)`` by its text: the site does not contain the sources."""
+    """Replace ``[text](src/…)`` with its text, because the site does not contain the sources."""
     content[0] = re.sub(r"\[([^\]]+)\]\((?:src|results|docs)/[^)]*\)", r"\1", content[0])
 
 

@@ -1,4 +1,4 @@
-"""Escapes for characters of docstrings that are not meant as markup."""
+"""Escaping of docstring characters that are not markup."""
 
 import re
 

@@ -12,7 +12,7 @@ NUMBERED = "Alias for field number"
 
 
 def comments(cls: type) -> dict[str, str]:
-    """Return the comment of each field of a class: on its line, and on comment lines below."""
+    """Return the comment of each field of a class, including continuation lines."""
     lines = textwrap.dedent(inspect.getsource(cls)).splitlines()
     (node,) = ast.parse("\n".join(lines)).body
     found = {}
@@ -31,7 +31,7 @@ def comments(cls: type) -> dict[str, str]:
 def describe(
     app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]
 ) -> None:
-    """Replace the default description of a field by its comment, if there is one."""
+    """Replace the default description of a field with its comment, if any."""
     if lines and lines[0].startswith(NUMBERED):
         address, _, field = name.rpartition(".")
         module, _, cls = address.rpartition(".")

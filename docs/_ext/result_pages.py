@@ -131,7 +131,7 @@ def _table(table: dict) -> str:
 
 
 def _write(path: Path, text: str) -> None:
-    """Write a file only if it has changed, so that Sphinx does not read it again."""
+    """Write a file only if its content has changed, to avoid a rebuild of the page."""
     if not path.exists() or path.read_text(encoding="utf-8") != text:
         path.write_text(text, encoding="utf-8")
 

@@ -7,7 +7,7 @@ BLUE, VERMILION, GREEN, GREY, PALE = "#0072B2", "#D55E00", "#009E73", "#6B6B6B",
 
 
 def minima_cases():
-    """Plot the four cases of a changed row: its effect on witness and runner-up."""
+    """Plot the effect of a changed row on the witness and the runner-up in four cases."""
     rows = np.array([2.0, 4.6, 3.0, 5.2, 4.1, 3.7])  # witness 0, runner-up 2
     cases = (
         ("the witness rises,\nbut not above g₂", 0, 2.7),
@@ -38,7 +38,7 @@ def minima_cases():
 
 
 def step_bounds(before, after):
-    """Return bounds of the rise and fall of each score in a step with constant W⁰: (C,), (C,)."""
+    """Return bounds of the increase and decrease of each score in a step with fixed W⁰."""
     up, down = (np.maximum(s * (after.W1 - before.W1), 0).max(axis=0) for s in (1, -1))
     lift = after.W2 - before.W2
     rise = np.maximum(up[:, None] + lift, 0).max(axis=0)
@@ -47,7 +47,7 @@ def step_bounds(before, after):
 
 
 def growth_of(before, after, label):
-    """Return a bound of the growth of a loss: largest rise of a wrong score plus own fall."""
+    """Return a bound of the increase of a loss (Lemma 3)."""
     rise, fall = step_bounds(before, after)
     return np.delete(rise, label).max() + fall[label]
 
@@ -78,18 +78,18 @@ def bound_over_time(models, X, y, label, chunk):
 
 
 def share_curves():
-    """Plot the growth of the loss against the rise of one wrong score, for several shares."""
+    """Plot the increase of the loss against the increase of one wrong score."""
     r = np.linspace(0, 2, 100)
     fig, ax = plt.subplots(figsize=(5.4, 3))
     for s in (1.0, 0.5, 0.2, 0.05):
         ax.plot(r, np.log1p(s * np.expm1(r)), label=f"s = {s:g}")
-    ax.set(xlabel="rise r of one wrong score", ylabel="bound of the growth of the loss")
+    ax.set(xlabel="increase r of one wrong score", ylabel="bound of the increase of the loss")
     ax.legend(fontsize=8)
     return fig
 
 
 def search_picture(bounds, exact, threshold):
-    """Plot the bounds of all chunks; only chunks above the worst loss found are evaluated."""
+    """Plot the bounds of all chunks and highlight the evaluated chunks."""
     order = np.argsort(-bounds)
     opened = bounds[order] >= threshold
     fig, ax = plt.subplots(figsize=(7.2, 2.8))

@@ -1,4 +1,4 @@
-"""Cell magic ``%%bash`` of pages: output of commands without colours."""
+"""Cell magic ``%%bash`` that prints the output of commands without colours."""
 
 import os
 import subprocess
@@ -13,7 +13,7 @@ PLAIN = {name: value for name, value in os.environ.items() if "COLOR" not in nam
 
 
 def bash(line: str, cell: str) -> None:
-    """Run a cell in a shell; raise if a command fails."""
+    """Run a cell in a shell and raise an error if a command fails."""
     done = subprocess.run(
         ["bash", "-e", "-c", cell],
         env=PLAIN,

@@ -18,7 +18,7 @@ def levels_of(leaves):
 
 
 def draw_tree(ax, leaves, changed=None, before=None, title=""):
-    """Plot a tree; highlight the path from a changed leaf to the root."""
+    """Plot a tree and highlight the path from a changed leaf to the root."""
     rows = levels_of(leaves)
     width = len(rows[0])
     place = [[(j + 0.5) * width / len(row) for j in range(len(row))] for row in rows]

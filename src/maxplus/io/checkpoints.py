@@ -110,10 +110,12 @@ def resume(
     ----------
     path : str or path
         The checkpoint.
-    X, y, sample_weight
+    X, y
         The data of the interrupted fit.
     callbacks
         Callbacks of the estimator, which files cannot store.
+    sample_weight
+        The weights of the interrupted fit.
     augment
         The ``augment`` of the estimator, if it had one, which files cannot store.
 

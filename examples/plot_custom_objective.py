@@ -25,9 +25,9 @@ is_wrong = rng.random(len(y_train)) < 0.05
 y_noisy = np.where(is_wrong, 1 - y_train, y_train)
 
 # %%
-# The tilted loss is L = T·log(mean(exp(Loss_n / T))). For T → 0 it is the maximum, for T → ∞ the
-# mean. Its subgradient is a weighted mean of the samples' subgradients, with the softmax of
-# Loss_n / T as weights.
+# The tilted loss is L = T·log(mean(exp(Loss_n / T))). It converges to the maximum for T → 0 and to
+# the mean for T → ∞. Its subgradient is a weighted mean of the subgradients of the samples, with
+# the softmax of Loss_n / T as weights.
 
 
 class TiltedLoss:
@@ -50,8 +50,9 @@ class TiltedLoss:
 
 
 # %%
-# An estimator takes the object instead of a name. It uses the dense engine, which minimises any
-# objective. ``"trimmed-max"`` ignores the largest losses, ``"top-k"`` is the mean of the k largest.
+# Pass the object to the estimator instead of a name. The estimator uses the dense engine, which
+# supports any objective. ``"trimmed-max"`` ignores the largest losses, and ``"top-k"`` is the mean
+# of the k largest losses.
 
 objectives = {
     "maximum": {"objective": "max"},
@@ -71,8 +72,8 @@ for name, clf in models.items():
     print(f"{name}: {clf.score(X_test, y_test):.1%} of the test samples are classified correctly")
 
 # %%
-# The sorted training losses show what each objective weighs. With the maximum, most losses are
-# large because of a few wrong labels. With the trimmed maximum, the ignored losses are the largest.
+# The figure shows the sorted training losses for each objective. With the maximum, most losses are
+# large because of a few wrong labels. With the trimmed maximum, the largest losses are ignored.
 
 fig, ax = plt.subplots(figsize=(8, 4), layout="constrained")
 for (name, clf), colour in zip(
