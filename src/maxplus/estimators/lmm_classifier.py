@@ -212,7 +212,7 @@ class LMMClassifier(BaseLMMClassifier):
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Names of features seen during `fit`, if X has feature names that are all strings.
     model_ : AdditiveLMM or LMM
-        Fitted sum of terms or single network (`maxplus.models`).
+        Fitted sum of terms or single network.
     n_hidden_ : int
         Number of hidden units of all terms.
     scale_ : ndarray of shape (n_features,)

@@ -128,7 +128,7 @@ def strongest_rules(
 
     In a sum of terms no single unit decides. Its rules are boxes in which the smallest margin of
     the class over any other, summed over all terms, is positive, with as few conditions as
-    possible (`maxplus.explain.winning_boxes`). They do not depend on X and y either.
+    possible. They do not depend on X and y either.
 
     Parameters
     ----------

@@ -27,7 +27,7 @@ def export_onnx(
 ) -> None:
     """Write a fitted LMM classifier or regressor as an ONNX model; it needs ``maxplus[onnx]``.
 
-    The file computes `predict` and `predict_proba` with ai.onnx operators, with the same sums in
+    The file computes ``predict`` and ``predict_proba`` with ai.onnx operators, with the same sums in
     the same float type. A runtime may add the terms of a sum in another order, so that their scores
     are equal up to rounding.
 
@@ -83,9 +83,9 @@ LipschitzInterpolator
     Returns
     -------
     torch.nn.Module
-        An `LMMNetwork` or `AdditiveNetwork` of the same float type. Its output (N, C) are the
+        An ``LMMNetwork`` or ``AdditiveNetwork`` of the same float type. Its output (N, C) are the
         scores, with columns in the order of ``clf.classes_``. Of a regressor, a
-        `RegressionNetwork`, whose output (N,) are the predictions.
+        ``RegressionNetwork``, whose output (N,) are the predictions.
 
     Examples
     --------

@@ -30,7 +30,7 @@ class SparseUpdate:
 
 
 class Subgradient(dict[str, SparseUpdate]):
-    """Sparse subgradient: entries by layer name, in the order of `squared_norm`."""
+    """Sparse subgradient: entries by layer name, in the order of ``squared_norm``."""
 
     def squared_norm(self) -> float:
         """Return Σ v² over all entries, added from left to right.

@@ -88,7 +88,7 @@ class Dataset:
 
     @property
     def frame(self) -> RawTable:
-        """Table with its encoder and features, as input to `fit` of an estimator."""
+        """Table with its encoder and features, as input to ``fit`` of an estimator."""
         return replace(self.table, encoder=self.encoder, encoded=self.X)
 
     def take(self, rows: NDArray) -> Dataset:

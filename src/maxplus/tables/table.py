@@ -59,7 +59,7 @@ class RawTable:
     commas : frozenset of str, default=frozenset()
         Columns with decimal commas.
     encoder : TableEncoder, optional
-        Encoder that is used by `fit` of an estimator.
+        Encoder that is used by ``fit`` of an estimator.
     encoded : ndarray of shape (n_rows, n_features), optional
         Features computed by the encoder.
     """

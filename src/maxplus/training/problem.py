@@ -32,7 +32,7 @@ class ObjectiveValue(NamedTuple):
     Attributes
     ----------
     loss : the value
-    sample : the sample that determines it, or `NO_SAMPLE`
+    sample : the sample that determines it, or ``NO_SAMPLE``
     worst : the samples, worst first, if the value is the mean over some of them
     """
 

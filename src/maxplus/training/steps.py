@@ -33,7 +33,7 @@ class StepRule(NamedTuple):
 
     POLYAK_THEN_CONSTANT: Polyak steps at iterations t < ``polyak_until``, the constant
     ``alpha`` from there. LEVEL: see `level`; ``polyak_until`` is its horizon, and
-    ``memory`` holds the lowest loss so far. `step_size` writes to it, so every fit needs a
+    ``memory`` holds the lowest loss so far. ``step_size`` writes to it, so every fit needs a
     copy (`with_new_memory`); it is empty for other rules.
 
     Training ends when the objective is at or below ``target``. From iteration
