@@ -27,8 +27,8 @@ def export_onnx(
 ) -> None:
     """Write a fitted LMM classifier or regressor as an ONNX model; it needs ``maxplus[onnx]``.
 
-    The file computes ``predict`` and ``predict_proba`` with ai.onnx operators, with the same sums in
-    the same float type. A runtime may add the terms of a sum in another order, so that their scores
+    The file computes ``predict`` and ``predict_proba`` with ai.onnx operators, with the same sums
+    in the same float type. A runtime may add the terms of a sum in another order, so that scores
     are equal up to rounding.
 
     Parameters
