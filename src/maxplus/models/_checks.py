@@ -17,8 +17,8 @@ FLOAT_TYPES = (np.dtype(np.float32), np.dtype(np.float64))
 def check_weights(kind: str, shapes: dict[str, str], *weights: NDArray) -> None:
     """Raise ValueError unless weights have consistent shapes and one float type.
 
-    ``shapes`` maps each weight to the names of its sizes, such as "2P, H"; equal names are equal
-    sizes.
+    ``shapes`` maps the name of each weight array to the names of its dimensions, such as "2P, H".
+    Dimensions with the same name must have the same size.
     """
     wanted = ", ".join(f"{name} ({axes})" for name, axes in shapes.items())
     got = ", ".join(f"{name} {W.shape}" for name, W in zip(shapes, weights, strict=True))
@@ -28,7 +28,7 @@ def check_weights(kind: str, shapes: dict[str, str], *weights: NDArray) -> None:
         if len(names) != W.ndim or any(
             sizes.setdefault(name, n) != n for name, n in zip(names, W.shape, strict=True)
         ):
-            raise ValueError(f"{kind} needs weights of shapes {wanted} that fit; got {got}")
+            raise ValueError(f"{kind} needs weights of shapes {wanted}; got {got}")
     if sizes.get("2P", 0) % 2 or 0 in sizes.values():
         raise ValueError(
             f"{kind} needs weights of shapes {wanted} with P, C and the other sizes >= 1; got {got}"
@@ -47,7 +47,7 @@ def as_rows(X: ArrayLike, n_features: int, dtype: Any) -> NDArray:
     if array.ndim != 2 or array.shape[1] != n_features:
         hint = "; pass one sample as x[None]" if array.ndim == 1 else ""
         raise ValueError(
-            f"X must have {n_features} columns, as the model has features; "
+            f"X must have {n_features} columns, one for each feature of the model; "
             f"got shape {array.shape}{hint}"
         )
     return frozen(_as_floats("X", array, dtype))
@@ -58,7 +58,8 @@ def as_row(x: ArrayLike, n_features: int, dtype: Any) -> NDArray:
     array = np.asarray(x)
     if array.shape != (n_features,):
         raise ValueError(
-            f"x must hold {n_features} numbers, as the model has features; got shape {array.shape}"
+            f"x must hold {n_features} numbers, one for each feature of the model; "
+            f"got shape {array.shape}"
         )
     return frozen(_as_floats("x", array, dtype))
 

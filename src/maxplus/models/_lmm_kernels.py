@@ -114,9 +114,10 @@ def hidden_rows(X, weights, G):
 
 @njit(cache=True, parallel=True)
 def count_wins(X, weights, wins):
-    """Count in wins[task, h] the scores (row, class) that unit h attains, the lowest among equals.
+    """Count in wins[task, h] the pairs (row, class) for which unit h attains the maximum.
 
-    ``wins`` has one row for each ROWS_PER_TASK rows of X; O(N·P·H).
+    Ties are broken by the lowest index. ``wins`` has one row for each ROWS_PER_TASK rows of X;
+    O(N·P·H).
     """
     n = X.shape[0]
     for task in prange(wins.shape[0]):
@@ -170,8 +171,9 @@ def _active_paths(X, weights, Z, unit, row, runner_up, margin):
 def active_paths(X, weights, Z, unit, row, runner_up, margin):
     """Compute the score, the winning unit and its winning row of each sample and class, (N, C).
 
-    ``runner_up`` is the second best unit and ``margin`` its distance from the score; they are not
-    filled if there is one unit or if they have no rows. The lowest index wins ties.
+    ``runner_up`` is the second best unit, and ``margin`` is the score minus the value of this unit.
+    They are not computed if there is only one unit or if empty arrays are passed. Ties are broken
+    by the lowest index.
     """
     is_large = len(X) * weights.W1T.size >= PARALLEL_FROM
     kernel = _active_paths if is_large else _active_paths.serial

@@ -40,7 +40,7 @@ def sample_loss(z, y):
 
 @njit(cache=True)
 def softmax_error(z, y, e):
-    """Compute e_d = ŷ_d − 1{d = y}, the derivative of the loss by z_d; O(C).
+    """Compute e_d = ŷ_d − 1{d = y}, the derivative of the loss with respect to z_d; O(C).
 
     e_y is the negative sum of the other errors, to avoid cancellation.
     """
@@ -80,8 +80,9 @@ def softmax(Z: np.ndarray) -> np.ndarray:
 def softmax_by_class(Z: np.ndarray) -> np.ndarray:
     """Return the probabilities (C, N) of scores (N, C).
 
-    NumPy reduces across rows several times faster than along short rows. Classes are added one by
-    one, because NumPy sums a single row in a different order.
+    The classes are the first axis, because NumPy reductions along a short last axis are several
+    times slower. They are added in a loop, because ``numpy.sum`` adds the terms of a single sample
+    in a different order.
     """
     P = np.ascontiguousarray(Z.T)
     P = P - P.max(axis=0)

@@ -16,9 +16,10 @@ from maxplus.models.lmm import LMM, Term, TermSum
 class AdditiveLMM(TermSum):
     """z(x) = b + Σ_t z_t(φ(x)[features_t]), where z_t are the scores of an LMM.
 
-    A term over one feature is a shape function, a term over two features a surface, a term over all
-    features a set of boxes. A single term over all features without a map has the same scores as
-    its LMM, bit by bit; the mean of K networks is the sum of their terms times 1/K.
+    Terms over one feature are the summands of shape functions, terms over two features model
+    interactions, and terms over all features are complete LMMs. The scores of a single term over
+    all features without a feature map are bit-identical to those of its LMM. The mean of K networks
+    is the sum of their terms times 1/K.
 
     Parameters
     ----------
@@ -67,7 +68,7 @@ class AdditiveLMM(TermSum):
                 raise ValueError(f"terms must have the same {what}; got {listed}")
         if feature_map is not None and feature_map.n_features != n_features:
             raise ValueError(
-                f"feature_map must have {n_features} features, as the model has; "
+                f"feature_map must have {n_features} features, like the model; "
                 f"got {feature_map.n_features}"
             )
         self._feature_map = feature_map
@@ -123,7 +124,7 @@ class AdditiveLMM(TermSum):
         return Z
 
     def wins(self, X: ArrayLike) -> NDArray:
-        """Return the number of (sample, class) scores of its term that each unit determines."""
+        """Return, for each unit, the number of scores of its term that it determines."""
         U = self.mapped(X)
         return np.concatenate([lmm.wins(U[:, features]) for features, lmm in self.terms])
 
@@ -171,9 +172,10 @@ class AdditiveLMM(TermSum):
         return cls(terms, n_features, feature_map, b)
 
     def folded(self, centre: ArrayLike, spread: ArrayLike) -> AdditiveLMM:
-        """Return the model of x that equals this model of (x − centre) / spread, up to rounding.
+        """Return a model whose scores at x are those of this model at (x − centre) / spread.
 
-        The knots of the feature map are moved; without a map, each term is folded (`LMM.folded`).
+        Scores are equal up to rounding. The transformation is applied to the knots of the feature
+        map or, without a feature map, to the weights of each term (`LMM.folded`).
         """
         c, s = check_affine(centre, spread, self.n_features)
         terms, feature_map = self.terms, self.feature_map
@@ -212,7 +214,7 @@ def _feature_numbers(t: int, features: ArrayLike, lmm: LMM, n_features: int) -> 
         )
     if lmm.n_features != numbers.size:
         raise ValueError(
-            f"the LMM of term {t} must have {numbers.size} features, as the term; "
+            f"the LMM of term {t} must have {numbers.size} features, like the term; "
             f"got {lmm.n_features}"
         )
     return numbers.astype(np.int64)
@@ -229,9 +231,10 @@ def terms_by_shape(model: TermSum) -> list[list[Term]]:
 def breakpoints(lmm: LMM) -> NDArray:
     """Return the unsorted points at which the slope of a score of an LMM of one feature changes.
 
-    z_d(u) = max_h min(a·u + p_h, b·u + q_h) with a > b is a maximum of congruent peaks. A peak is
-    below another one if both its p and its q are smaller; each other peak is the maximum in one
-    interval. At most 2H − 1 points for each class; O(C·H·log H).
+    z_d(u) = max_h min(a·u + p_h, b·u + q_h) with a > b is the maximum of H concave functions, which
+    differ only by a translation. A function is dominated if neither p_h nor q_h is larger than
+    that of another function. Every function that is not dominated attains the maximum on one
+    interval. There are at most 2H − 1 points for each class; O(C·H·log H).
     """
     (a, b), (P, Q) = lmm.W0, lmm.W1
     if a < b:
@@ -263,8 +266,8 @@ def _dominated_units(lmm: LMM) -> NDArray:
 
     g_h'(x) − g_h(x) ≥ D[h, h'] = min_i (W1[i, h'] − W1[i, h]) for all x, because the same λ_i is
     added to both. So if D[h, h'] + W2[h', d] ≥ W2[h, d], unit h' dominates h for class d. A unit is
-    useless if, for each class, a unit that is not useless dominates it; of equal units the lowest
-    is not useless. D is a min-plus product.
+    useless if, for each class, it is dominated by a unit that is kept. Of several equal units, the
+    one with the lowest index is kept. D is a min-plus product.
     """
     W1, W2 = lmm.W1.astype(np.float64), lmm.W2.astype(np.float64)
     D = minplus(np.ascontiguousarray(-W1.T), W1)

@@ -20,7 +20,7 @@ M = TypeVar("M", bound="Model")
 
 @dataclass(frozen=True)
 class SparseUpdate:
-    """Non-zero derivatives of a weight array: ``value`` are the derivatives by ``W[index]``.
+    """Sparse derivative: ``value`` is the derivative with respect to ``W[index]``.
 
     Each entry is listed once; derivatives of classes that share an entry are summed.
     """
@@ -30,7 +30,7 @@ class SparseUpdate:
 
 
 class Subgradient(dict[str, SparseUpdate]):
-    """Sparse subgradient: entries by layer name, in the order of ``squared_norm``."""
+    """Sparse subgradient: entries by layer name, in the order in which their squares are summed."""
 
     def squared_norm(self) -> float:
         """Return Σ v² over all entries, added from left to right.
@@ -53,8 +53,8 @@ class Subgradient(dict[str, SparseUpdate]):
     def mean(cls, parts: Sequence[Subgradient]) -> Subgradient:
         """Return the mean of subgradients of the same layers; O(entries).
 
-        Entries are in the order of their first appearance; an entry of several parts is summed in
-        the order of the parts and then divided.
+        Entries are in the order of their first occurrence. The values of an entry that occurs in
+        several parts are added in the order of the parts, before the division.
         """
         mean = cls()
         for name in parts[0]:

@@ -11,13 +11,13 @@ from numpy.typing import ArrayLike, NDArray
 from maxplus._compile.jit import njit
 from maxplus.models._checks import as_rows, check_affine, check_index
 
-# Maximum number of distinct values of a column that is mapped in equal steps.
+# Columns with at most this number of distinct values are mapped to equally spaced values.
 MAX_LEVELS = 5
 # Values beyond the quantile ORDINARY on one side of the median may be outliers. The map is constant
 # beyond REACH times the distance of this quantile from the median.
 ORDINARY, REACH = 0.98, 1.5
-# Tails are compressed if the map extends further than HEAVY_TAIL spreads, or if a larger share of
-# the values than MOSTLY_EQUAL equals the median.
+# Tails are compressed if the interval extends further than HEAVY_TAIL spreads from the median, or
+# if more than the fraction MOSTLY_EQUAL of the values is equal to the median.
 HEAVY_TAIL, MOSTLY_EQUAL = 7.5, 0.5
 # Knots of a compressed column.
 N_KNOTS = 33
@@ -43,7 +43,9 @@ class Segments(NamedTuple):
 
 
 class FeatureMap:
-    """u_p = φ_p(x_p): a non-decreasing piecewise-linear map of each feature, constant outside.
+    """u_p = φ_p(x_p): a non-decreasing piecewise-linear map of each feature.
+
+    Each map is constant below its first knot and above its last knot.
 
     Maps are also monotone in floating-point arithmetic: in a segment, φ is u + s·(x − knot) with a
     fixed slope s, clipped to the value at the end of the segment. So the image of an interval
@@ -51,7 +53,7 @@ class FeatureMap:
 
     Parameters
     ----------
-    knots : sequence of P pairs (x, u) of arrays of one length >= 1
+    knots : sequence of P pairs (x, u) of non-empty arrays of equal length
         Increasing positions and non-decreasing values, all finite.
 
     Examples
@@ -69,7 +71,7 @@ class FeatureMap:
         for p, (x, u) in enumerate(pairs):
             if x.ndim != 1 or x.shape != u.shape or x.size == 0:
                 raise ValueError(
-                    f"knots of feature {p} must be two arrays of one length >= 1; "
+                    f"knots of feature {p} must be two arrays of equal length >= 1; "
                     f"got shapes {x.shape} and {u.shape}"
                 )
             if not (np.isfinite(x).all() and np.isfinite(u).all()):
@@ -82,7 +84,7 @@ class FeatureMap:
         self.starts = np.cumsum([0, *(x.size for x, _ in pairs)])
         self.x = np.concatenate([x for x, _ in pairs])
         self.u = np.concatenate([u for _, u in pairs])
-        # Halves first: the difference of two finite numbers may be infinite.
+        # Divide by two before taking differences, which could overflow otherwise.
         rises = [np.append(np.diff(u / 2) / np.diff(x / 2), 0.0) for x, u in pairs]
         self.rises = np.minimum(np.concatenate(rises), np.finfo(np.float64).max)
 
@@ -90,9 +92,10 @@ class FeatureMap:
     def fit(cls, X: NDArray) -> FeatureMap:
         """Return a map fitted to each column of X; O(N·P·log N).
 
-        A column with at most five distinct values is mapped in equal steps. Any other column is
-        clipped to an interval around its ordinary values, heavy tails are compressed by asinh, and
-        the result is standardised. A map does not depend on the distance of a single outlier.
+        A column with at most five distinct values is mapped to equally spaced values. Any other
+        column is clipped to an interval that excludes outliers, heavy tails are compressed by
+        asinh, and the result is standardised. The map does not depend on the magnitude of a single
+        outlier.
 
         Parameters
         ----------
@@ -109,9 +112,9 @@ class FeatureMap:
         """Return a map of each column of X that clips it to intervals; O(N·P).
 
         A map has values in [−0.5, 0.5]. It rises linearly within each interval, by the same amount
-        in each, and is constant elsewhere: changes of a feature between two intervals change no
-        score. This increases certified radii for features with few typical values, such as the
-        pixels of drawings.
+        in each, and is constant elsewhere. Scores are therefore constant while a feature varies
+        between two adjacent intervals. This increases certified radii for features with few typical
+        values, such as the pixels of drawings.
 
         Parameters
         ----------
@@ -199,10 +202,10 @@ class FeatureMap:
         return Segments(*tables)
 
     def folded(self, centre: ArrayLike, spread: ArrayLike) -> FeatureMap:
-        """Return the map of x that equals this map of (x − centre) / spread, up to rounding.
+        """Return a map whose values at x are those of this map at (x − centre) / spread.
 
-        Knots are moved to centre + spread·knot. If rounding moves several knots to one position,
-        the last value is used.
+        Values are equal up to rounding. Knots are moved to centre + spread·knot. If rounding moves
+        several knots to one position, the last value is used.
 
         Parameters
         ----------
@@ -270,8 +273,8 @@ def clip_ends(levels: Any, X: NDArray) -> NDArray:
     widths = np.diff(ends.ravel())
     if not (np.isfinite(ends).all() and (widths[::2] > 0).all() and (widths[1::2] >= 0).all()):
         raise ValueError(
-            "clip must have finite intervals with low < high, each of which begins where the one "
-            f"before ends, or later; got {levels!r:.80}"
+            "clip must have finite intervals with low < high, in increasing order and without "
+            f"overlap; got {levels!r:.80}"
         )
     return np.repeat(ends.reshape(-1, 1), X.shape[1], axis=1)
 
@@ -300,7 +303,7 @@ def _column_knots(column: NDArray) -> tuple[NDArray, NDArray]:
     mapped = np.interp(inside, x, value)
     if not mapped.std() > MIN_DEVIATION:
         raise ValueError(
-            f"X has a feature that varies by {np.ptp(levels):.3g} only, too little for float64; "
+            f"X has a feature whose range {np.ptp(levels):.3g} is too small for float64; "
             "scale the features (for example with StandardScaler)"
         )
     return x, (value - mapped.mean()) * (DEVIATION / mapped.std())

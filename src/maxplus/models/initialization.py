@@ -1,4 +1,4 @@
-"""Initial weights, and the distances and slopes of data that determine their scale.
+"""Initial weights, and the distances and Lipschitz constants that determine their scale.
 
 Initial units are boxes around clusters, prototypes (section 3.4 of the paper) or random.
 """
@@ -18,7 +18,7 @@ from maxplus._compile.intrinsics import fmax
 from maxplus._compile.jit import frozen, njit
 from maxplus.models.lmm import LMM
 
-# Maximum number of samples of a class for clustering; more hardly change the clusters.
+# Maximum number of samples of a class for clustering; further samples have little effect.
 MAX_SAMPLES = 6_000
 ROUNDS = 8
 # Number of pairs of samples for a median distance, and size of blocks of pairs.
@@ -104,7 +104,7 @@ def _clusters(own: NDArray, n: int, rng: np.random.Generator) -> tuple[NDArray, 
     """Return centres and standard deviations of n clusters, by k-means; O(rounds·N·n·P)."""
     start = own[rng.choice(len(own), n, replace=False)]
     with warnings.catch_warnings():
-        # Coinciding points result in fewer clusters; the remaining units are points.
+        # Duplicate points result in fewer clusters; the boxes of the other units have width 0.
         warnings.simplefilter("ignore", ConvergenceWarning)
         means = KMeans(n, init=start, n_init=1, max_iter=ROUNDS).fit(own)
     member = np.zeros((len(own), n), own.dtype)
@@ -114,7 +114,7 @@ def _clusters(own: NDArray, n: int, rng: np.random.Generator) -> tuple[NDArray, 
     # Squares relative to the mean of the class, to avoid cancellation.
     mean = own.mean(axis=0)
     square = member.T @ ((own - mean) ** 2) / count
-    # An empty cluster becomes a point at its centre.
+    # The box of an empty cluster has width 0.
     empty = member.sum(axis=0) == 0
     centre[empty] = means.cluster_centers_[empty]
     spread = np.sqrt(np.maximum(square - (centre - mean) ** 2, 0.0))
@@ -125,7 +125,8 @@ def _clusters(own: NDArray, n: int, rng: np.random.Generator) -> tuple[NDArray, 
 def choose_prototypes(y: NDArray, n_hidden: int, rng: np.random.Generator) -> NDArray:
     """Return indices of ``min(n_hidden, len(y))`` different samples, in ascending order.
 
-    Each class has at least one if there are enough; the other samples are drawn uniformly.
+    If ``n_hidden`` is at least the number of classes, one sample of each class is drawn first. The
+    other samples are drawn uniformly.
     """
     n = min(n_hidden, len(y))
     order = rng.permutation(len(y))
@@ -215,7 +216,7 @@ def class_distance(X: NDArray, y: NDArray, rng: np.random.Generator) -> float:
 
 
 def _distances(X: NDArray, a: NDArray, b: NDArray) -> NDArray:
-    """Return ‖X[a] − X[b]‖∞ in the type of X, at most a quarter of its range."""
+    """Return ‖X[a] − X[b]‖∞ in the type of X, clipped to a quarter of the largest float."""
     distance = np.empty(len(a), X.dtype)
     with np.errstate(over="ignore"):
         for lo in range(0, len(a), BLOCK_PAIRS):

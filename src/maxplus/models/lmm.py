@@ -38,7 +38,7 @@ class Term(NamedTuple):
 
     Attributes
     ----------
-    features : array of shape (m,), increasing numbers of features
+    features : array of shape (m,), indices of features in increasing order
     lmm : LMM with m features
     """
 
@@ -76,9 +76,10 @@ class TermSum(Network):
 
     @abstractmethod
     def wins(self, X: ArrayLike) -> NDArray:
-        """Return the number of (sample, class) scores of its term that each unit determines.
+        """Return, for each unit, the number of scores of its term that it determines.
 
-        Units are numbered consecutively, in the order of the terms. O(N·Σ_t m_t·H_t).
+        A term has one score for each sample and class. Units are numbered consecutively, in the
+        order of the terms. O(N·Σ_t m_t·H_t).
 
         Parameters
         ----------
@@ -91,7 +92,7 @@ class TermSum(Network):
 
     @abstractmethod
     def folded(self, centre: ArrayLike, spread: ArrayLike) -> TermSum:
-        """Return the model of x that equals this model of (x − centre) / spread.
+        """Return a model whose scores at x are those of this model at (x − centre) / spread.
 
         Parameters
         ----------
@@ -133,7 +134,9 @@ class TermSum(Network):
     def largest_input(self) -> float:
         """Bound on absolute inputs below which no score overflows.
 
-        Products of slopes and inputs use an eighth of the float range; a feature map is bounded.
+        Without a feature map, sums of products of slopes and inputs are limited to an eighth of the
+        largest float. With a feature map, mapped features are bounded, so that all finite inputs
+        are allowed.
         """
         largest = float(np.finfo(self.dtype).max)
         if self.feature_map is not None:
@@ -184,7 +187,7 @@ class LMM(Model, TermSum):
     Notes
     -----
     W1 and W2 are in Fortran order, so that their columns, the axis of the minimum and the maximum,
-    are contiguous. `slopes` and `offsets` are views by feature.
+    are contiguous. `slopes` and `offsets` are views of W0 and W1 with a separate axis for features.
     """
 
     is_sum = False
@@ -302,7 +305,7 @@ class LMM(Model, TermSum):
         return Z
 
     def wins(self, X: ArrayLike) -> NDArray:
-        """Return the number of (sample, class) scores of each unit, shape (H,); O(N·P·H)."""
+        """Return the number of (sample, class) scores that each unit determines; O(N·P·H)."""
         X = self._rows(X)
         tasks = -(-len(X) // ROWS_PER_TASK)
         wins = np.zeros((tasks, self.n_hidden), np.int64)
@@ -310,7 +313,9 @@ class LMM(Model, TermSum):
         return wins.sum(axis=0)
 
     def active_path(self, X: NDArray) -> ActivePath:
-        """Return the winning unit and row of each score, the lowest among equals; O(N·P·H).
+        """Return the winning unit and row of each score; O(N·P·H).
+
+        Ties are broken by the lowest index.
 
         Parameters
         ----------
@@ -350,9 +355,9 @@ class LMM(Model, TermSum):
         return full.only(wanted)
 
     def folded(self, centre: ArrayLike, spread: ArrayLike) -> LMM:
-        """Return the LMM of x that equals this LMM of (x − centre) / spread, up to rounding.
+        """Return an LMM whose scores at x are those of this LMM at (x − centre) / spread.
 
-        W0·(x − c)/s + W1 = (W0/s)·x + (W1 − W0·c/s).
+        Scores are equal up to rounding: W0·(x − c)/s + W1 = (W0/s)·x + (W1 − W0·c/s).
         """
         c, s = check_affine(centre, spread, self.n_features)
         with np.errstate(over="ignore", invalid="ignore"):

@@ -39,7 +39,9 @@ class _MaxPlusModel(Model):
         return Z
 
     def active_path(self, X: NDArray) -> NDArray:
-        """Return the winning feature or hidden unit of each score, the lowest among equals.
+        """Return the winning feature or hidden unit of each score.
+
+        Ties are broken by the lowest index.
 
         Parameters
         ----------

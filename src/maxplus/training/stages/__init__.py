@@ -1,4 +1,4 @@
-"""Stages of training, which have one interface and can be combined in any order."""
+"""Training stages, which share a common interface and can be combined in any order."""
 
 from maxplus.training.smooth.annealing import Annealing
 from maxplus.training.stages.base import Outcome, Stage, TrainingResult, run_stages

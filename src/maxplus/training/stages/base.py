@@ -52,7 +52,7 @@ class Stage(Protocol):
         monitor: TrainingMonitor,
         state: TrainingState | None = None,
     ) -> Outcome:
-        """Train; continue from ``state`` if it is given, which `check` has validated."""
+        """Train the model, or resume from ``state``, which must have been validated by `check`."""
 
     def check(self, state: TrainingState, problem: TrainingProblem, kind: type[Model]) -> Model:
         """Return the model of a state; StateError if training cannot resume from it."""
@@ -88,8 +88,8 @@ def run_stages(
 ) -> TrainingResult:
     """Run stages in order, until Ctrl-C or a callback ends one of them.
 
-    With a ``state``, the stages before the one that wrote it are skipped, and ``before`` are their
-    results.
+    With a ``state``, the stages before the one that wrote it are skipped, and ``before`` contains
+    their results.
 
     Parameters
     ----------

@@ -87,7 +87,7 @@ class Iterations:
         model = self.engine.check(state, problem, kind)
         done = _check_history(state, problem.n_samples)["loss"].size
         if problem.start + done != state.arrays["iteration"][0]:
-            raise StateError(f"{done} iterations are in the history, which is not where it was")
+            raise StateError(f"a history of {done} iterations does not match the iteration number")
         return model
 
 
@@ -133,11 +133,11 @@ def train(
 def advance(
     engine: Engine, max_iter: int, monitor: TrainingMonitor, state: TrainingState | None = None
 ) -> Iterated:
-    """Run the engine's iterations, block by block; the outcome has the engine's present model.
+    """Run the engine's iterations in blocks, and return its current model and the history.
 
-    Blocks grow until one takes a fifth of a second; their sizes have no influence on the
-    iterates. With `KeepBestOnInterrupt`, a second Ctrl-C, which does not wait for a block's end,
-    leaves that block out of the history.
+    The block size is adjusted so that a block takes about 0.2 seconds. It has no influence on the
+    iterates. With ``KeepBestOnInterrupt``, a second Ctrl-C interrupts the current block, which is
+    then missing from the history.
     """
     history, signal = History(), Signal.GOES_ON
     if state is not None:
@@ -191,11 +191,14 @@ def _check_history(state: TrainingState, n_samples: int) -> History:
         raise StateError("the history's columns differ in length")
     sample = columns["sample"]
     if sample.size and not -1 <= sample.min() <= sample.max() < n_samples:
-        raise StateError(f"the history contains a sample that is not one of the {n_samples}")
+        raise StateError(f"the history contains a sample that is not in 0..{n_samples - 1}")
     return History.of(columns)
 
 
 def _next_size(size: int, seconds: float) -> int:
-    """Return the size of the next block, at most doubled: a first block may compile kernels."""
+    """Return the size of the next block, at most twice the last size.
+
+    The limit is necessary because the duration of the first block may include compilation.
+    """
     wanted = size * SECONDS_PER_BLOCK / max(seconds, 1e-9)
     return max(1, min(2 * size, int(wanted)))

@@ -27,19 +27,21 @@ from maxplus.training.result import StateError, Status, TrainingState
 from maxplus.training.stages.base import Outcome
 from maxplus.training.steps import polyak, step_size
 
-# Sweeps aim below the level, so that steps for some samples do not raise others above it. If that
-# is not attainable for neighbours of different classes, the target moves towards the level.
+# The target loss of a sweep is AIM·level, so that a step on one sample does not increase the losses
+# of other samples above the level. If sweeps do not reach the target, for example because similar
+# samples have different classes, the target is increased towards the level.
 AIM = 0.72
 DAMPING = 0.5
 MAX_SWEEPS = 100
-# A sample that is still above the level after REINITIALIZE_AFTER rounds of steps on it gets an idle
-# unit, if there is one; after GIVE_UP_AFTER rounds, it is given up.
+# If the loss of a sample is still above the level after REINITIALIZE_AFTER rounds with steps on it,
+# a unit that determines no score is moved to the sample, if there is such a unit. After
+# GIVE_UP_AFTER rounds, the sample is given up.
 REINITIALIZE_AFTER, GIVE_UP_AFTER = 3, 6
-# Maximum share of samples above the level for which a polish is validated: on 21 tables, validation
-# never supported a polish with a larger share, and it takes time.
+# Maximum fraction of samples above the level for which a polish is validated. On 21 data sets, a
+# polish with a larger fraction always failed the validation, which takes time.
 MAX_ABOVE = 0.05
 
-# Returns whether held-out rows support a polish of the network.
+# Returns whether a polish degrades neither the accuracy nor the log loss on held-out rows.
 Validate = Callable[[LMM, TrainingProblem, TrainingMonitor], bool]
 
 
@@ -78,11 +80,12 @@ class Polish:
     Each round evaluates all losses, adds the samples above 0.72·level to an active set, and
     sweeps over that set with damped Polyak steps towards 0.72·level until all its samples are
     below it. If many sweeps are not sufficient, the next round has a target closer to the level.
-    A sample that stays above the level for several rounds gets an idle hidden unit, if there is
-    one. After further rounds it is given up (for instance, equal points with two labels). The
-    polish ends when the losses of all samples that were not given up are below ``level``; if no
-    sample was given up, a level of log 2 or less is the paper's certificate. The model with the
-    fewest samples above the level is kept, and of those the one with the lowest mean loss.
+    If the loss of a sample stays above the level for several rounds, a hidden unit that determines
+    no score is moved to the sample, if there is such a unit. After further rounds the sample is
+    given up (for instance, if equal points have different labels). The polish ends when the losses
+    of all samples that were not given up are below ``level``. If no sample was given up and the
+    level is at most log 2, all samples are then classified correctly. The model with the fewest
+    samples above the level is kept, and of those the one with the lowest mean loss.
     O(N·P·H) per round, and O(P·H) per active sample and sweep; W0 is not changed.
 
     Parameters
@@ -91,7 +94,8 @@ class Polish:
     skip : number of samples with the largest initial losses that are given up immediately if they
         are above the level, because their labels may be wrong
     max_rounds : maximum number of rounds
-    visits : maximum number of evaluations of a single sample; no limit if None
+    visits : maximum total number of evaluations of samples in all rounds and sweeps; no limit if
+        None
     """
 
     level: float = LOG2
@@ -104,7 +108,7 @@ class Polish:
 
     def check(self, state: TrainingState, problem: TrainingProblem, kind: type[Model]) -> Model:
         """Raise StateError: a polish takes seconds and is repeated from its beginning."""
-        raise StateError("a polish has no state to go on from")
+        raise StateError("training cannot resume in the middle of a polish")
 
     def run(
         self,
@@ -170,15 +174,17 @@ class Polish:
 
 @dataclass(frozen=True)
 class ValidatedPolish:
-    """Polish unless it increases the loss on held-out rows; otherwise keep the model unchanged.
+    """Polish the model if the validation on held-out rows succeeds; otherwise return it unchanged.
 
-    The validation is skipped if no sample is above the level, or more than one in twenty. The
-    result of a polish is kept even if it is incomplete. The samples above the level are reported
-    with and without a polish.
+    The model is returned unchanged, without validation, if no loss is above the level, or more than
+    5 % of the losses are; the number of samples ``polish.skip`` is not counted. The result of a
+    polish is kept even if some losses are still above the level. The outcome contains the samples
+    above the level, whether or not the model was polished.
 
     Parameters
     ----------
-    validate : function that returns whether held-out rows support the polish
+    validate : function that returns whether a polish degrades neither the accuracy nor the log loss
+        on held-out rows
     polish : Polish
     """
 
@@ -273,10 +279,11 @@ def _sweeps(
 
 
 def _reinitialize_units(model: LMM, problem: TrainingProblem, stuck: NDArray, loss: float) -> None:
-    """Move idle units to stuck samples, which steps on shared paths cannot separate.
+    """Move unused units to the samples ``stuck``, whose losses stay above the level.
 
-    A unit that decides no score of any sample becomes a pyramid at the stuck sample, with the
-    height at which the sample has this loss. O(N·P·H) if any sample is stuck.
+    A unit is unused if it determines no score of any sample. It is replaced by a pyramid at the
+    sample (``LMM.reinitialize_unit``), and W2 is chosen such that the sample has the given loss.
+    O(N·P·H) if ``stuck`` is not empty.
     """
     if not stuck.size:
         return

@@ -34,7 +34,10 @@ Augment = Callable[[NDArray, np.random.Generator], NDArray]
 
 @dataclass(frozen=True)
 class WarmedUp(Outcome):
-    """Result of a warm-up: mean soft loss of each epoch, held-out samples and their accuracies."""
+    """Result of a warm-up: the mean soft loss and the validation accuracy of each epoch.
+
+    ``held_out`` contains the indices of the validation samples.
+    """
 
     losses: NDArray
     validation: NDArray
@@ -56,7 +59,7 @@ class WarmedUp(Outcome):
 class WarmUp:
     """Train W1 and W2 by Adam on the mean loss of the soft model, with falling temperature.
 
-    The temperature stays above the value at which float32 could not hold the exponentials. With
+    The temperature is bounded below, so that exponentials do not overflow in float32. With
     held-out samples, the LMM is evaluated on them after each epoch, the best one is kept, and
     training ends after ``patience`` epochs without improvement (if given). O(epochs·N·P·H).
 
@@ -139,7 +142,7 @@ class WarmUp:
             run.end_epoch(epoch_loss / (k + 1))
             if not (math.isfinite(run.losses[-1]) and np.isfinite(run.weights.theta).all()):
                 overflow = TrainingOverflowError(
-                    f"the warm-up overflowed: a distance between classes is worth a score of "
+                    "the warm-up overflowed: the slope times the distance between classes is "
                     f"{annealing.scale:g}; scale X (for example with StandardScaler) or take a "
                     "smaller slope"
                 )
@@ -211,8 +214,8 @@ class WarmUp:
             )
         except ValueError:
             raise ValueError(
-                f"validation_fraction={self.hold_out} of {len(y)} samples holds none out of "
-                "some class; give more samples, a larger fraction or early_stopping=False"
+                f"validation_fraction={self.hold_out} of {len(y)} samples holds none out "
+                "for some classes; use more samples, a larger fraction or early_stopping=False"
             ) from None
         return np.sort(held_out)
 
