@@ -25,8 +25,8 @@ DataArgument = Annotated[
     str,
     typer.Argument(
         metavar="DATA",
-        help="A CSV (maybe compressed), Excel, Parquet, NPZ or NPY file, a folder of Parquet "
-        "files, - for standard input, or a built-in data set such as iris.",
+        help="A CSV (optionally compressed), Excel, Parquet, NPZ or NPY file, a folder of "
+        "Parquet files, - for standard input, or a built-in data set such as iris.",
     ),
 ]
 ModelArgument = Annotated[
@@ -44,14 +44,14 @@ MoveCategoriesOption = Annotated[
     bool,
     typer.Option(
         "--move-categories",
-        help="Let the 0/1 features of categories change as well; by default they are held fixed.",
+        help="Also allow changes of one-hot encoded categories; by default they are held fixed.",
     ),
 ]
 StrictOption = Annotated[
     bool,
     typer.Option(
         "--strict",
-        help="Refuse unknown categories; by default they are encoded as zeros, with a warning.",
+        help="Fail if a category is unknown; by default it is encoded as zeros, with a warning.",
     ),
 ]
 
@@ -61,8 +61,8 @@ def plain_errors(quiet: bool = False, *, prints: bool = True) -> Iterator[None]:
     """Print user errors without a traceback and exit with code 2, or 130 after Ctrl-C.
 
     Unless ``quiet``, each distinct warning is printed once, and the compilation of kernels is
-    announced. An error that is raised on all ranks is printed by the rank with ``prints``. If a
-    single rank fails, all ranks are terminated (`maxplus.distributed.use_mpi`).
+    announced. ``prints`` is True on the rank that prints warnings and errors that are raised on all
+    ranks. If a single rank fails, all ranks are terminated (`maxplus.distributed.use_mpi`).
     """
     from maxplus.training.monitor import announce_compilation
 
@@ -214,6 +214,4 @@ def refuse_over_ranks(option: str, remedy: str) -> NoReturn:
     """Raise ValueError on all ranks for an option that needs a single process."""
     from maxplus.distributed.communicator import mark_collective
 
-    raise mark_collective(
-        ValueError(f"{option} is for one process; leave it out over several ranks, and {remedy}")
-    )
+    raise mark_collective(ValueError(f"{option} is not supported on several MPI ranks; {remedy}"))

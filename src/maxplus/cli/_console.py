@@ -33,7 +33,8 @@ QuietOption = Annotated[
     typer.Option(
         "--quiet",
         "-q",
-        help="Print only errors and what --json prints; text and progress bars by default.",
+        help="Print only errors and, with --json, the JSON document. By default, messages and "
+        "progress bars are printed as well.",
     ),
 ]
 

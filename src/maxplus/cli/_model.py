@@ -70,7 +70,7 @@ class LoadedModel:
         return {"low": float(data.X.min()), "high": float(data.X.max())}
 
     def measure(self, raw_units: bool, move_categories: bool = False) -> Measure:
-        """Return the unit of certificates."""
+        """Return the unit in which perturbations are measured."""
         from maxplus.explain import Domain
 
         if self.encoder is None:
@@ -113,7 +113,10 @@ def open_model(path: Path, *, classifier: bool = True) -> LoadedModel:
 def open_dataset(
     data: str, model: LoadedModel, *, labelled: bool, optional: bool = False, strict: bool = False
 ) -> Dataset:
-    """Read and encode data for a model; with ``labelled``, labels are required unless optional."""
+    """Read and encode data for a model.
+
+    With ``labelled``, the labels are read as well. They are required unless ``optional`` is True.
+    """
     from maxplus.tables import TableEncoder, load_dataset, load_training
 
     if model.encoder is not None:
@@ -184,7 +187,7 @@ class UnknownLabels:
         return self.counts.total()
 
     def known(self, data: Dataset) -> tuple[Dataset, NDArray]:
-        """Return the rows with known labels and their class indices; for a regression, all rows."""
+        """Return the rows with known labels and their class indices; all rows for a regressor."""
         import numpy as np
 
         assert data.y is not None
@@ -226,8 +229,8 @@ class UnknownLabels:
         if self._strict or self.n_unknown == self.n_rows:
             raise ValueError(f"{message}; correct them, or train with such rows")
         console.remark(
-            f"Warning: {message}. These rows are left out; to predict their labels, use maxplus "
-            "train with such rows."
+            f"Warning: {message}. These rows are left out; to predict these labels, train a "
+            "model on rows that have them."
         )
 
 

@@ -28,17 +28,21 @@ Target = Annotated[
     ),
 ]
 Task = Annotated[
-    str, _columns("classification, regression, or auto: many distinct numbers are a regression.")
+    str,
+    _columns(
+        "classification, regression, or auto: regression if the target has many distinct numbers."
+    ),
 ]
 Drop = Annotated[
     list[str] | None,
     _columns(
-        "Columns to leave out: --drop a,b or repeated. Ids, dates, free text and constants are "
-        "left out by default as well; --drop none keeps them."
+        "Columns to leave out, as a comma-separated list; repeatable. Ids, dates, free text and "
+        "constant columns are left out by default as well; --drop none keeps them."
     ),
 ]
 Keep = Annotated[
-    list[str] | None, _columns("Columns that are not left out by default. None by default.")
+    list[str] | None,
+    _columns("Columns to keep even if they would be left out automatically. None by default."),
 ]
 Categorical = Annotated[
     list[str] | None,
@@ -46,7 +50,7 @@ Categorical = Annotated[
 ]
 Numeric = Annotated[
     list[str] | None,
-    _columns('Text columns to encode as the number in them, such as "12 mg". None by default.'),
+    _columns('Text columns to parse as numbers, such as "12 mg". None by default.'),
 ]
 Groups = Annotated[
     str | None,
@@ -72,8 +76,8 @@ RememberRows = Annotated[
     typer.Option(
         "--remember-rows",
         help="Store a hash, the label and the loss of every training row in the model file, so "
-        "that evaluate, certify and report can count rows that equal training rows. Anyone with "
-        "such a file can test guesses of rows. Off by default.",
+        "that evaluate, certify and report can count rows that equal training rows. Anyone who "
+        "has the file can then test whether a given row was in the training data. Off by default.",
         rich_help_panel=FILES,
     ),
 ]
@@ -98,7 +102,7 @@ Validate = Annotated[
         help="Validation on held-out rows: cv for cross-validation, a number of folds such as 10, "
         "or a share such as 0.2 to hold out. By default five folds up to 2,000 rows, three folds "
         "up to 10,000 rows, and a fifth held out for larger tables. Column types, imputed values "
-        "and capacity are chosen in each split from its training rows. The model that is written "
+        "and structure are chosen in each split from its training rows. The model that is written "
         "is trained on all rows.",
     ),
 ]
@@ -108,8 +112,8 @@ Algorithm = Annotated[
     str,
     typer.Option(
         metavar="smooth|subgradient",
-        help="smooth minimises the mean loss; subgradient, the paper's algorithm, minimises the "
-        "maximum loss.",
+        help="smooth minimises the mean loss; subgradient, the algorithm of Enaieh and Fercoq "
+        "(arXiv:2603.04133), minimises the maximum loss.",
         rich_help_panel=MODEL,
     ),
 ]
@@ -117,9 +121,9 @@ Increasing = Annotated[
     list[str] | None,
     typer.Option(
         metavar="COLUMNS",
-        help="Columns that may only increase the prediction: the number, or the probability of "
-        "the second class in alphabetical order; comma-separated names, repeatable. None by "
-        "default.",
+        help="Columns in which the prediction is monotonically increasing. For classification, "
+        "the prediction is the probability of the second class in alphabetical order. "
+        "Comma-separated names, repeatable. None by default.",
         rich_help_panel=MODEL,
     ),
 ]
@@ -127,7 +131,7 @@ Decreasing = Annotated[
     list[str] | None,
     typer.Option(
         metavar="COLUMNS",
-        help="Columns that may only decrease the prediction. None by default.",
+        help="Columns in which the prediction is monotonically decreasing. None by default.",
         rich_help_panel=MODEL,
     ),
 ]
@@ -138,7 +142,7 @@ Set = Annotated[
         metavar="NAME=VALUE",
         help="Any other parameter of the estimator, such as class_weight=balanced or "
         "robust_eps=0.1; n_hidden=50 trains a single network with 50 units, n_estimators=4 an "
-        "ensemble of 4 models, n_jobs=2 uses 2 threads, and missing=error refuses missing values. "
+        "ensemble of 4 models, n_jobs=2 uses 2 threads, and missing=error rejects missing values. "
         "Repeatable. The estimator's documentation lists its parameters and their defaults.",
         rich_help_panel=MODEL,
     ),

@@ -173,7 +173,7 @@ def train_table(
     standardize = settings.get(STANDARDIZE)
     if options["algorithm"] == SUBGRADIENT and STANDARDIZE in settings:
         if type(standardize) is not bool:
-            raise ValueError(f"--set standardize={standardize}: write true or false")
+            raise ValueError(f"--set standardize={standardize}: must be true or false")
         # SubgradientLMMClassifier has no such parameter; the encoder standardises instead.
         del settings[STANDARDIZE]
     options = {**options, "settings": settings}

@@ -56,5 +56,5 @@ def options(
 
 
 def main() -> None:
-    """Run the command line."""
+    """Run the command-line interface."""
     app(prog_name="maxplus")

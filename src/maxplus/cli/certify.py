@@ -56,8 +56,9 @@ def certify(
         bool,
         typer.Option(
             "--radii",
-            help="Compute the median and the least radius for tables of more than 100,000 rows as "
-            "well, which takes most of the time. By default for smaller tables only.",
+            help="Compute the median and the minimum certified radius even if the table has more "
+            "than 100,000 rows. This takes most of the time and is done only for smaller tables by "
+            "default.",
         ),
     ] = False,
     plot: Annotated[
@@ -68,9 +69,10 @@ def certify(
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Print the certified accuracy: the share of rows that are correct and provably stay correct.
+    """Print the certified accuracy for perturbations of the features by up to ε.
 
-    Tables may be larger than memory.
+    It is the fraction of rows that are classified correctly and whose prediction provably does not
+    change if every feature changes by up to ε. Tables may be larger than memory.
 
     Example: maxplus certify model.maxplus test.csv --eps 0.1 --eps 0.2
     """

@@ -25,9 +25,9 @@ def compare(
     models: Annotated[
         list[str] | None,
         typer.Option(
-            help="Models: --models LMM,forest or repeated. All by default: LMM, "
-            "ensemble, logistic, kNN, forest, boosting, MLP, SVC; for numbers LMM, ridge, kNN, "
-            "forest, boosting, MLP, SVR."
+            help="Models, as a comma-separated list; repeatable. All by default: LMM, ensemble, "
+            "logistic, kNN, forest, boosting, MLP, SVC; for regression LMM, ridge, kNN, forest, "
+            "boosting, MLP, SVR."
         ),
     ] = None,
     validate: Annotated[

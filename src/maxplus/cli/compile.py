@@ -19,7 +19,11 @@ N_COPIES = 3_000
 def compile_kernels(
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[PART…]", help="Parts to compile. All by default."),
+        typer.Argument(
+            metavar="[PART…]",
+            help="Parts of the library to compile: default, paper, engines, regression, products. "
+            "All by default.",
+        ),
     ] = None,
     as_json: JsonOption = False,
     quiet: QuietOption = False,

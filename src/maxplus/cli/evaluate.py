@@ -30,13 +30,13 @@ def evaluate(
     data: DataArgument,
     plot: Annotated[
         Path | None,
-        typer.Option(help="Plot the reliability of probabilities to this file; none by default."),
+        typer.Option(help="Write a reliability diagram to this file; none by default."),
     ] = None,
     strict: StrictOption = False,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Print accuracy, losses, calibration and confusion; R² and errors of a regression.
+    """Print classification metrics and the confusion matrix, or regression metrics.
 
     For a model trained with --set robust_eps=…, also print the certified error. Row 1 is the first
     line of data.
@@ -51,7 +51,7 @@ def evaluate(
         loaded = open_model(model, classifier=False)
         if plot is not None and not loaded.is_classifier:
             raise ValueError(
-                "--plot is for classifiers, and this model predicts numbers; leave it out"
+                "--plot requires a classifier, but this model is a regressor; omit the option"
             )
         predicted = _classes if loaded.is_classifier else _numbers
         unknown = UnknownLabels(loaded, data, strict=strict)

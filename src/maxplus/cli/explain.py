@@ -49,8 +49,8 @@ def explain(
     fixed: Annotated[
         list[str] | None,
         typer.Option(
-            help="Columns that counterfactuals do not change: --fixed sex,age or repeated; none by "
-            "default."
+            help="Columns that counterfactuals do not change, as a comma-separated list; "
+            "repeatable. None by default."
         ),
     ] = None,
     ranges: Annotated[
@@ -73,15 +73,15 @@ def explain(
     table: Annotated[
         Path | None,
         typer.Option(
-            help="CSV file with a line for each row and contribution, or for each class of a "
-            "single network. None by default."
+            help="CSV file to write, with a line for each contribution to each row or, for a "
+            "single network, a line for each class of each row. None by default."
         ),
     ] = None,
     picture: Annotated[
         Path | None,
         typer.Option(
-            help="File for a plot of the first explanation: contributions, or units and pixels of "
-            "a single network of images. None by default."
+            help="File for a plot of the first explanation: the contributions or, for a single "
+            "network that was trained on images, the units and pixels. None by default."
         ),
     ] = None,
     strict: StrictOption = False,

@@ -47,8 +47,8 @@ def predict(
     keep_columns: Annotated[
         list[str] | None,
         typer.Option(
-            help="Columns of DATA to copy to the output, such as an id: --keep-columns id,date or "
-            "repeated. None by default."
+            help="Columns of DATA to copy to the output, such as an id, as a comma-separated "
+            "list; repeatable. None by default."
         ),
     ] = None,
     probabilities: Annotated[
@@ -58,15 +58,15 @@ def predict(
         bool,
         typer.Option(
             "--radius",
-            help="Add a column with the certified radius: no smaller change of all features "
-            "changes the prediction. None by default.",
+            help="Add a column with the certified radius: the prediction provably does not change "
+            "if every feature changes by less than this radius. None by default.",
         ),
     ] = False,
     intervals: Annotated[
         bool,
         typer.Option(
             "--intervals",
-            help="Add the bounds of 90 % prediction intervals, for a regression. None by default.",
+            help="Add the bounds of 90 % prediction intervals (regressors only). None by default.",
         ),
     ] = False,
     spreadsheet_safe: Annotated[
@@ -92,7 +92,7 @@ def predict(
     with all_ranks() as comm, plain_errors(quiet, prints=comm.is_first):
         console = Console(as_json and comm.is_first, quiet or not comm.is_first)
         if not comm.is_alone and (data == "-" or out is None):
-            refuse_over_ranks("standard input or output", "name a file for DATA and for --out")
+            refuse_over_ranks("standard input or output", "specify files for DATA and --out")
         if not comm.is_alone:
             from maxplus.tables.dataset import is_built_in
             from maxplus.tables.partitioned import require_partitionable

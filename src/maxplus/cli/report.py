@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from maxplus.tables import Dataset
 
-# Maximum number of rows of a table in which an id column is searched.
+# Maximum number of rows of a table that is searched for an id column.
 MAX_IDS = 1_000_000
 
 
@@ -40,8 +40,9 @@ def report(
 ) -> None:
     """Write an HTML page: performance on new rows, errors, explanations and certificates.
 
-    The page is self-contained, with an explorer in which values can be changed. DATA with labels is
-    test data; without labels the page has predictions, certificates and explanations.
+    The page is self-contained and has a form for editing the values of a row. If DATA has labels,
+    it is used as test data. Otherwise, the page contains predictions, certificates and
+    explanations.
     Example: maxplus report model.maxplus test.csv -o report.html
     """
     console = Console(as_json, quiet)

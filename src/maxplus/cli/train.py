@@ -65,11 +65,11 @@ def train(
         cv = opt.validation_splits(validate)
         if not comm.is_alone:
             if suspects_out is not None:
-                refuse_over_ranks("--suspects-out", "find them with maxplus predict afterwards")
+                refuse_over_ranks("--suspects-out", "omit it and use maxplus predict afterwards")
             if groups is not None:
-                refuse_over_ranks("--groups", "keep whole groups aside for maxplus evaluate")
+                refuse_over_ranks("--groups", "omit it and hold out groups for maxplus evaluate")
             if validate not in ("auto", "none"):
-                refuse_over_ranks("--validate", "keep rows aside and use maxplus evaluate")
+                refuse_over_ranks("--validate", "omit it and hold out rows for maxplus evaluate")
             cv = None
         for path, option in ((checkpoint, "--checkpoint"), (suspects_out, "--suspects-out")):
             if path is not None:
