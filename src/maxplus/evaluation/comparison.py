@@ -93,7 +93,7 @@ class Comparison:
 
 
 def usual_models(*, regression: bool = False, seed: int = 0) -> dict[str, Any]:
-    """Return the default models of `maxplus.compare`.
+    """Return the default models of ``maxplus.compare``.
 
     Parameters
     ----------
