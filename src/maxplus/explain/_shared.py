@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Tabular:
-    """Mixin of results that convert to a record array or a data frame."""
+    """Mixin for results that can be converted to a record array or a data frame."""
 
     def to_records(self) -> np.recarray:
         """Return the results as a record array."""
@@ -66,7 +66,7 @@ def check_model(model: Any) -> None:
 
 
 def check_domain(domain: Domain, n_features: int) -> None:
-    """Raise ValueError if the domain does not have the features of the model."""
+    """Raise ValueError if the domain and the model have different numbers of features."""
     if domain.n_features != n_features:
         raise ValueError(f"domain must be of {n_features} features; got one of {domain.n_features}")
 

@@ -23,12 +23,12 @@ EPS = float(np.finfo(np.float64).eps)
 PARALLEL_FROM = 2_000_000
 # Number of changes of features that are computed at a time: 32 MB.
 CHANGES_AT_ONCE = 4_000_000
-# Rounding error of a forward pass, in ulps of the scores, that a flip must exceed.
+# Upper bound on the rounding error of a forward pass, in ulps of the scores.
 ROUNDINGS = 16
 
 
 class FeatureBounds(NamedTuple):
-    """Limits of the features, units of their distances, and the mask of features that may move."""
+    """Limits of the features, their units of distance, and the mask of features that may change."""
 
     low: np.ndarray  # (P,)
     high: np.ndarray  # (P,)
@@ -37,7 +37,7 @@ class FeatureBounds(NamedTuple):
 
 
 class Nearest(NamedTuple):
-    """For each row, the feature with the nearest crossing (−1: none), and the change of it."""
+    """For each row, the feature with the nearest crossing (−1: none), and its change."""
 
     feature: NDArray
     change: NDArray
@@ -46,11 +46,11 @@ class Nearest(NamedTuple):
 class FlatTerms(NamedTuple):
     """Concatenated weights of T terms in float64, and the feature map.
 
-    Term t has the places ``first_place[t]`` to ``first_place[t + 1]`` in the list of all terms'
-    features, the units ``first_unit[t]`` to ``first_unit[t + 1]``, and its walls begin at
-    ``first_wall[t]``, unit by unit, in the order of the features. Feature p has the uses
-    ``first_use[p]`` to ``first_use[p + 1]``, each a term and a place. A feature without knots is
-    not mapped.
+    The features of term t are ``features[first_place[t] : first_place[t + 1]]``. Its units have
+    the indices ``first_unit[t]`` to ``first_unit[t + 1] - 1``. Its walls start at index
+    ``first_wall[t]`` and are ordered by unit, then by feature. For each k from ``first_use[p]`` to
+    ``first_use[p + 1] - 1``, term ``used_term[k]`` contains feature p, which is the entry
+    ``used_place[k]`` of ``features``. A feature without knots is not mapped.
     """
 
     first_place: np.ndarray  # (T + 1,)
@@ -93,10 +93,11 @@ def _segment(terms, p, x, is_rising):
 
 @njit(cache=True)
 def _two_lowest(u, terms, lowest, second, feature, scores):
-    """Compute the two lowest walls of each unit, of different features, and the scores of terms.
+    """Compute the two lowest values over the features of each unit, and the scores of terms.
 
-    ``lowest`` is the minimum over all features, ``feature`` its feature, ``second`` the minimum
-    over the other features; ``scores`` has shape (T, C). O(Σ_t H_t·(m_t + C)).
+    ``lowest`` is the minimum over all features, ``feature`` the feature that attains it, and
+    ``second`` the minimum over the other features; ``scores`` has shape (T, C).
+    O(Σ_t H_t·(m_t + C)).
     """
     for t in range(scores.shape[0]):
         begin, end = terms.first_place[t], terms.first_place[t + 1]
@@ -125,8 +126,8 @@ def _two_lowest(u, terms, lowest, second, feature, scores):
 def _lowest_line(at, slopes):
     """Return slope, value and end of the lowest of three lines just beyond 0.
 
-    Line j has the value at[j] at 0. Of equal lines, the one with the smallest slope is the lowest
-    beyond 0. A line ends where it meets one with a smaller slope.
+    Line j has the value at[j] at 0. Among lines with the same value at 0, the one with the
+    smallest slope is the lowest beyond 0. A line ends where it meets one with a smaller slope.
     """
     k = 0
     for j in range(1, 3):
@@ -146,10 +147,11 @@ def _lowest_line(at, slopes):
 
 @njit(cache=True)
 def _highest_unit(g, rate, heights):
-    """Return the unit that is highest just beyond 0, and a distance up to which it stays so.
+    """Return the highest unit just beyond 0, and a distance up to which no other unit is higher.
 
-    Of equal units the steepest is the highest beyond 0. A unit is concave, never above its present
-    line; hence no unit overtakes before those lines meet.
+    Among units with the same value at 0, the one with the largest slope is the highest beyond 0.
+    Units are concave, so they are never above their current line. Another unit can therefore be
+    higher only after its current line has crossed that of the highest unit.
     """
     best, top = 0, g[0] + heights[0]
     for h in range(1, g.size):
@@ -334,7 +336,7 @@ class DecisionBoundary:
         """Return the increase and decrease of each feature at which another class wins by the lead.
 
         The array has shape (P, 2) and is infinite where no class wins within the bounds. With
-        ``only_nearest``, it may also be infinite where the nearest change is smaller.
+        ``only_nearest``, entries above the smallest one, in units, may be infinite as well.
         """
         bounds = bounds._replace(moves=bounds.moves[None])
         return self._changes(x[None], np.array([y]), bounds, lead, only_nearest)[0]

@@ -23,7 +23,7 @@ from maxplus.models.lmm import TermSum
 
 # Numbers of decimals that are tried, relative to the unit of a column.
 DIGITS = range(1, 13)
-# Relative lead, of the range of scores, by which another class has to win; above the tolerance of
+# Minimum lead of the other class, relative to the range of the scores. It exceeds the tolerance of
 # the solver.
 MARGIN = 1e-6
 # Maximum number of binary variables.
@@ -36,10 +36,11 @@ class Change(NamedTuple):
     """Columns that change together: ``feature[j]`` takes ``value[j]``, as in `Counterfactuals`.
 
     Then the class is ``becomes``. ``distance`` is the sum of the columns' distances in units;
-    ``at_least`` is a lower bound for changes of so few columns, equal to it up to rounding unless
-    the time limit was reached. ``row`` is the changed row for printing: its numbers have few
-    digits, are not closer to the row, and lead to ``becomes``; ``text`` describes the change. If
-    no change flips the class, ``feature`` is empty, ``becomes`` −1 and ``distance`` infinite.
+    ``at_least`` is a lower bound on the distance of all changes of at most ``n_columns`` columns,
+    and equals ``distance`` up to rounding unless the time limit was reached. ``row`` is the changed
+    row for printing: if possible, its numbers are rounded to few digits, away from the original
+    values, such that the model still predicts ``becomes``. ``text`` describes the change. If no
+    change flips the class, ``feature`` is empty, ``becomes`` −1 and ``distance`` infinite.
     """
 
     feature: NDArray
@@ -66,26 +67,26 @@ def smallest_change(
 ) -> Change:
     """Return the smallest change of at most ``n_columns`` columns with which another class wins.
 
-    Class d ≠ y wins if Σ_t (v_t − q_t) > 0, where v_t is at most the score of d in term t, and q_t
-    at least that of y: one unit h has all rows above v_t, and each unit h' has a row below q_t,
+    Class d ≠ y wins if Σ_t (v_t − q_t) > 0, where v_t is a lower bound on the score of d in term t,
+    and q_t an upper bound on that of y: for one unit h and for all units h',
 
         v_t ≤ r_i(h) + W2[h, d] for all i,    r_i(h') + W2[h', y] ≤ q_t for some i,
 
-    where r_i(h) = W0[i]·φ(x)[i // 2] + W1[i, h]. "Some" is a binary variable (a switch) for each
-    (h', i), and so are h, the segments of φ, the columns that change and their categories. Terms
-    over one feature need no units: their sum is piecewise linear. Minimising the sum of distances
+    where r_i(h) = W0[i]·φ(x)[i // 2] + W1[i, h]. Binary variables (switches) select i for each h',
+    the unit h, the segments of φ, the columns that change and their categories. Terms over one
+    feature are represented by their sum, which is piecewise linear. Minimising the sum of distances
     is then a mixed-integer linear program for each class d, restricted to the switches that are
     relevant within the distance of the best known change. HiGHS solves it, with a lower bound that
     proves optimality. The result is exact, except for leads below a millionth of the range of the
-    scores. The time is exponential in the worst case: a problem of more than 5,000 switches is
-    refused, and one that takes more than ``seconds`` ends with ``at_least`` < ``distance``.
+    scores. The time is exponential in the worst case: ValueError is raised for more than 5,000
+    switches, and a search that is stopped after ``seconds`` has ``at_least`` < ``distance``.
 
     Parameters
     ----------
     model : LMM or AdditiveLMM
     x : array of shape (P,)
     domain : Domain
-        With finite limits, unless a single column flips x.
+        Its limits must be finite unless a change of a single column flips the class of x.
     n_columns : int
     class_names : names of the C classes, for the text; their numbers by default
     seconds : float
@@ -146,7 +147,7 @@ def _farthest(x: NDArray, domain: Domain) -> float:
     if not np.isfinite(farthest):
         p = int(np.flatnonzero(moves & ~np.isfinite(ends))[0])
         raise ValueError(
-            f"domain must have limits where no single column flips the row; "
+            f"domain must have limits if no change of a single column flips the class; "
             f"{domain.names[p]!r} has none (give low and high)"
         )
     return float(farthest)
@@ -160,7 +161,7 @@ def _after(x: NDArray, domain: Domain, feature: NDArray, value: NDArray) -> NDAr
 
 
 def _no_change(x: NDArray) -> Change:
-    text = "no change of so few columns flips it"
+    text = "no change of up to the given number of columns flips the class"
     return Change(np.empty(0, int), np.empty(0), -1, np.inf, np.inf, x, text)
 
 
@@ -172,7 +173,7 @@ def _change(
     found: Found,
     class_names: Sequence[Any],
 ) -> Change:
-    """Return a change with its class, and with numbers rounded to few digits that still flip."""
+    """Return a change with its class, and its row with as few digits as still flip the class."""
     feature, value, distance = found
     row = _after(x, domain, feature, value)
     becomes = int(model.scores(row[None]).argmax())
@@ -207,7 +208,11 @@ class Found(NamedTuple):
 
 
 class _Side(NamedTuple):
-    """Increase or decrease of a number: a switch moves it to ``begin``, shares along segments."""
+    """Increase or decrease of a number.
+
+    The switch changes the number to ``begin``. The variables ``shares``, from 0 to 1, are the
+    fractions of the segments beyond ``begin``, of lengths ``lengths``, by which it changes further.
+    """
 
     feature: int
     sign: float
@@ -218,7 +223,7 @@ class _Side(NamedTuple):
 
 
 class _Option(NamedTuple):
-    """A listed change and its switch."""
+    """A change among ``Domain.candidates``, and its switch."""
 
     feature: int
     value: float
@@ -228,8 +233,9 @@ class _Option(NamedTuple):
 class ChangeSearch:
     """Mixed-integer program of the smallest change of a row x of class y to another class d.
 
-    A number moves along the segments of its map and of the terms over it alone; in a segment, φ and
-    the sum z_d − z_y of these terms are linear. Listed changes add constants. A term over several
+    The range of a number is divided at the knots of its map and the breakpoints of the terms over
+    this number alone; in each segment, φ and the sum z_d − z_y of these terms are linear. Changes
+    among ``Domain.candidates`` add constants to φ and to this sum. A term over several
     features has two variables, v ≤ z_d, which is below all walls of one unit, and q ≥ z_y, which is
     above a wall of each unit.
     """
@@ -243,10 +249,10 @@ class ChangeSearch:
         # Switches of missing numbers, which may keep their imputed values.
         self.filled: dict[int, int] = {}
         self.u = model.mapped(x[None])[0]
-        # Moves of each mapped feature by variable, and its largest fall and rise.
+        # Effect of each variable on each mapped feature, and the largest decrease and increase.
         self.effects: dict[int, dict[int, float]] = defaultdict(lambda: defaultdict(float))
         self.span = np.zeros((2, x.size))
-        # Change of the margin z_d − z_y by variable, of terms over one feature.
+        # Effect of each variable on the margin z_d − z_y of the terms over one feature.
         self.margin: dict[int, float] = defaultdict(float)
         self.shapes: dict[int, list[LMM]] = defaultdict(list)
         for features, lmm in model.terms:
@@ -257,7 +263,7 @@ class ChangeSearch:
         self.joint = set(np.concatenate([np.empty(0, int), *joint]).tolist())
 
     def build(self, n_columns: int, reach: float, slack: float) -> bool:
-        """Add all variables and rows; return False if class d cannot win within reach."""
+        """Add variables and constraints; return False if d cannot win within distance ``reach``."""
         self._add_numbers(reach)
         self._add_options(reach)
         self.milp.at_most(dict.fromkeys(self.columns, 1.0), float(n_columns))
@@ -278,7 +284,7 @@ class ChangeSearch:
         return found
 
     def _move(self, p: int, variable: int, begin: NDArray, end: NDArray) -> None:
-        """Make a variable between 0 and 1 move φ_p from one value to another."""
+        """Add the effect of a variable that changes φ_p from ``begin`` (at 0) to ``end`` (at 1)."""
         change = float(self._shape(p, end)[0] - self._shape(p, begin)[0])
         if change:
             self.margin[variable] += change
@@ -286,7 +292,7 @@ class ChangeSearch:
             self.effects[p][variable] += float(end[0] - begin[0])
 
     def _grid(self, p: int, low: float, high: float) -> NDArray:
-        """Return values strictly between two at which the slope of φ_p or of a term may change."""
+        """Return the values in (low, high) at which the slope of φ_p or of a term may change."""
         bends = np.concatenate([np.empty(0), *(breakpoints(lmm) for lmm in self.shapes[p])])
         feature_map = self.model.feature_map
         if feature_map is not None:
@@ -389,7 +395,7 @@ class ChangeSearch:
         self.span[:, p] = min(moves.min(), self.span[0, p]), max(moves.max(), self.span[1, p])
 
     def _add_scores(self, slack: float) -> bool:
-        """Add the constraint that class d wins, and rows for the terms over several features."""
+        """Add the constraint that class d wins, and those for the terms over several features."""
         now = float(self.model.intercept[self.d] - self.model.intercept[self.y])
         now += sum(float(self._shape(p, self.u[[p]])[0]) for p in self.shapes)
         # The sum over all changes, some of which exclude each other, is an upper bound.
@@ -451,14 +457,18 @@ class _Walls:
         return {j: rate * move for j, move in effects.items()} if rate else {}
 
     def _deciding(self, h: int) -> list[int]:
-        """Return the rows that can be the minimum of unit h; of constant rows only the lowest."""
+        """Return the rows of W0 that can be the minimum of unit h, at most one of them constant."""
         rows = np.flatnonzero(self.low[:, h] <= self.highest[h])
         moving = rows[self.low[rows, h] < self.high[rows, h]].tolist()
         staying = rows[self.low[rows, h] == self.high[rows, h]]
         return moving + staying[:1].tolist()
 
     def add_at_most(self, d: int, line: dict[int, float]) -> float:
-        """Subtract v from a line, with v ≤ all rows of one unit; return the constant part."""
+        """Subtract a new variable v from the expression ``line``, and return a constant c.
+
+        By the added constraints, c + v is at most the score of class d: no wall of some unit is
+        below it.
+        """
         least, most = self.range(d)
         if most <= least:
             return most
@@ -478,7 +488,11 @@ class _Walls:
         return least
 
     def add_at_least(self, y: int, line: dict[int, float]) -> float:
-        """Add q to a line, with q ≥ some row of each unit; return the constant part."""
+        """Add a new variable q to the expression ``line``, and return a constant c.
+
+        By the added constraints, c + q is at least the score of class y: at least one wall of
+        each unit is not above it.
+        """
         least, most = self.range(y)
         if most <= least:
             return most
@@ -505,9 +519,9 @@ class Optimum(NamedTuple):
 
 
 class MILP:
-    """Mixed-integer linear program, built variable by variable and row by row.
+    """Mixed-integer linear program, built by adding variables and constraints.
 
-    Minimise Σ cost·variable, where Σ coefficient·variable ≤ limit for each row.
+    Minimise Σ cost·variable, subject to Σ coefficient·variable ≤ limit for each constraint.
     """
 
     def __init__(self) -> None:
@@ -520,7 +534,7 @@ class MILP:
     def variable(
         self, low: float, high: float, *, is_integer: bool = False, cost: float = 0.0
     ) -> int:
-        """Add a variable and return its number."""
+        """Add a variable and return its index."""
         self.low.append(low)
         self.high.append(high)
         self.cost.append(cost)
@@ -528,7 +542,7 @@ class MILP:
         return len(self.low) - 1
 
     def switch(self, cost: float = 0.0) -> int:
-        """Add a variable that is 0 or 1 and return its number."""
+        """Add a binary variable and return its index."""
         return self.variable(0.0, 1.0, is_integer=True, cost=cost)
 
     @property
@@ -540,24 +554,24 @@ class MILP:
         """Raise ValueError if there are too many switches."""
         if self.n_switches > MAX_SWITCHES:
             raise ValueError(
-                f"the smallest change of several columns is a choice among {self.n_switches} "
-                f"switches here, more than {MAX_SWITCHES}: fix columns, or take the change of one "
+                f"the smallest change of several columns requires {self.n_switches} binary "
+                f"switches here, more than {MAX_SWITCHES}: fix columns, or use the change of one "
                 "column (explain, nearest_counterfactuals)"
             )
 
     def at_most(self, line: Mapping[int, float], limit: float) -> None:
-        """Add a row Σ line[j]·variable j ≤ limit."""
+        """Add the constraint Σ line[j]·variable j ≤ limit."""
         self.rows.append((line, limit))
 
     def one_of(self, switches: Iterable[int]) -> None:
-        """Add a row: at least one of some switches is on."""
+        """Add the constraint that at least one of the switches is 1."""
         self.at_most(dict.fromkeys(switches, -1.0), -1.0)
 
     def solve(self, seconds: float) -> Optimum:
-        """Solve by HiGHS twice: as it is, and again with the integer variables rounded and fixed.
+        """Solve with HiGHS, and then again with the integer variables rounded and fixed.
 
-        The solver's switches may deviate from integers by a millionth, which is amplified by their
-        coefficients; the linear program with fixed switches has no such error.
+        The solver's integer variables may deviate from integers by a millionth, which is amplified
+        by their coefficients; the linear program with fixed integers has no such error.
         """
         first = self._run(np.array(self.low), np.array(self.high), seconds)
         if first.x is None:

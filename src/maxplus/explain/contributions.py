@@ -38,7 +38,7 @@ class Contributions:
     baseline : array of shape (N,), the mean of z_A − z_B over the reference rows
     contribution : array of shape (N, G), the part of z_A − z_B of each group minus its mean
     groups : G tuples of columns, single columns first; terms over the same columns are added
-        A column is numbered by its first feature: a category has several.
+        A column is identified by its first feature; a categorical column has several features.
     domain : Domain, the columns and their names
     class_names : names of the C classes
     """
@@ -210,11 +210,11 @@ class PredictionContributions(Contributions, Tabular):
     """Predictions z_1 − z_0 of a regression, as exact sums over groups of features.
 
     ``margin`` = ``baseline`` + Σ_g ``contribution[:, g]``, up to rounding, where the baseline is
-    the mean over the reference rows. The prediction is the margin within the bounds.
+    the mean over the reference rows. The prediction is the margin, clipped to the bounds.
 
     Attributes
     ----------
-    prediction : array of shape (N,), the margin within the bounds
+    prediction : array of shape (N,), the margin clipped to the bounds
     """
 
     prediction: NDArray
@@ -224,7 +224,7 @@ class PredictionContributions(Contributions, Tabular):
         """Return a record per row and group of columns, the largest contributions of a row first.
 
         ``baseline`` plus the ``contribution`` of all records of a row is its ``margin``, and
-        ``prediction`` is that within the bounds.
+        ``prediction`` is the margin clipped to the bounds.
 
         Returns
         -------
@@ -247,7 +247,7 @@ class PredictionContributions(Contributions, Tabular):
     def _head(self, n: int) -> str:
         clipped = ""
         if self.prediction[n] != self.margin[n]:
-            clipped = f", the nearest bound of {self.margin[n]:.4g}"
+            clipped = f", clipped from {self.margin[n]:.4g}"
         return f"{self.prediction[n]:.4g}{clipped} = {self.baseline[n]:.4g} (mean)"
 
     def _amount(self, value: float) -> str:
@@ -278,7 +278,7 @@ def columns_of(domain: Domain) -> NDArray:
 
 
 def groups_of(model: TermSum, columns: NDArray) -> tuple[tuple[tuple[int, ...], ...], NDArray]:
-    """Return the distinct sets of columns of the terms, by size, and the set of each term."""
+    """Return the distinct sets of columns of terms, by size, and the index of each term's set."""
     keys = [tuple(np.unique(columns[term.features]).tolist()) for term in model.terms]
     groups = tuple(sorted(set(keys), key=lambda key: (len(key), key)))
     return groups, np.array([groups.index(key) for key in keys])
@@ -342,13 +342,13 @@ def contributions(
     against : int, optional
         The class B. By default, and for rows whose predicted class is ``against``, the class of
         the second-highest score.
-    feature_names : P words, optional
+    feature_names : P strings, optional
         "x0", "x1", … by default.
-    class_names : C words, optional
+    class_names : C strings, optional
         "0", "1", … by default.
     domain : Domain, optional
         The columns that features belong to, with names, instead of ``feature_names``: terms over
-        features of the same columns, for example of one category, are added.
+        features of the same columns, for example of one categorical column, are added.
 
     Returns
     -------
@@ -402,7 +402,7 @@ def contributions(
 def prediction_contributions(
     model: TermSum, X: ArrayLike, baseline: ArrayLike, bounds: ArrayLike, domain: Domain
 ) -> PredictionContributions:
-    """Explain predictions of a regression, z_1 − z_0 within bounds, as exact sums.
+    """Explain predictions of a regression, z_1 − z_0 clipped to bounds, as exact sums.
 
     O(N·Σ_t m_t·H_t).
 

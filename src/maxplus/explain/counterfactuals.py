@@ -14,25 +14,26 @@ from maxplus.explain.domain import Domain, fewest_digits
 from maxplus.models._checks import as_rows
 from maxplus.models.lmm import TermSum
 
-# Leads of another class, in ulps of the scores, that are searched where rounding hides a crossing.
-# The largest exceeds all rounding errors.
+# If rounding hides a crossing of two scores, points at which another class leads by these multiples
+# of an ulp of the scores are searched as well. The largest exceeds all rounding errors.
 LEADS = (1 / 16, 1 / 4, 1, 4, 16)
-# Number of listed changes in the first batch, by distance; each batch is four times larger.
+# Number of candidates in the first batch, by distance; each further batch is four times larger than
+# the previous one.
 FIRST_BATCH = 16
 # Maximum number of integers within rounding error of the boundary that are tried one by one.
 MAX_TRIED = 64
-# Share of a unit by which a printed number may be rounded away, for fewer digits.
+# Maximum rounding of a printed number, away from the original value, as a fraction of the unit.
 MAX_ROUNDING = 0.1
 
 
 class Counterfactuals(NamedTuple):
     """The smallest change of one column that flips the class, for each row.
 
-    ``feature`` (−1: no change flips the class) takes ``value``, as in `Domain.changed`: 1 for a
-    category, with the other categories of the column at 0, and 0 for none of the categories. Then
-    the class is ``becomes``, and the change is ``distance`` units. ``shown`` is the value to
-    print: a number of few digits, no nearer than ``value``, with which the model predicts
-    ``becomes``.
+    ``feature`` takes ``value``; it is −1 if no change flips the class. In a categorical column, the
+    value 1 selects the category of the feature, and 0 none of the known categories, as in
+    `Domain.changed`. Then the class is ``becomes``, and the change is ``distance`` units. ``shown``
+    is the value to print: ``value`` rounded to few digits, away from the original value, such that
+    the model still predicts ``becomes``.
     """
 
     feature: NDArray
@@ -43,7 +44,7 @@ class Counterfactuals(NamedTuple):
 
 
 class Flip(NamedTuple):
-    """The flip of one row, ordered by distance and then by feature."""
+    """A change of one column that flips the class of a row, sorted by distance, then by feature."""
 
     distance: float
     feature: int
@@ -62,19 +63,19 @@ def nearest_counterfactuals(
     Exact up to rounding: no smaller change that the domain allows flips the class.
 
     *Free numbers.* Along one feature every score is piecewise linear, and the nearest crossing
-    with the predicted class is found piece by piece, in float64; then the value is increased by
-    the smallest steps that the model's float type resolves, until the model predicts another
-    class. A step costs O(H·C) for each term with the feature, and there are a few steps per
-    feature and segment of its map. An image of MNIST takes some hundredths of a second with 500
+    with the predicted class is found piece by piece, in float64; then the value is moved beyond the
+    crossing, by steps close to the resolution of the model's float type, until the model predicts
+    another class. A step costs O(H·C) for each term with the feature, and there are a few steps per
+    feature and segment of its map. An image of MNIST takes a few hundredths of a second with 500
     units.
 
     *Categories and listed values* are tried by increasing distance, with a forward pass for each.
 
     *Integers* of a column with many values are tried only near crossings, with a forward pass and
-    a search along the feature for each. If rounding decides about more than 64 neighbouring
-    integers, the first one that flips regardless of rounding is returned.
+    a search along the feature for each. If more than 64 integers are within rounding error
+    of the boundary, the first one that flips the class regardless of rounding is returned.
 
-    A row outside of its domain may move into it, and may keep its values.
+    Values of a row may be outside of the domain. A changed value is always inside.
 
     Parameters
     ----------
@@ -155,7 +156,7 @@ class _Row:
         return Flip(abs(value - float(self.x[p])) / float(self.domain.unit[p]), p, value, becomes)
 
     def free(self, p: int, change: float, moves: NDArray) -> Flip:
-        """Return the flip at a change of feature p, or the nearest visible one."""
+        """Return the flip at a crossing, or the nearest one that rounding does not hide."""
         shown = self._visible(p, change)
         return self._nearest_visible(self.x, moves) if shown is NO_FLIP else shown
 
@@ -168,7 +169,7 @@ class _Row:
         return self._nearest_visible(base, np.arange(base.size) == p)
 
     def listed(self, reach: float) -> Flip:
-        """Return the nearest flip among the domain's candidates, within reach."""
+        """Return the nearest flip among the domain's candidates, within distance ``reach``."""
         feature, value = self.domain.candidates
         if not feature.size:
             return NO_FLIP
@@ -188,13 +189,13 @@ class _Row:
         return NO_FLIP
 
     def integers(self, reach: float) -> Flip:
-        """Return the nearest flip to an integer of a column with many values, within reach."""
+        """Return the nearest flip to one of many integers, within distance ``reach``."""
         domain, x, best = self.domain, self.x, NO_FLIP
         if not domain.is_long.any():
             return best
         ends = np.stack([np.abs(x), np.abs(domain.low), np.abs(domain.high)])
         ends[1:, ~domain.is_long] = 0.0
-        # Rounding cannot let a class win that is farther behind.
+        # A class that is behind by more than this cannot win due to rounding.
         slack = ROUNDINGS * self.boundary.rounding(
             np.where(np.isfinite(ends), ends, 0.0).max(axis=0)
         )
@@ -222,8 +223,8 @@ class _Row:
     ) -> Flip:
         """Return the first integer that flips as feature p rises (side 0) or falls (side 1).
 
-        The search starts at a change of the row ``base``, in which p is not missing. An imputed
-        number may keep its value.
+        The search starts at ``change`` from the row ``base``, in which p is not missing. If p was
+        imputed, its imputed value is tried as well.
         """
         if change == np.inf:
             return NO_FLIP
@@ -272,10 +273,11 @@ class _Row:
         return FeatureBounds(lows, highs, self.domain.unit, np.arange(lows.size) == p)
 
     def _nearest_visible(self, base: NDArray, moves: NDArray) -> Flip:
-        """Return the nearest crossing that is visible in the model's float type.
+        """Return the nearest flip that the model predicts in its own float type.
 
-        Rounding may hide the first crossing along a feature but not a later one. Crossings with
-        a lead are therefore searched as well, up to the nearest one with the largest lead.
+        Rounding may hide the first crossing along a feature but not a later one. Points at
+        which another class leads by one of LEADS are therefore tried as well, up to the nearest one
+        with the largest lead.
         """
         unit, last = self.domain.unit, self.boundary.rounding(base)
         bounds = _bounds(self.domain, moves)
@@ -298,7 +300,7 @@ class _Row:
         return NO_FLIP
 
     def _visible(self, p: int, change: float) -> Flip:
-        """Return the flip at or just beyond a crossing of feature p, unless rounding hides it."""
+        """Return the flip at or just beyond a crossing, or NO_FLIP if rounding hides it."""
         last, at = self.boundary.rounding(self.x), float(self.x[p])
         eps = float(np.finfo(self.model.dtype).eps)
         least = (
@@ -358,7 +360,7 @@ class CounterfactualText(NamedTuple):
         return str(self.class_names[d]) if d >= 0 else ""
 
     def sentences(self, n: int) -> list[str]:
-        """Describe the flip of row n and its missing values, in a sentence each."""
+        """Describe the flip of row n and each of its missing values in one sentence."""
         found = "no change of a single feature flips it"
         if self.flips.feature[n] >= 0:
             found = (
@@ -397,7 +399,7 @@ class CounterfactualText(NamedTuple):
 
 
 def missing_columns(missing: ArrayLike | None, n_rows: int, domain: Domain) -> NDArray | None:
-    """Return the mask of missing columns, (N, columns), from a mask of columns or features."""
+    """Return the mask of missing values, (N, columns), from one for columns or features."""
     if missing is None:
         return None
     mask = np.asarray(missing)

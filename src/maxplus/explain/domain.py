@@ -1,4 +1,4 @@
-"""Domains: the values that features may take, the units of their changes, and their text."""
+"""Domains: the values that features may take, the units of their changes, and their formatting."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ MAX_VALUES, SAMPLE_ROWS = 10, 1000
 MAX_LISTED = 32
 # Share of a column's unit by which the limit of a condition may be rounded.
 RESOLUTION = 0.01
-# Maximum number of decimals; larger integers are written in scientific notation.
+# Maximum number of digits of rounded values.
 MAX_DECIMALS = 15
+# Integers from this size on are printed as floats.
 MAX_INTEGER = 1e15
 # Text of a category whose features are all 0.
 NO_CATEGORY = "none of the known words"
@@ -31,7 +32,7 @@ NO_CATEGORY = "none of the known words"
 class OneHotGroup(NamedTuple):
     """A categorical column as 0/1 features, at most one of which is 1.
 
-    With ``none``, all features may be 0: none of the known categories.
+    If ``none`` is True, all features may be 0, which stands for an unknown category.
     """
 
     name: str
@@ -41,7 +42,7 @@ class OneHotGroup(NamedTuple):
 
 
 class Candidates(NamedTuple):
-    """Listed changes: feature[k] takes value[k], as in `Domain.changed`."""
+    """Changes of columns with few values: feature[k] takes value[k], as in `Domain.changed`."""
 
     feature: NDArray
     value: NDArray
@@ -51,10 +52,11 @@ class Candidates(NamedTuple):
 class Domain:
     """The values that P features may take, and the columns that they belong to.
 
-    A column is a number, or a category with a 0/1 feature for each of its values, which change
-    together. The distance of a change is the largest change of a feature, in units. Hence a
-    two-valued number and its one-hot encoding have the same distances, and no change within a
-    certified radius of the same scale flips a prediction.
+    A column is either numeric (a number), with one feature, or categorical (a category), with a 0/1
+    feature for each of its values; these features change together. The distance of a change is the
+    largest change of a feature, in units. Hence a two-valued number and its one-hot encoding have
+    the same distances, and no change within a certified radius of the same scale flips a
+    prediction.
 
     Attributes
     ----------
@@ -64,10 +66,10 @@ class Domain:
         Smallest and largest value that a number may take, or ±inf.
     whole : array of shape (P,) of bool
         Features that take only integers.
-    values : mapping from a feature to its only values, in ascending order
+    values : mapping from a feature to its allowed values, in ascending order
     categories : tuple of OneHotGroup
     fixed : array of shape (P,) of bool
-        Features that may not change; a category is fixed if one of its features is.
+        Features that may not change; a categorical column is fixed if one of its features is.
     names : names of the P features
     indicators : mapping from a feature to the indicator of its missing values
         A change of the feature sets its indicator to 0. Indicators themselves should be fixed.
@@ -100,8 +102,8 @@ class Domain:
         for category in self.categories:
             if len(category.features) != len(category.words) or not category.words:
                 raise ValueError(
-                    f"categories: {category.name!r} must have a feature for each of its words; got "
-                    f"{len(category.features)} features and {len(category.words)} words"
+                    f"categories: {category.name!r} must have a feature for each entry of words; "
+                    f"got {len(category.features)} features and {len(category.words)} words"
                 )
         grouped = [p for category in self.categories for p in category.features]
         named = [*grouped, *self.values, *self.indicators, *self.indicators.values()]
@@ -155,8 +157,9 @@ class Domain:
         """Return the domain of the values in training rows; O(N·P).
 
         Units are standard deviations (1 for a constant). Limits are the smallest and largest
-        values. A number with two values, or with at most ten values in ten times as many rows, is
-        limited to these values. A number whose values are all integers takes only integers.
+        values. A number with two values, or with at most ten values in at least ten times as many
+        rows, is limited to these values. A number whose values are all integers takes only
+        integers.
         """
         rows = np.asarray(X)
         if rows.ndim != 2 or not len(rows):
@@ -255,13 +258,13 @@ class Domain:
 
     @cached_property
     def is_free(self) -> NDArray:
-        """Numbers that may take any value between their limits, (P,)."""
+        """Mask of numbers that may take any value between their limits, (P,)."""
         listed = np.isin(np.arange(self.n_features), list(self.values))
         return ~self.fixed & ~self.whole & ~listed & (self.category_of < 0)
 
     @cached_property
     def is_long(self) -> NDArray:
-        """Integer features with too many values to be listed, (P,)."""
+        """Mask of integer features with too many values for ``candidates``, (P,)."""
         listed = np.isin(np.arange(self.n_features), [*self.values, *self.candidates.feature])
         return ~self.fixed & self.whole & ~listed & (self.category_of < 0)
 
@@ -348,7 +351,7 @@ class Domain:
         return repr(str(on[0])) if len(on) == 1 else NO_CATEGORY
 
     def number(self, p: int, value: float) -> str:
-        """Format a value of number p such that it can be read back, or by its ordinal name.
+        """Format a value of number p as its ordinal name or, if it has none, with all digits.
 
         Parameters
         ----------
@@ -387,8 +390,9 @@ class Domain:
     def certificate_scale(self, *, categories: bool = False) -> NDArray:
         """Return the largest change of each feature for a certified radius of 1, (P,).
 
-        A number changes by its unit. Fixed features are 0, and so are categories and two-valued
-        numbers, whose fractions have no meaning, unless ``categories`` is True.
+        A number changes by its unit, and a fixed feature by 0. Categories and two-valued numbers
+        also change by 0, because intermediate values have no meaning, unless ``categories`` is
+        True.
 
         Parameters
         ----------
@@ -527,7 +531,7 @@ def number_text(value: float) -> str:
 
 
 def roundings(value: float, upwards: bool) -> list[float]:
-    """Return the value rounded up, or down, to 10, 1, 0.1, …, followed by the value itself."""
+    """Return the value rounded up, or down, to more and more digits, and the value itself."""
     exact = Decimal(repr(float(value)))
     towards = ROUND_CEILING if upwards else ROUND_FLOOR
     first = -max(exact.adjusted(), 0)
@@ -554,7 +558,7 @@ def fewest_digits(
 ) -> float:
     """Return the number with the fewest digits, away from the origin, for which ``holds`` is True.
 
-    It is at most ``farther`` beyond the value. Without such a number, return the value itself.
+    It differs from the value by at most ``farther``. If there is none, return the value itself.
     """
     tried = np.array([v for v in roundings(value, value >= origin) if abs(v - value) <= farther])
     good = tried[holds(tried)]

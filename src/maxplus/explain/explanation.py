@@ -35,9 +35,9 @@ from maxplus.models.lmm import TermSum
 class Explanation(Tabular):
     """Reasons for the class of each row, and the smallest change that flips it.
 
-    The reasons of a sum of terms are ``contributions`` to the margin of the predicted class over
-    the next one. Those of a single network are ``paths``: each class score is determined by one
-    unit and one wall of it. The other attribute is None.
+    For a sum of terms, the reasons are ``contributions`` to the margin of the predicted class over
+    the next one. For a single network, they are ``paths``: each class score is determined by one
+    unit and one of its walls. The other attribute is None.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class Explanation(Tabular):
 
     Notes
     -----
-    Text numbers rows, including training rows, from 1. Arrays and tables have indices from 0.
+    In texts, rows and training rows are numbered from 1. In arrays and tables, indices start at 0.
     """
 
     model: TermSum
@@ -107,10 +107,12 @@ class Explanation(Tabular):
 
     @cached_property
     def walls(self) -> NDArray:
-        """Interval of each single number in which contributions have constant slopes, (N, G, 2).
+        """Interval around each value in which its contribution is linear, (N, G, 2).
 
-        For a sum of terms, in raw units, for both classes; ±inf where there is no end, and for
-        other groups.
+        Only available for a sum of terms. In the interval, the contributions to the scores of both
+        classes are linear functions of the mapped value. Its ends are in raw units. They are
+        infinite if the slope does not change on that side, and for groups that do not consist of a
+        single number.
         """
         return _walls(self.model, self._own_contributions())
 
@@ -135,8 +137,9 @@ class Explanation(Tabular):
     def cancels(self) -> NDArray:
         """Mask of scores whose deciding feature cancels in the lead over the rival, (N, C).
 
-        The rival is the class of the highest score, and for that class the second. Both scores
-        are set by one feature with one slope, so that their difference does not depend on it.
+        The rival of the predicted class is the class with the second-highest score. The rival of
+        any other class is the predicted class. A feature cancels if it determines both scores with
+        the same slope, so that their difference does not depend on it.
         """
         feature = self._own_paths().feature
         if self.order.shape[1] < 2:
@@ -146,7 +149,7 @@ class Explanation(Tabular):
 
     @cached_property
     def _rivals(self) -> NDArray:
-        """Rival of each class, (N, C): the predicted class, or the second for that class itself."""
+        """Rival of each class, (N, C): the predicted class or, for that class, the runner-up."""
         rivals = np.repeat(self.order[:, :1], self.order.shape[1], axis=1)
         np.put_along_axis(rivals, self.order[:, :1], self.order[:, :2][:, -1:], axis=1)
         return rivals
@@ -157,16 +160,16 @@ class Explanation(Tabular):
         return CounterfactualText(self.X, self.flips, self.domain, self.class_names, self.missing)
 
     def to_records(self) -> np.recarray:
-        """Return a record per row and group of columns of a sum, or per row and class.
+        """Return a record per row and group of columns or, for a single network, per row and class.
 
         For a sum of terms, the largest contributions of a row come first: ``baseline`` plus the
         ``contribution`` of all records of a row is its ``margin``, the difference of the scores of
         ``class`` and ``rival``. ``low`` and ``high`` are the `walls`.
 
         For a single network, ``feature`` determines the score of ``class``, and ``value`` is its
-        value. If it ``cancels``, it changes the score of the rival (the predicted class, or the
-        second for that class) equally, so that the lead does not depend on it. ``margin`` is the
-        lead of the unit over ``runner_up``.
+        value. If it ``cancels``, the score of the rival (the predicted class or, for that class,
+        the runner-up) depends on it equally, so that the lead does not depend on it. ``margin`` is
+        the lead of the unit over ``runner_up``.
 
         ``flip_feature`` is the column whose change flips the prediction, from ``flip_from`` to
         ``flip_to`` as printed, by ``flip_distance`` units. ``flip_value`` is the exact number; for
@@ -224,7 +227,7 @@ class Explanation(Tabular):
         return "\n\n".join(self.text(n) for n in range(len(self)))
 
     def text(self, n: int) -> str:
-        """Return the explanation of row n as text: its class, the reasons, and its flip.
+        """Return the explanation of row n as text: its class, the reasons, and its counterfactual.
 
         Parameters
         ----------
@@ -317,7 +320,7 @@ def explain_predictions(
     baseline : array of shape (T, C), or None
         Mean scores of each term over the training rows (`term_means`), which contributions are
         relative to. None explains a single network, an LMM, by its deciding units.
-    class_names : C words
+    class_names : C strings
     domain : Domain
         The columns, their names, and the values that they may take.
     prototypes : array of shape (H,), optional
@@ -353,7 +356,8 @@ def explain_predictions(
     rows = as_rows(X, model.n_features, np.float64)
     paths = why = None
     if baseline is None:
-        what, remedy = "an explanation without a baseline is of", "term_means is that of a sum"
+        what = "an explanation without a baseline is of"
+        remedy = "for a sum, compute the baseline with term_means"
         paths = decisive_paths(check_lmm(model, what, remedy), rows)
     else:
         why = contributions(model, rows, baseline, class_names=class_names, domain=domain)
@@ -365,7 +369,7 @@ def explain_predictions(
 
 
 def _walls(model: TermSum, why: Contributions) -> NDArray:
-    """Return the interval around each value of a single number in which slopes are constant.
+    """Return the interval around each mapped value in which the scores of its terms are linear.
 
     O(N·log H) for each number, and O(C·H·log H) for its terms.
     """

@@ -23,14 +23,14 @@ def feature_importances(
 ) -> NDArray:
     """Return the importance of each feature, shares that sum to 1, shape (P,).
 
-    A score of an LMM is one row of one unit, z_d = W0[i]·x[i // 2] + …, so the lead of the
-    predicted class over the second changes with the features of two rows i₁ and i₂ alone, by the
-    slopes W0[i₁] and −W0[i₂].
+    A score of an LMM is determined by one wall of one unit, z_d = W0[i]·x[i // 2] + …. The lead of
+    the predicted class over the runner-up therefore depends only on the features of two walls i₁
+    and i₂, with the slopes W0[i₁] and −W0[i₂].
 
     The importance of a feature is the mean magnitude of that slope over the rows, times the
     variation of the feature: how often it decides, times the effect of a typical change. A feature
     on which both scores depend equally has no effect. All importances are zero if no feature has
-    one. O(N·P·H), for at most 2,000 rows.
+    an effect. O(N·P·H), for at most 2,000 rows.
 
     For a sum of terms, it is the mean magnitude of the feature's contribution to that lead, centred
     over X. The contribution of a group of several features is divided among the deciding walls:

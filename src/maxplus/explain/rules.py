@@ -52,8 +52,8 @@ class Rules(Tabular):
     ----------
     rules : tuple of Rule
     n_rows : number of rows of the table
-    n_hidden : number of boxes left out because they contain no row, or no larger share of their
-        class than all rows
+    n_hidden : number of boxes omitted because they contain no rows, or because their precision does
+        not exceed the frequency of their class
     """
 
     rules: tuple[Rule, ...]
@@ -77,7 +77,7 @@ class Rules(Tabular):
         lines = [str(rule) for rule in self.rules] or ["no rules"]
         if self.n_hidden:
             boxes = "1 box" if self.n_hidden == 1 else f"{self.n_hidden} boxes"
-            lines.append(f"{boxes} not shown: no row, or no larger share of the class than overall")
+            lines.append(f"{boxes} not shown: no rows, or precision not above class frequency")
         return "\n".join(lines)
 
     def to_records(self) -> np.recarray:
@@ -117,14 +117,15 @@ def strongest_rules(
 
         t + W2[h, d] > g_k(x) + W2[k, e]  for all units k, classes e ≠ d and x in the box.
 
-    A limit is left out where it is not needed for that: if W1[i, h] + W2[h, d] exceeds
-    W1[i, k] + W2[k, e] for all k and e, unit h is ahead wherever row i is its minimum; or if the
-    domain has no values beyond it. Limits are rounded inwards, to a hundredth of the column's
-    unit. A rule therefore depends only on the model and the domain; X and y are used to count
-    ``rows``, ``right`` and ``decides``, by the printed conditions.
+    A limit is omitted if the domain has no values beyond it, or if W1[i, h] + W2[h, d] exceeds
+    W1[i, k] + W2[k, e] for all k and e: unit h is then ahead wherever row i is its minimum. Limits
+    are rounded inwards, to a hundredth of the column's unit. A rule therefore depends only on the
+    model and the domain. X and y are used to compute the counts ``rows``, ``right`` and
+    ``decides``; the first two refer to the rounded limits.
 
-    Units that decide no row of X have no rule. Boxes that contain no row, or no larger share of
-    their class than all rows, are counted in ``n_hidden``. O(N·P·H), and O(P·H) for each rule.
+    Units that decide no row of X have no rule. Boxes that contain no rows, or whose precision does
+    not exceed the frequency of their class, are counted in ``n_hidden``. O(N·P·H), and O(P·H)
+    for each rule.
 
     In a sum of terms no single unit decides. Its rules are boxes in which the smallest margin of
     the class over any other, summed over all terms, is positive, with as few conditions as

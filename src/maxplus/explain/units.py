@@ -15,11 +15,11 @@ from maxplus.models.lmm import TermSum
 
 
 class Boxes(NamedTuple):
-    """Boxes in which units have at least a level: low ≤ x_p ≤ high for all features p.
+    """Boxes in which unit values are at least a level: low ≤ x_p ≤ high for all features p.
 
     ``low`` and ``high`` have shape (H, P) and are infinite where there is no wall. If low > high,
     the unit is below the level everywhere. ``centre`` (H, P) is the value of each feature at which
-    the unit is highest, NaN if it has no wall on a side; ``favourite`` (H,) is the class of the
+    the unit is highest, NaN if it has no wall on one side; ``favourite`` (H,) is the class of the
     unit's largest output, and ``height`` (H,) that output, an entry of W2.
     """
 
@@ -54,7 +54,7 @@ def unit_boxes(model: LMM, level: float = 0.0) -> Boxes:
     >>> boxes.low.tolist(), boxes.high.tolist()
     ([[1.5]], [[2.5]])
     """
-    check_lmm(model, "boxes are those of", "term_boxes takes sums of terms")
+    check_lmm(model, "unit_boxes takes", "term_boxes takes sums of terms")
     level = check_number("level", level)
     exact = model.astype(np.float64)
     slope, offset = exact.slopes, exact.offsets
@@ -154,7 +154,7 @@ def decisive_paths(model: LMM, X: NDArray) -> Paths:
     >>> bool(abs(z - path.score[0, 0]) < 1e-9)
     True
     """
-    check_lmm(model, "paths are those of", "contributions explains sums of terms")
+    check_lmm(model, "decisive_paths takes", "contributions explains sums of terms")
     X = as_rows(X, model.n_features, model.dtype)
     shape = len(X), model.n_classes
     score, unit, row = np.empty(shape, model.dtype), np.empty(shape, int), np.empty(shape, int)

@@ -22,16 +22,16 @@ from maxplus.models.lmm import TermSum
 BISECTIONS = 60
 # Margin, in ulps of the weights, by which the class of a unit's box has to win.
 ROUNDINGS = 8.0
-# Maximum number of conditions of a rule, and the cost of a condition, as a logarithm of the share
-# of rows lost.
+# Maximum number of conditions of a rule, and the cost of a condition. The cost of a cut is −log of
+# the fraction of rows that remain.
 MAX_CONDITIONS, CONDITION_COST = 10, 0.1
-# Numbers of further boxes of each class: without a column of the first one, and around centres of
-# units.
+# Numbers of further boxes of each class: boxes without conditions on one of the columns of the
+# first box, and boxes around centres of units.
 N_VARIANTS, N_CENTRES = 2, 2
 # Maximum number of columns that are cut, the size of their grids, and the grid steps of a cut.
 MAX_COLUMNS, N_GRID, CUTS = 40, 13, (1, 2, 4)
-# Maximum number of columns that are cut in one step, and the minimum rate of a cut, relative to the
-# best one.
+# Maximum number of columns that are cut in one step, and the minimum ratio of gain to cost of a
+# cut, relative to the best cut.
 MAX_CUTS, MIN_RATE = 3, 0.6
 # Number of ends of an interval that are tried in a round, and number of rounds of refinement.
 N_STEPS, N_ROUNDS = 17, 3
@@ -42,8 +42,8 @@ REACH = 4.0
 class RuleBox(NamedTuple):
     """A box in which a class wins: its number or unit, the class, and the conditions of the box.
 
-    Of a unit of a single network, the conditions are None if its class wins in no box, and
-    ``decides`` is the number of rows whose predicted class the unit determines.
+    For a unit of a single network, ``conditions`` is None if there is no box in which its class
+    wins, and ``decides`` is the number of rows whose predicted class the unit determines.
     """
 
     unit: int
@@ -55,17 +55,18 @@ class RuleBox(NamedTuple):
 def rule_boxes(model: TermSum, X: NDArray, domain: Domain) -> Iterator[RuleBox]:
     """Yield boxes in which a class has the highest score, for all values in the domain.
 
-    *A single network* has the largest such box of each unit, sorted by the number of rows of X
-    that the unit decides. Units that decide no row, or whose class wins everywhere, have no box.
-    O(N·P·H), and O(P·H) for each step of a bisection.
+    *Single networks.* The result is the largest such box of each unit, sorted by the number of rows
+    of X that the unit decides. Units that decide no row, or whose class wins everywhere, have no
+    box. O(N·P·H), and O(P·H) for each step of a bisection.
 
     *Sums of terms.* A box starts as the whole domain. It is cut, column by column, where a cut
     raises the smallest margins of the class most in relation to the share of rows that it loses,
     until the smallest margin over the box, which `maxplus.certify.margins` bounds from below, is
-    positive. Then unnecessary limits are dropped, and the others are widened by equal shares of the
-    remaining margin. The distribution of a feature is taken from its map. Limits are rounded
-    inwards, and the bound is verified for the printed box. Boxes with more than ten conditions and
-    subsets of other boxes are left out. X is not used. O(P·Σ_t m_t·H_t) for each cut.
+    positive. Then unnecessary limits are dropped, and the others are widened until the margin is
+    used up, in equal parts for all columns. The distribution of a feature is taken from its map.
+    Limits are rounded inwards, and the bound is verified for the printed box. Boxes with more than
+    ten conditions and subsets of other boxes are left out. X is not used. O(P·Σ_t m_t·H_t) for each
+    cut.
 
     Parameters
     ----------
@@ -155,7 +156,7 @@ def _unit_box(model: LMM, unit: int, limits: _Box, margin: float) -> _Box | None
 
 
 def _box_at(model: LMM, unit: int, level: float, needed: NDArray, limits: _Box) -> _Box:
-    """Return the box of possible values in which the needed rows of a unit are at least a level."""
+    """Return the part of ``limits`` in which the needed rows of a unit are at least ``level``."""
     low, high = limits.low.copy(), limits.high.copy()
     feature, slope, above = needed // 2, model.W0[needed], level - model.W1[needed, unit]
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -168,7 +169,7 @@ def _box_at(model: LMM, unit: int, level: float, needed: NDArray, limits: _Box) 
 
 
 def _highest(model: LMM, cap: NDArray, box: _Box) -> NDArray:
-    """Return the highest value of each unit in a box, (H,), with the rounding of `box_bounds`."""
+    """Return the highest value of each unit in a box, (H,), rounded as in ``box_bounds``."""
     with np.errstate(invalid="ignore", over="ignore"):
         # 0 · inf would be NaN.
         ends = [np.where(model.slopes == 0.0, 0.0, model.slopes * end[:, None]) for end in box]
@@ -366,7 +367,7 @@ class _BoxSearch:
     # -- boxes --------------------------------------------------------------------------------
 
     def boxes(self, label: int) -> Iterator[_Boxes]:
-        """Yield boxes of a class: the first, others without one of its columns, around centres."""
+        """Yield the first box of a class, boxes without one of its columns, and some at centres."""
         everything = self._boxes(self.low[None], self.high[None], label)
         columns = self._strongest(everything)
         first = self._cut(everything, columns)
@@ -389,9 +390,10 @@ class _BoxSearch:
         return sorted(self.used, key=lambda c: -gains[c])[:MAX_COLUMNS]
 
     def _centres(self, label: int) -> list[NDArray]:
-        """Return centres of units of many features that favour a class, by decreasing lead.
+        """Return centres of units that favour a class, by decreasing lead.
 
-        Values are NaN for categories, and where a unit has no centre.
+        Only terms over more than two features are considered. Values are NaN for categories,
+        and where a unit has no centre.
         """
         middle = np.clip(np.zeros(len(self.low)), self.low, self.high)
         feature_map = self.model.feature_map
@@ -445,7 +447,7 @@ class _BoxSearch:
     ) -> tuple[_Boxes, NDArray, NDArray]:
         """Return all boxes with one limit of one column moved inwards.
 
-        Also return their columns, and the logarithms of the shares of rows lost.
+        Also return their columns, and −log of the fractions of rows that remain.
         """
         cuts = []
         for column in columns:
@@ -483,7 +485,7 @@ class _BoxSearch:
                     yield x[i, None], x[j, None], -float(np.log(left))
 
     def _released(self, box: _Boxes, columns: list[int]) -> tuple[_Boxes, list[int]]:
-        """Drop limits as long as the class wins; return the columns that remain limited, too."""
+        """Drop limits as long as the class wins; also return the columns that remain limited."""
         limited = []
         for column in columns[::-1]:
             own = self.members[column]
@@ -495,7 +497,7 @@ class _BoxSearch:
         return box, limited[::-1]
 
     def _widened(self, box: _Boxes, columns: list[int]) -> _Boxes:
-        """Move the limits of columns outwards, each for an equal share of the margin."""
+        """Move the limits of columns outwards; each column may use an equal part of the margin."""
         for k, column in enumerate(columns):
             target = box.gap - box.gap / (len(columns) - k)
             if column not in self.category:
@@ -536,7 +538,7 @@ class _BoxSearch:
     def printed(self, box: _Boxes) -> _PrintedBox | None:
         """Return the box as printed.
 
-        None if it has too many conditions, or is empty or not proved after rounding.
+        None if it has too many conditions, or if it is empty or no longer certified after rounding.
         """
         conditions = box_conditions(self.domain, box.low[0], box.high[0])
         if not 0 < len(conditions) <= MAX_CONDITIONS:
