@@ -229,8 +229,8 @@ class UnknownLabels:
         if self._strict or self.n_unknown == self.n_rows:
             raise ValueError(f"{message}; correct them, or train with such rows")
         console.remark(
-            f"Warning: {message}. These rows are left out; to predict these labels, train a "
-            "model on rows that have them."
+            f"Warning: {message}. These rows are left out; to predict their labels, run "
+            "maxplus train on rows that have them."
         )
 
 

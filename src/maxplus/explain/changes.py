@@ -161,7 +161,7 @@ def _after(x: NDArray, domain: Domain, feature: NDArray, value: NDArray) -> NDAr
 
 
 def _no_change(x: NDArray) -> Change:
-    text = "no change of up to the given number of columns flips the class"
+    text = "no change of so few columns flips it"
     return Change(np.empty(0, int), np.empty(0), -1, np.inf, np.inf, x, text)
 
 

@@ -77,7 +77,7 @@ class Rules(Tabular):
         lines = [str(rule) for rule in self.rules] or ["no rules"]
         if self.n_hidden:
             boxes = "1 box" if self.n_hidden == 1 else f"{self.n_hidden} boxes"
-            lines.append(f"{boxes} not shown: no rows, or precision not above class frequency")
+            lines.append(f"{boxes} not shown: no row, or no larger share of the class than overall")
         return "\n".join(lines)
 
     def to_records(self) -> np.recarray:
