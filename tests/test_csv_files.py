@@ -11,14 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from file_mutations import damaged_copies
-from maxplus.tables import (
-    TableError,
-    csv_files,
-    files,
-    parquet_files,
-    read_batches,
-    read_table,
-)
+from maxplus.tables import TableError, csv_files, files, read_batches, read_table
 from strategies import quick
 from table_helpers import encoder_of, refused, same
 
@@ -164,7 +157,7 @@ def test_csv_compressed_files_are_read(write, ending):
     with suppress(TableError):  # what was cut off may be a checksum only
         read_table(path)
     path.write_bytes(b"nonsense, not packed")
-    with refused(path, "unpacked"):
+    with refused(path, "decompressed"):
         read_table(path)
 
 
@@ -180,7 +173,7 @@ def test_damaged_csv_is_read_or_rejected(write, packed):
 
 def test_csv_batches_equal_the_table(write, parquet, monkeypatch):
     monkeypatch.setattr(csv_files, "BLOCK_BYTES", 64)
-    monkeypatch.setattr(parquet_files, "BATCH_ROWS", 7)
+    monkeypatch.setattr(files, "BATCH_ROWS", 7)
     columns = {"n": np.arange(60.0), "late": ["1"] * 50 + ["x"] * 10}
     lines = [f"{n:g},{w}" for n, w in zip(*columns.values(), strict=True)]
     for path in (write("\n".join(["n,late", *lines])), parquet(columns)):

@@ -234,13 +234,17 @@ def refused(*arguments):
 ROWS = "a,b,class\n" + "".join(f"{k % 7},{k % 5}.5,{'xy'[k % 2]}\n" for k in range(30))
 # A file, options of train, and what the line must hold: place, value, remedy.
 BAD_FILES = {
-    "nothing": ("", [], ["data.csv is empty", "a line of names"]),
+    "nothing": ("", [], ["data.csv is empty", "a header"]),
     "names only": ("a,b,class\n", [], ["data.csv", "no rows"]),
     "one class": (ROWS.replace("y\n", "x\n"), [], ["data.csv", "'class'", "('x')", "--target"]),
     "no labels": (ROWS.replace("x\n", "\n").replace("y\n", "?\n"), [], ["'class'", "no values"]),
     "everything dropped": (ROWS, ["--drop", "a,b"], ["data.csv", "--drop"]),
     "short row": (ROWS + "3,4\n", [], ["line 32", "2 values", "3 columns", "'3,4'", "quotes"]),
-    "open quote": (ROWS + '3,"4,x\n5,6,x\n', [], ["line 32", "columns", "is a quote not closed?"]),
+    "open quote": (
+        ROWS + '3,"4,x\n5,6,x\n',
+        [],
+        ["line 32", "columns", "a quote that is not closed"],
+    ),
     "word": (ROWS + "3,abc,x\n", [], ["line 32", "'b'", "'abc'", "--categorical b"]),
     "endless": (ROWS + "3,1e400,x\n", [], ["line 32", "'b'", "inf", "empty"]),
     "same names": ("a,a,class\n1,2,x\n", [], ["'a'", "rename them"]),

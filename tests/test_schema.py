@@ -5,9 +5,8 @@ import time
 import numpy as np
 import pytest
 
-from maxplus.tables import Categorical, Category, Ordinal, RawTable, text_patterns
-from maxplus.tables.column_filters import is_id_name
-from maxplus.tables.columns import column_from_json
+from maxplus.tables import Categorical, Category, Ordinal, RawTable, schema
+from maxplus.tables.columns import column_from_json, number_in, numbers_with_unit
 from table_helpers import decided, encoder_of
 
 
@@ -106,7 +105,7 @@ def test_schema_infers_ordinals(words):
 
 @pytest.mark.parametrize("words", NOT_ORDERED, ids=" ".join)
 def test_schema_keeps_unordered_categories(words):
-    assert text_patterns.ordered(words) is None
+    assert schema.ordered(words) is None
     assert isinstance(column_of([words[k % 2] for k in range(40)])[0], Category)
 
 
@@ -154,10 +153,7 @@ def test_schema_keeps_order_of_pandas_categories():
     ],
 )
 def test_number_in_text_is_parsed(word, number):
-    assert (
-        text_patterns.number_in(word) == number
-        or np.isnan([text_patterns.number_in(word), number]).all()
-    )
+    assert number_in(word) == number or np.isnan([number_in(word), number]).all()
 
 
 @pytest.mark.parametrize(
@@ -200,11 +196,11 @@ CELLS = {
     "separators": lambda n: "_-. " * (n // 4) + "!",
 }
 RECOGNISERS = {
-    "ordered": lambda word: text_patterns.ordered([word, word + "1"]),
-    "number_in": text_patterns.number_in,
-    "measured": lambda word: text_patterns.with_unit([word]),
-    "is_date": text_patterns.is_date,
-    "is_called_id": is_id_name,
+    "ordered": lambda word: schema.ordered([word, word + "1"]),
+    "number_in": number_in,
+    "measured": lambda word: numbers_with_unit([word]),
+    "is_date": schema.is_date,
+    "is_called_id": schema.is_id_name,
 }
 
 
@@ -229,10 +225,10 @@ def test_number_recognition_time_is_not_quadratic(recognise, cell):
 
 @pytest.mark.parametrize("word", ["  12   mg ", "5  -  10", "less  than 5", "1 jan  2020"])
 def test_numbers_with_several_spaces_are_recognised(word):
-    assert text_patterns.is_date(word) or text_patterns.number_in(word) > 0
+    assert schema.is_date(word) or number_in(word) > 0
 
 
 def test_long_cells_are_no_numbers():
-    assert text_patterns.number_in("12" + " " * 200 + "mg") == 12.0
-    assert text_patterns.number_in("x" * 200 + " 12") != text_patterns.number_in("x" * 200 + " 12")
-    assert text_patterns.ordered(["1-" + "1" * 200, "3-4"]) is None
+    assert number_in("12" + " " * 200 + "mg") == 12.0
+    assert number_in("x" * 200 + " 12") != number_in("x" * 200 + " 12")
+    assert schema.ordered(["1-" + "1" * 200, "3-4"]) is None

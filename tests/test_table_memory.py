@@ -108,16 +108,15 @@ def test_link_loops_are_table_errors(tmp_path):
 
 def test_folders_that_contain_themselves_are_table_errors(tmp_path):
     (tmp_path / "self.parquet").symlink_to(tmp_path)
-    with pytest.raises(TableError, match=r"self\.parquet is no file"):
+    with pytest.raises(TableError, match=r"self\.parquet is not a file"):
         read_table(tmp_path)
-    assert "is no file" in bad("train", tmp_path)
+    assert "is not a file" in bad("train", tmp_path)
 
 
-def test_text_without_line_breaks_is_rejected(tmp_path, monkeypatch):
-    monkeypatch.setattr("maxplus.tables.csv_files.MAX_HEADER_BYTES", 1 << 22)
+def test_text_without_line_breaks_is_rejected(tmp_path):
     path = tmp_path / "data.csv.gz"
     path.write_bytes(gzip.compress(b"a" * (1 << 23)))
-    with pytest.raises(TableError, match="no line of names"):
+    with pytest.raises(TableError, match="no header"):
         read_table(path)
 
 

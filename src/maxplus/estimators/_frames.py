@@ -67,12 +67,12 @@ def encode_frame(
 
 def _warn_of_uninformative_columns(encoder: Any, table: Any) -> None:
     """Warn about text columns that ``drop="auto"`` would drop, except constant ones."""
-    from maxplus.tables.column_filters import NO_VALUES, SAME_VALUE, reason_to_drop
+    from maxplus.tables.schema import NO_VALUES, SAME_VALUE, reason_to_drop
 
     for column in encoder.columns_:
         name, reason = column.name, None
         if column.kind != "number":
-            reason = reason_to_drop(table, name)
+            reason = reason_to_drop(name, table.feature(name))
         if reason is None or reason.startswith(SAME_VALUE):
             continue
         if reason == NO_VALUES:

@@ -1,6 +1,5 @@
 """Reading of files and data frames, and their encoding as features and labels."""
 
-from maxplus.tables.categorical import Categorical
 from maxplus.tables.columns import Category, Column, Number, Ordinal, UnknownValues
 from maxplus.tables.dataset import (
     Dataset,
@@ -12,9 +11,8 @@ from maxplus.tables.dataset import (
 )
 from maxplus.tables.encoder import FeatureValues, Ranges, TableEncoder
 from maxplus.tables.files import read_batches, read_table
-from maxplus.tables.frames import is_frame, is_plain, table_of
 from maxplus.tables.schema import Target
-from maxplus.tables.table import RawTable, TableError
+from maxplus.tables.table import Categorical, RawTable, TableError, is_frame, is_plain, table_of
 
 __all__ = [
     "Categorical",

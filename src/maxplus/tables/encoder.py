@@ -20,12 +20,14 @@ from maxplus.tables.columns import (
     Number,
     Ordinal,
     UnknownValues,
+    are_str,
+    check_fields,
     column_from_json,
+    is_bool,
+    is_str,
     listed_names,
 )
 from maxplus.tables.files import check_memory
-from maxplus.tables.frames import is_frame, table_of
-from maxplus.tables.partitioned import TableShare
 from maxplus.tables.schema import (
     CLASSIFICATION,
     IMPUTE,
@@ -36,12 +38,22 @@ from maxplus.tables.schema import (
     infer_schema,
     label_name,
 )
-from maxplus.tables.table import RawTable, TableError, refuse_missing
+from maxplus.tables.table import (
+    RawTable,
+    TableError,
+    is_frame,
+    on_all_rows,
+    refuse_missing,
+    table_of,
+)
 
 # Number of rows per block in encoding. The features of a block fit into the CPU cache.
 ENCODING_ROWS = 1 << 15
 # Number of rows per block in conversions to float64.
 RANGES_ROWS = 4096
+
+
+Check = Callable[[Any], bool]
 
 
 class Encoded(NamedTuple):
@@ -188,14 +200,12 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         image_shape: tuple[int, int] | None = None,
         all_rows: RawTable | None = None,
     ) -> Encoded:
-        overrides, comm = Overrides.of(self.get_params(deep=False)), current()
-        schema = comm.root_only(
-            lambda gathered: infer_schema(gathered, overrides, target.name),
-            (all_rows or table) if comm.is_alone else TableShare(all_rows or table),
+        overrides = Overrides.of(self.get_params(deep=False))
+        self.columns_, self.decisions_ = on_all_rows(
+            lambda whole: infer_schema(whole, overrides, target.name), all_rows or table
         )
-        self.columns_, self.decisions_ = schema.columns, schema.decisions
         self.target_, self.image_shape_, self.data_ = target, image_shape, table.name
-        with comm.raise_on_all_ranks():
+        with current().raise_on_all_ranks():
             encoded = self._encode(table, UnknownValues())
         self._set_ranges(encoded.X)
         return encoded
@@ -357,7 +367,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
                 f"the model needs; it has {listed_names(list(table.columns))}"
             )
         if self.missing == REFUSE:
-            refuse_missing(table, {name: table.feature(name) for name in names})
+            refuse_missing(table, ((name, table.feature(name)) for name in names))
         check_memory(table.name, 8 * table.n_rows * self.n_features)
         X = np.zeros((table.n_rows, self.n_features))
         missing = np.zeros((table.n_rows, len(self.columns_)), bool, order="F")
@@ -487,9 +497,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     @classmethod
     def from_json(cls, record: Any) -> TableEncoder:
         """Return the encoder of a `to_json` record; raise ValueError if it is invalid."""
-        _check_fields(record, _FIELDS, "the encoder")
-        _check_fields(record["parameters"], _PARAMETERS, "the encoder's parameters")
-        _check_fields(record["target"], _TARGET, "the encoder's target")
+        check_fields(record, _FIELDS, "the encoder")
+        check_fields(record["parameters"], _PARAMETERS, "the encoder's parameters")
+        check_fields(record["target"], _TARGET, "the encoder's target")
         encoder = cls(**record["parameters"])
         try:
             encoder.columns_ = tuple(column_from_json(column) for column in record["columns"])
@@ -616,20 +626,20 @@ class Ranges:
     @classmethod
     def from_json(cls, record: Any, n: int) -> Ranges:
         """Return the ranges of a `to_json` record of n features; raise ValueError if invalid."""
-        checks: dict[str, tuple[str, Callable[[Any], bool]]] = {
-            "deviations": ("positive finite numbers", lambda v: _is_finite(v) and v > 0),
-            **dict.fromkeys(("mean", "low", "high"), ("finite numbers", _is_finite)),
-            **dict.fromkeys(("whole", "two_valued"), ("truth values", _is_bool)),
-        }
-        is_list = dict.fromkeys(checks, lambda v: isinstance(v, list))
-        _check_fields(record, is_list, "the encoder's ranges")
-        for name, (kind, is_valid) in checks.items():
-            values = record[name]
-            if len(values) != n or not all(map(is_valid, values)):
-                raise ValueError(f"the encoder's {name} must be {n} {kind}, not {values!r:.60}")
-        arrays = {name: np.array(values, np.float64) for name, values in record.items()}
-        flags = {name: arrays[name].astype(bool) for name in ("whole", "two_valued")}
-        ranges = cls(**arrays | flags)
+
+        def all_of(is_valid: Check) -> Check:
+            return lambda v: isinstance(v, list) and len(v) == n and all(map(is_valid, v))
+
+        flags = ("whole", "two_valued")
+        checks = {field.name: all_of(_is_finite) for field in fields(cls)}
+        check_fields(record, checks | dict.fromkeys(flags, all_of(is_bool)), "the encoder's ranges")
+        ranges = cls(
+            **{name: np.array(record[name], bool if name in flags else float) for name in record}
+        )
+        if not (ranges.deviations > 0).all():
+            raise ValueError(
+                f"the encoder's deviations must be positive, not {record['deviations']!r:.60}"
+            )
         if (ranges.low > ranges.high).any():
             p = int((ranges.low > ranges.high).argmax())
             raise ValueError(
@@ -655,14 +665,6 @@ def _to_numbers(cells: NDArray) -> NDArray:
         return cells
 
 
-def _is_str(value: Any) -> bool:
-    return type(value) is str
-
-
-def _is_bool(value: Any) -> bool:
-    return type(value) is bool
-
-
 def _is_finite(value: Any) -> bool:
     # Integers in JSON may exceed the range of floats.
     return (type(value) is int and abs(value) <= 2**53) or (
@@ -670,46 +672,28 @@ def _is_finite(value: Any) -> bool:
     )
 
 
-def _are_str(value: Any) -> bool:
-    return isinstance(value, list) and all(map(_is_str, value))
-
-
 def _is_shape(value: Any) -> bool:
     is_pair = isinstance(value, list) and len(value) == 2
     return is_pair and all(type(side) is int and side > 0 for side in value)
 
 
-_FIELDS: dict[str, Callable[[Any], bool]] = {
-    "parameters": lambda v: isinstance(v, dict),
+_FIELDS: dict[str, Check] = {
+    **dict.fromkeys(("parameters", "ranges", "target"), lambda v: isinstance(v, dict)),
     "columns": lambda v: isinstance(v, list),
-    "ranges": lambda v: isinstance(v, dict),
-    "target": lambda v: isinstance(v, dict),
     "n_inputs": lambda v: type(v) is int,
-    "inputs": lambda v: v is None or _are_str(v),
+    "inputs": lambda v: v is None or are_str(v),
     "image_shape": lambda v: v is None or _is_shape(v),
-    "data": _is_str,
-    "decisions": _are_str,
+    "data": is_str,
+    "decisions": are_str,
 }
-_PARAMETERS: dict[str, Callable[[Any], bool]] = {
-    **dict.fromkeys(("categorical", "numeric", "keep"), _are_str),
-    "drop": lambda v: v is None or _is_str(v) or _are_str(v),
+_PARAMETERS: dict[str, Check] = {
+    **dict.fromkeys(("categorical", "numeric", "keep"), are_str),
+    "drop": lambda v: v is None or is_str(v) or are_str(v),
     "missing": lambda v: v in (IMPUTE, REFUSE),
-    "standardize": _is_bool,
+    "standardize": is_bool,
 }
-_TARGET: dict[str, Callable[[Any], bool]] = {
-    "name": _is_str,
+_TARGET: dict[str, Check] = {
+    "name": is_str,
     "task": lambda v: v in (CLASSIFICATION, REGRESSION),
-    "is_text": _is_bool,
+    "is_text": is_bool,
 }
-
-
-def _check_fields(record: Any, schema: Mapping[str, Callable[[Any], bool]], title: str) -> None:
-    """Raise ValueError unless a record has exactly the fields of a schema, with valid values."""
-    if not isinstance(record, dict) or not set(record) <= set(schema):
-        raise ValueError(f"{title} cannot be {record!r:.60}")
-    absent = [name for name in schema if name not in record]
-    if absent:
-        raise ValueError(f"{title} lacks {', '.join(absent)}")
-    for name, is_valid in schema.items():
-        if not is_valid(record[name]):
-            raise ValueError(f"{title}: {name} cannot be {record[name]!r:.60}")
