@@ -164,7 +164,6 @@ PUBLIC: list[Nothing] = [
     maxplus.tables.Category,  # type: ignore[list-item]
     maxplus.tables.Column,  # type: ignore[list-item]
     maxplus.tables.Dataset,  # type: ignore[list-item]
-    maxplus.tables.FeatureValues,  # type: ignore[list-item]
     maxplus.tables.Number,  # type: ignore[list-item]
     maxplus.tables.Ordinal,  # type: ignore[list-item]
     maxplus.tables.Ranges,  # type: ignore[list-item]

@@ -9,7 +9,7 @@ from maxplus.tables.dataset import (
     split_target,
     stream_dataset,
 )
-from maxplus.tables.encoder import FeatureValues, Ranges, TableEncoder
+from maxplus.tables.encoder import Ranges, TableEncoder
 from maxplus.tables.files import read_batches, read_table
 from maxplus.tables.schema import Target
 from maxplus.tables.table import Categorical, RawTable, TableError, is_frame, is_plain, table_of
@@ -19,7 +19,6 @@ __all__ = [
     "Category",
     "Column",
     "Dataset",
-    "FeatureValues",
     "Number",
     "Ordinal",
     "Ranges",

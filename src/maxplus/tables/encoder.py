@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import (
+    _check_feature_names_in,
+    check_is_fitted,
+    validate_data,
+)
 
 from maxplus.distributed import current
 from maxplus.distributed.shared_rows import column_blocks
@@ -46,6 +50,9 @@ from maxplus.tables.table import (
     refuse_missing,
     table_of,
 )
+
+if TYPE_CHECKING:
+    from maxplus.explain import Domain
 
 # Number of rows per block in encoding. The features of a block fit into the CPU cache.
 ENCODING_ROWS = 1 << 15
@@ -258,15 +265,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             Names of the features.
         """
         check_is_fitted(self, "columns_")
-        if input_features is not None:
-            expected = getattr(self, "feature_names_in_", None)
-            if len(input_features) != self.n_features_in_:
-                raise ValueError(
-                    f"input_features should have length equal to number of features "
-                    f"({self.n_features_in_}), got {len(input_features)}"
-                )
-            if expected is not None and list(input_features) != list(expected):
-                raise ValueError("input_features is not equal to feature_names_in_")
+        _check_feature_names_in(self, input_features)
         return np.array(self.feature_names, object)
 
     def __sklearn_tags__(self) -> Any:
@@ -402,45 +401,22 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         columns: dict[str, bool | None] = {c.name: c.is_text for c in self.columns_}
         return {**columns, self.target_.name: True if self.target_.is_text else None}
 
-    def features_of(self, columns: Sequence[str]) -> list[int]:
-        """Return the indices of the features of columns.
-
-        Parameters
-        ----------
-        columns : sequence of str
-            Names of columns or features.
-
-        Returns
-        -------
-        list of int
-            Indices of the features.
-        """
-        features = {name: [p] for p, name in enumerate(self.feature_names)}
-        of_columns = {
-            column.name: range(part.start, part.stop)
-            for column, part in zip(self.columns_, self.feature_slices, strict=True)
-        }
-        for name in columns:
-            if name not in features and name not in of_columns:
-                raise ValueError(
-                    f"the model has no column {name!r}; it has {', '.join(list(of_columns)[:20])}"
-                )
-        indices = {**features, **of_columns}
-        return [p for name in columns for p in indices[name]]
-
-    def domain(self) -> FeatureValues:
+    def domain(self) -> Domain:
         """Return the domain of the features in the training data.
 
         Returns
         -------
-        FeatureValues
+        maxplus.explain.Domain
             Valid values of the features in counterfactuals.
         """
+        # Imported lazily, because encoding does not need explanations.
+        from maxplus.explain import Domain, OneHotGroup
+
         ranges = self.ranges_
-        low, high, integer = ranges.low.copy(), ranges.high.copy(), ranges.whole.copy()
+        low, high, whole = ranges.low.copy(), ranges.high.copy(), ranges.whole.copy()
         fixed = np.zeros(self.n_features, bool)
         values: dict[int, NDArray] = {}
-        categories: list[Group] = []
+        categories: list[OneHotGroup] = []
         indicators: dict[int, int] = {}
         ordinals: dict[int, tuple[str, ...]] = {}
         for column, part in zip(self.columns_, self.feature_slices, strict=True):
@@ -450,17 +426,17 @@ class TableEncoder(TransformerMixin, BaseEstimator):
                 indicators |= dict.fromkeys(features, part.stop - 1)
             if isinstance(column, Category):
                 if features:
-                    categories.append(Group(column.name, tuple(features), column.values))
+                    categories.append(OneHotGroup(column.name, tuple(features), column.values))
             elif isinstance(column, Ordinal):
-                low[p], high[p], integer[p] = 0.0, len(column.categories) - 1.0, True
+                low[p], high[p], whole[p] = 0.0, len(column.categories) - 1.0, True
                 ordinals[p] = column.categories
             elif ranges.two_valued[p]:
                 values[p] = np.array([low[p], high[p]])
-        return FeatureValues(
+        return Domain(
             ranges.deviations,
             low,
             high,
-            integer,
+            whole,
             fixed,
             tuple(self.feature_names),
             values,
@@ -524,52 +500,6 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         if inputs is not None:
             encoder.feature_names_in_ = np.array(inputs, object)
         return encoder
-
-
-class Group(NamedTuple):
-    """One-hot features of a categorical column; with ``none``, all features may be 0."""
-
-    name: str
-    features: tuple[int, ...]
-    words: tuple[str, ...]
-    none: bool = False
-
-
-class FeatureValues(NamedTuple):
-    """Fields of a `maxplus.explain.Domain`.
-
-    Attributes
-    ----------
-    unit : ndarray of shape (n_features,)
-        Standard deviations in the training data.
-    low, high : ndarray of shape (n_features,)
-        Minimum and maximum in the training data.
-    whole : ndarray of bool of shape (n_features,)
-        Mask of integer features.
-    fixed : ndarray of bool of shape (n_features,)
-        Mask of missing-value indicators, which cannot change.
-    names : tuple of str
-        Names of the features.
-    values : mapping of int to ndarray of shape (2,)
-        Values of each binary feature.
-    categories : tuple of Group
-        Categorical columns.
-    indicators : mapping of int to int
-        Index of the missing-value indicator of each feature that has one.
-    ordinals : mapping of int to tuple of str
-        Categories of each ordinal feature in ascending order.
-    """
-
-    unit: NDArray
-    low: NDArray
-    high: NDArray
-    whole: NDArray
-    fixed: NDArray
-    names: tuple[str, ...]
-    values: Mapping[int, NDArray]
-    categories: tuple[Group, ...]
-    indicators: Mapping[int, int]
-    ordinals: Mapping[int, tuple[str, ...]]
 
 
 @dataclass(frozen=True, eq=False)
