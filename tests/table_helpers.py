@@ -37,7 +37,8 @@ def encoder_of(table, target=None, **parameters):
 def refused(*words):
     """Expect a one-line TableError that contains the file name and all these strings."""
     with pytest.raises(TableError) as caught:
-        yield
+        yield caught
+    assert "\n" not in str(caught.value)
     for word in words:
         assert str(word) in str(caught.value)
 
