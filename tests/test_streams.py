@@ -1,23 +1,32 @@
-"""Streams: tables larger than memory, read in batches."""
+"""Large tables: streams in batches, limits of memory, many columns, and prefetching."""
 
+import gzip
+import subprocess
+import sys
 import threading
+import time
 import tracemalloc
 
 import numpy as np
 import pyarrow
 import pytest
+from pyarrow import parquet as arrow_parquet
 
+from commands import bad
 from maxplus.tables import (
     Number,
+    RawTable,
     UnknownValues,
     csv_files,
+    files,
     read_batches,
     read_table,
     stream_dataset,
 )
 from maxplus.tables import encoder as encoder_module
 from maxplus.tables.dataset import prefetch
-from messy import DIALECTS, HEADER, expected, messy_rows, written
+from maxplus.training import memory
+from messy import DIALECTS, HEADER, expected, messy_rows, write_messy, written
 from table_helpers import encoder_of, opened, refused
 
 
@@ -33,38 +42,51 @@ def path(write, rows):
 
 @pytest.fixture
 def encoder(path):
-    return opened(read_table(path)).encoder
+    return encoder_of(read_table(path))
+
+
+def concatenated(parts, name="X"):
+    return np.concatenate([getattr(part, name) for part in parts])
+
+
+# -- batches --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("rows_at_once", [1, 7, 1000])
-@pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
-def test_stream_batches_equal_the_table(
-    write, rows, encoder, stdin, monkeypatch, rows_at_once, dialect
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_stream_equals_the_table(
+    tmp_path, rows, encoder, stdin, monkeypatch, rows_at_once, dialect
 ):
     monkeypatch.setattr(csv_files, "BLOCK_BYTES", 2000)
-    # In the last rows: one warning for all batches, at the end.
-    training = rows
-    rows = [*rows[:-2], rows[-2] | {"sex": "?"}, rows[-1] | {"colour": "lila"}]
-    content = written(rows, **dialect)
-    names = encoder.feature_names
-    path = write(content, "new.csv" + ".gz" * dialect.get("packed", False))
+    # One warning for all batches, about values in the last rows.
+    new = [*rows[:-2], rows[-2] | {"sex": "?"}, rows[-1] | {"colour": "lila"}]
+    path = write_messy(tmp_path, new, dialect)
     sources = [str(path)]
-    if not dialect.get("packed"):
-        stdin(content)
+    if path.suffix == ".csv":
+        stdin(path.read_bytes())
         sources.append("-")
     for source in sources:
         with pytest.warns(UserWarning, match="1 in 'colour'.* 1 in 'sex'") as caught:
             parts = list(stream_dataset(source, encoder, rows_at_once, also=["patient"]))
         assert len(caught) == 1
         assert max(len(part.X) for part in parts) <= rows_at_once
-        X = np.concatenate([part.X for part in parts])
-        assert X[:-2].tolist() == expected(rows, training)[1][:-2]
+        X, names = concatenated(parts), encoder.feature_names
+        assert X[:-2].tolist() == expected(new, rows)[1][:-2]
         assert X[-1, [names.index(f"colour = {word}") for word in ("rot", "weiß")]].sum() == 0.0
-        assert np.concatenate([part.y for part in parts]).tolist() == [r["class"] for r in rows]
-        assert np.concatenate([part.rows for part in parts]).tolist() == list(range(len(rows)))
-        ids = [word for part in parts for word in part.table.columns["patient"]]
-        assert ids == [row["patient"] for row in rows]
+        assert concatenated(parts, "y").tolist() == [row["class"] for row in new]
+        assert concatenated(parts, "rows").tolist() == list(range(len(new)))
+        ids = [text for part in parts for text in part.table.columns["patient"]]
+        assert ids == [row["patient"] for row in new]
         assert "note" not in parts[0].table.columns
+
+
+def test_batches_without_schema_equal_the_table(path, monkeypatch):
+    monkeypatch.setattr(csv_files, "BLOCK_BYTES", 2000)
+    parts = list(read_batches(path))
+    assert len(parts) > 3
+    for name, cells in read_table(path).columns.items():
+        together = [cell for part in parts for cell in part.columns[name].tolist()]
+        assert str(together) == str(cells.tolist())
 
 
 def test_standard_input_is_read_as_table(stdin, rows):
@@ -81,16 +103,14 @@ def test_stream_raises_the_errors_of_the_table(write, rows, encoder, stdin):
     fewer = [{name: cell for name, cell in row.items() if name != "age"} for row in rows]
     with refused("lacks column 'age'", "'town'"):
         list(stream_dataset(str(write(written(fewer))), encoder))
-    others = [dict(row) for row in rows]
-    others[100]["age"] = "x"
-    stdin(written(others))
+    stdin(written([*rows[:100], rows[100] | {"age": "x"}, *rows[101:]]))
     with refused("standard input, row 101", "'age'", "'x'"):
         list(stream_dataset("-", encoder))
     with refused("no rows"):
         list(stream_dataset(str(write(",".join(HEADER) + "\n")), encoder))
 
 
-def test_stream_encodes_rows_in_batches(path, rows, monkeypatch):
+def test_encoding_in_blocks_of_rows(path, rows, monkeypatch):
     monkeypatch.setattr(encoder_module, "ENCODING_ROWS", 7)
     found = opened(str(path))
     assert found.X.tolist() == expected(rows)[1]
@@ -106,7 +126,7 @@ def test_stream_finds_text_late_in_a_file(write, monkeypatch):
     lines[:100] = [line.replace("x", "7") for line in lines[:100]]
     path = write("\n".join(["a,b,y", *lines]))
     with pytest.warns(UserWarning, match="1 in 'a'"):
-        X = np.concatenate([part.X for part in stream_dataset(str(path), encoder)])
+        X = concatenated(stream_dataset(str(path), encoder))
     assert encoder.feature_names == ["a", "b = 7", "b = x"]
     assert X[:100, 1].all()
     assert X[150:, 1].tolist() == [1.0, 0.0] * 25
@@ -118,7 +138,7 @@ def test_stream_memory_does_not_grow_with_rows(tmp_path, monkeypatch):
     line = "1.25,7.5,red,0\n2.5,1.5,blue,1\n"
     path = tmp_path / "long.csv"
     path.write_text("a,b,c,y\n" + line * 500)
-    encoder = opened(read_table(path)).encoder
+    encoder = encoder_of(read_table(path))
 
     def peak(n):
         path.write_text("a,b,c,y\n" + line * n)
@@ -132,30 +152,127 @@ def test_stream_memory_does_not_grow_with_rows(tmp_path, monkeypatch):
         assert n_rows == 2 * n
         return most + arrow
 
-    # Both are longer than what pyarrow reads ahead.
-    small, large = peak(100_000), peak(500_000)
+    # Both files are longer than what pyarrow reads ahead.
+    small, large = peak(200_000), peak(800_000)
     assert large < 2 * small
 
 
-def test_stream_batches_without_schema_equal_the_table(path, monkeypatch):
-    monkeypatch.setattr(csv_files, "BLOCK_BYTES", 2000)
-    whole = read_table(path)
-    parts = list(read_batches(path))
-    assert len(parts) > 3
-    for name, cells in whole.columns.items():
-        together = [cell for part in parts for cell in part.columns[name].tolist()]
-        assert str(together) == str(cells.tolist())
+# -- limits ---------------------------------------------------------------------------------------
 
 
-# -- prefetch --------------------------------------------------------------------------------------
+@pytest.fixture
+def little_memory(monkeypatch):
+    """Limit the available memory to four megabytes, and check it for every table."""
+    monkeypatch.setattr(files, "ALWAYS_READ", 1 << 16)
+    monkeypatch.setattr(memory, "available_bytes", lambda: 4_000_000)
 
 
-def test_prefetch_keeps_order():
-    assert list(prefetch(range(5))) == [0, 1, 2, 3, 4]
+def compressed_csv(path, n_rows=400_000):
+    """Write a file of some kilobytes that is decompressed to many rows."""
+    path.write_bytes(gzip.compress(b"a,class\n" + b"1,0\n2,1\n" * (n_rows // 2)))
+    return path
+
+
+def run_lengths(path, n_rows=400_000):
+    """Write a Parquet file of some kilobytes with long runs of values."""
+    columns = {name: np.repeat([0.0, 1.0], n_rows // 2) for name in ("a", "class")}
+    arrow_parquet.write_table(pyarrow.table(columns), path)
+    return path
+
+
+each_format = pytest.mark.parametrize(
+    ("make", "name"), [(compressed_csv, "data.csv.gz"), (run_lengths, "data.parquet")]
+)
+
+
+@each_format
+def test_tables_larger_than_memory_are_rejected(tmp_path, little_memory, monkeypatch, make, name):
+    path = make(tmp_path / name)
+    assert path.stat().st_size < 100_000
+    # Parquet files are rejected before any rows are read.
+    monkeypatch.setattr(arrow_parquet.ParquetFile, "iter_batches", None)
+    with refused("needs at least", "MB of memory", "available"):
+        read_table(path)
+    assert "fewer rows or columns" in bad("train", path)
+
+
+@each_format
+def test_tables_that_fit_are_read(tmp_path, little_memory, make, name):
+    assert read_table(make(tmp_path / name, 4000)).n_rows == 4000
+
+
+def test_features_larger_than_memory_are_rejected(little_memory):
+    words = np.array([f"w{k % 25}" for k in range(60_000)], object)
+    with refused("t needs at least 12.0 MB of memory"):
+        opened(RawTable("t", {"a": words, "y": np.arange(60_000.0) % 2}))
+
+
+@pytest.mark.parametrize("kind", [MemoryError, pyarrow.ArrowMemoryError])
+@pytest.mark.parametrize("name", ["data.csv", "data.parquet"])
+def test_failed_allocations_are_table_errors(tmp_path, monkeypatch, kind, name):
+    def fail(*_, **__):
+        raise kind("malloc of size 64 failed")
+
+    path = run_lengths(tmp_path / name, 100)
+    if name.endswith("csv"):
+        path.write_text("a,class\n1,2\n")
+    monkeypatch.setattr("maxplus.tables.csv_files._numbers", fail)
+    monkeypatch.setattr(arrow_parquet.ParquetFile, "iter_batches", fail)
+    with refused("does not fit into memory"):
+        read_table(path)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_available_memory_respects_address_space_limit():
+    program = (
+        "import resource; from maxplus.training.memory import available_bytes\n"
+        "used = int(open('/proc/self/statm').read().split()[0]) * resource.getpagesize()\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (used + 50_000_000, resource.RLIM_INFINITY))\n"
+        "assert available_bytes() <= 50_000_000, available_bytes()\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
+
+
+def test_cyclic_links_are_table_errors(tmp_path):
+    loop = tmp_path / "loop.csv"
+    loop.symlink_to(tmp_path / "loop2.csv")
+    (tmp_path / "loop2.csv").symlink_to(loop)
+    (tmp_path / "self.parquet").symlink_to(tmp_path)
+    for path, message in ((loop, "symbolic link"), (tmp_path, "self.parquet is not a file")):
+        with refused(message):
+            read_table(path)
+        assert message in bad("train", path)
+
+
+def test_text_without_line_breaks_is_rejected(tmp_path):
+    path = tmp_path / "data.csv.gz"
+    path.write_bytes(gzip.compress(b"a" * (1 << 23)))
+    with refused("no header"):
+        read_table(path)
+
+
+def test_reading_many_columns_is_not_quadratic(tmp_path):
+    def seconds(n):
+        """Return the least processor time of three attempts."""
+        path = tmp_path / f"{n}.csv"
+        names = ",".join(f"c{k}" for k in range(n))
+        path.write_text(f"{names}\n" + f"{','.join(['0.5'] * n)}\n" * 3)
+        found = []
+        for _ in range(3):
+            began = time.process_time()
+            read_table(path)
+            found.append(time.process_time() - began)
+        return min(found)
+
+    # Linear time is 4 times as long, quadratic time 16 times.
+    assert seconds(12_000) < 8.0 * seconds(3_000)
+
+
+# -- prefetch -------------------------------------------------------------------------------------
+
+
+def test_prefetch_computes_one_item_ahead():
     assert list(prefetch([])) == []
-
-
-def test_prefetch_computes_next_item_concurrently():
     made = [threading.Event() for _ in range(3)]
 
     def parts():
@@ -163,9 +280,10 @@ def test_prefetch_computes_next_item_concurrently():
             event.set()
             yield event
 
-    for k, _ in enumerate(prefetch(parts())):
+    for k, event in enumerate(prefetch(parts())):
+        assert event is made[k]
         assert all(event.wait(5.0) for event in made[: k + 2])
-        # One ahead, and no more: memory holds two parts.
+        # Two parts at most are in memory.
         assert not any(event.is_set() for event in made[k + 2 :])
 
 
