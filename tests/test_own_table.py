@@ -2,58 +2,52 @@
 
 import csv
 import io
-import json
 
 import numpy as np
+import pandas as pd
 import pytest
+from sklearn.metrics import balanced_accuracy_score, log_loss, roc_auc_score
 
 import maxplus
-from commands import good, read_csv, run, settings
+from clinics import patients
+from commands import document, good, read_csv, run, settings
 from maxplus import LMMClassifier, LMMEnsembleClassifier, LMMRegressor
 from maxplus.io import Checkpoint
-from maxplus.tables import TableEncoder, stream_dataset
+from maxplus.tables import TableEncoder, read_table, stream_dataset, table_of
+from table_helpers import decided
 
 QUICK = settings("n_hidden=6", "slope=3", "warmup_epochs=2")
-PAIN = ["low", "medium", "high"]
-# Decimal commas, umlauts in Latin-1, Windows' line ends.
-DIALECT = {"delimiter": ";", "lineterminator": "\r\n"}
-ENCODING = "latin-1"
 
 
-def clinic(n=120, seed=0):
-    """Return names and rows: id, date, missing values, integers, floats, categories, ordinals."""
-    rng = np.random.default_rng(seed)
-    rows = []
-    for k in range(n):
-        age, dose = int(rng.integers(30, 80)), round(float(rng.gamma(2.0, 1.5)), 2)
-        smoker, ward = int(rng.integers(2)), str(rng.choice(["Süd", "Nord", "West"]))
-        pain = int(rng.integers(3))
-        risk = (age - 55) / 20 + 0.3 * dose + smoker + 1.5 * (pain - 1) - (ward == "Nord")
-        row = [str(age), f"{dose:.2f}".replace(".", ","), str(smoker), ward, PAIN[pain]]
-        for j in (0, 3, 4):
-            if rng.random() < 0.08:
-                row[j] = str(rng.choice(["", "?", "NA", "<null>", "n/a"]))
-        day = f"2021-{1 + k % 12:02d}-{1 + k % 28:02d}"
-        ill = "krank" if risk + rng.normal(0, 0.4) > 1 else "gesund"
-        rows.append([f"P{7 * k + 1000}", day, *row, ill])
-    return ["patient", "Besuch", "age", "dose", "smoker", "ward", "pain", "class"], rows
+def clinic():
+    """Return names and rows as in a German spreadsheet: decimal commas and umlauts."""
+    columns = {name: cells.tolist() for name, cells in patients(120).columns.items()}
+    for name in ("age", "smoker"):
+        columns[name] = ["NA" if cell != cell else f"{cell:.0f}" for cell in columns[name]]
+    columns["dose"] = [f"{cell:.2f}".replace(".", ",") for cell in columns["dose"]]
+    columns["ward"] = [cell.replace("south", "Süd") for cell in columns["ward"]]
+    return list(columns), [list(row) for row in zip(*columns.values(), strict=True)]
 
 
 def write_clinic(path, names, rows):
-    """Write the table as a German spreadsheet does: semicolons, decimal commas, Latin-1."""
+    """Write the table with semicolons, in Latin-1."""
     text = io.StringIO(newline="")
-    csv.writer(text, **DIALECT).writerows([names, *rows])
-    path.write_bytes(text.getvalue().encode(ENCODING))
+    csv.writer(text, delimiter=";", lineterminator="\r\n").writerows([names, *rows])
+    path.write_bytes(text.getvalue().encode("latin-1"))
     return path
 
 
 @pytest.fixture(scope="module")
+def labels():
+    return np.array([row[-1] for row in clinic()[1]])
+
+
+@pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """Return the folder with the table, the model, and the output of the training."""
+    """Return the model file, the table, and the output of the training."""
     folder = tmp_path_factory.mktemp("clinic")
     path = write_clinic(folder / "clinic.csv", *clinic())
-    document = json.loads(good("train", path, *QUICK, "-o", folder / "m", "--json", "--quiet"))
-    return folder, document
+    return folder / "m", path, document("train", path, *QUICK, "-o", folder / "m", "--quiet")
 
 
 def scores_by_hand(clf, X):
@@ -64,51 +58,48 @@ def scores_by_hand(clf, X):
     return (hidden[:, :, None] + model.W2[None]).max(axis=1)
 
 
-def test_command_metrics_equal_independent_computation(trained):
-    from sklearn.metrics import balanced_accuracy_score, log_loss, roc_auc_score
+def predicted(model, path, folder):
+    good("predict", model, path, "-o", folder / "p.csv")
+    return [row["predicted"] for row in read_csv(folder / "p.csv")]
 
-    folder, document = trained
-    path, model = folder / "clinic.csv", folder / "m"
-    _, rows = clinic()
-    y = np.array([row[-1] for row in rows])
+
+def test_command_metrics_equal_independent_computation(trained, labels, tmp_path):
+    model, path, training = trained
     clf = maxplus.load(model)
-    Z = scores_by_hand(clf, clf.encoder_.transform(maxplus.tables.read_table(path)))
+    Z = scores_by_hand(clf, clf.encoder_.transform(read_table(path)))
     P = np.exp(Z - Z.max(axis=1, keepdims=True))
     P /= P.sum(axis=1, keepdims=True)
-    guess = np.array(["gesund", "krank"])[Z.argmax(axis=1)]
-    good("predict", model, path, "-o", folder / "p.csv")
-    assert [row["predicted"] for row in read_csv(folder / "p.csv")] == guess.tolist()
-    result = json.loads(good("evaluate", model, path, "--json"))
-    assert result["accuracy"] == pytest.approx(np.mean(guess == y))
-    assert result["balanced_accuracy"] == pytest.approx(balanced_accuracy_score(y, guess))
-    assert result["log_loss"] == pytest.approx(log_loss(y, P), abs=1e-6)
-    assert result["auc"] == pytest.approx(roc_auc_score(y == "krank", P[:, 1]))
-    # Rows that were held out are worse than those of the training, and better than guessing.
-    unseen = document["validation"]
+    guess = np.array(["ill", "well"])[Z.argmax(axis=1)]
+    assert predicted(model, path, tmp_path) == guess.tolist()
+    result = document("evaluate", model, path)
+    assert result["accuracy"] == pytest.approx(np.mean(guess == labels))
+    assert result["balanced_accuracy"] == pytest.approx(balanced_accuracy_score(labels, guess))
+    assert result["log_loss"] == pytest.approx(log_loss(labels, P), abs=1e-6)
+    assert result["auc"] == pytest.approx(roc_auc_score(labels == "well", P[:, 1]))
+    # The accuracy of held-out rows is higher than that of the most frequent class.
+    unseen = training["validation"]
     assert unseen["baseline"]["accuracy"] < unseen["figures"]["accuracy"] <= 1.0
 
 
-def test_command_certificates_survive_corner_attacks(trained):
-    folder, _ = trained
-    path, clf = folder / "clinic.csv", maxplus.load(folder / "m")
-    result = json.loads(good("certify", folder / "m", path, "--eps", 0.1, "--json"))
-    y = np.array([row[-1] for row in clinic()[1]])
-    X = clf.encoder_.transform(maxplus.tables.read_table(path))
-    names = clf.encoder_.feature_names
-    step = 0.1 * X.std(axis=0) * np.isin(names, ["age", "dose", "pain"])
-    stays = clf.predict(X) == y
+def test_command_certificates_survive_corner_attacks(trained, labels):
+    model, path, _ = trained
+    clf = maxplus.load(model)
+    result = document("certify", model, path, "--eps", 0.1)
+    X = clf.encoder_.transform(read_table(path))
+    step = 0.1 * X.std(axis=0) * np.isin(clf.encoder_.feature_names, ["age", "dose", "pain"])
+    stays = clf.predict(X) == labels
     rng = np.random.default_rng(0)
     for _ in range(200):
-        stays &= clf.predict(X + step * rng.choice([-1.0, 1.0], X.shape)) == y
+        stays &= clf.predict(X + step * rng.choice([-1.0, 1.0], X.shape)) == labels
     assert 0.3 < result["certified_accuracy"][0] <= np.mean(stays)
 
 
-def test_printed_counterfactuals_change_predictions_of_edited_file(trained):
-    folder, _ = trained
+def test_printed_counterfactuals_change_predictions_of_edited_file(trained, tmp_path):
+    model, path, _ = trained
     names, rows = clinic()
-    good("explain", folder / "m", folder / "clinic.csv", "--table", folder / "why.csv")
-    why = {int(line["row"]): line for line in read_csv(folder / "why.csv")}
-    typed, becomes, columns = [], [], set()
+    good("explain", model, path, "--table", tmp_path / "why.csv")
+    why = {int(line["row"]): line for line in read_csv(tmp_path / "why.csv")}
+    edited, becomes, columns = [], [], set()
     for number, row in enumerate(rows, 1):
         column, to = why[number]["flip_feature"], why[number]["flip_to"]
         if not column:
@@ -122,25 +113,20 @@ def test_printed_counterfactuals_change_predictions_of_edited_file(trained):
             found = [float(s.replace(",", ".")) for s in seen if s[:1].isdigit()]
             assert min(found) <= float(to) <= max(found)
             assert column != "age" or float(to).is_integer()
-        typed.append([*row[:place], cell, *row[place + 1 :]])
+        edited.append([*row[:place], cell, *row[place + 1 :]])
         becomes.append(why[number]["flip_class"])
         columns.add(column)
-    assert len(typed) > 90
-    assert columns >= {"age", "pain"}
-    edited = write_clinic(folder / "edited.csv", names, typed)
-    good("predict", folder / "m", edited, "-o", folder / "p.csv")
-    assert [row["predicted"] for row in read_csv(folder / "p.csv")] == becomes
+    assert len(edited) > 90
+    assert len(columns) > 1
+    assert predicted(model, write_clinic(tmp_path / "e.csv", names, edited), tmp_path) == becomes
 
 
-def test_all_commands_accept_the_same_file(trained):
-    folder, _ = trained
-    arguments = folder / "m", folder / "clinic.csv"
-    assert "Row 3:" in good("explain", *arguments)
-    assert "→ krank" in good("rules", *arguments)
-    assert "Report:" in good("report", *arguments, "-o", folder / "r.html")
-    page = (folder / "r.html").read_text(encoding="utf-8")
-    assert "ward" in page
-    assert "Süd" in page
+def test_all_commands_accept_the_same_file(trained, tmp_path):
+    model, path, _ = trained
+    assert "Row 3:" in good("explain", model, path)
+    assert "→ ill" in good("rules", model, path)
+    assert "Report:" in good("report", model, path, "-o", tmp_path / "r.html")
+    assert "Süd" in (tmp_path / "r.html").read_text(encoding="utf-8")
 
 
 # -- the same in Python ---------------------------------------------------------------------------
@@ -149,58 +135,50 @@ def test_all_commands_accept_the_same_file(trained):
 def frame_of_clinic(library):
     """Return the table as a data frame."""
     names, rows = clinic()
-    columns = {
-        name: list(cells) for name, cells in zip(names, zip(*rows, strict=True), strict=True)
-    }
+    columns = dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))
     columns["dose"] = [float(cell.replace(",", ".")) for cell in columns["dose"]]
     return pytest.importorskip(library).DataFrame(columns)
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars"])
-def test_model_of_train_command_accepts_data_frames(trained, library):
-    folder, _ = trained
-    clf, frame = maxplus.load(folder / "m"), frame_of_clinic(library)
-    good("predict", folder / "m", folder / "clinic.csv", "-o", folder / "p.csv")
-    result = [row["predicted"] for row in read_csv(folder / "p.csv")]
-    assert clf.predict(frame).tolist() == result
-    result = good("explain", folder / "m", folder / "clinic.csv")
-    assert "was missing" in result
+def test_model_of_train_command_accepts_data_frames(trained, tmp_path, labels, library):
+    model, path, _ = trained
+    clf, frame = maxplus.load(model), frame_of_clinic(library)
+    assert clf.predict(frame).tolist() == predicted(model, path, tmp_path)
+    result = good("explain", model, path)
     assert str(clf.explain(frame[:3])) == result.strip().replace("\n\n\n", "\n\n")
-    table = maxplus.tables.read_table(folder / "clinic.csv")
-    encoder = clf.encoder_
+    why = clf.explain(frame)
+    assert any("was missing" in why.text(n) for n in range(len(frame)))
+    table, raw, encoder = read_table(path), table_of(frame), clf.encoder_
     assert np.array_equal(encoder.transform(frame), encoder.transform(table))
-    raw = maxplus.tables.table_of(frame)
     assert np.array_equal(encoder.encode(raw).missing, encoder.encode(table).missing)
-    assert encoder.target_.labels(raw).tolist() == [row[-1] for row in clinic()[1]]
+    assert encoder.target_.labels(raw).tolist() == labels.tolist()
     scale = clf.certificate_scale()
-    (share,) = np.atleast_1d(clf.certified_accuracy(frame, frame["class"], [0.1], scale))
-    document = json.loads(
-        good("certify", folder / "m", folder / "clinic.csv", "--eps", 0.1, "--json")
-    )
-    assert share == pytest.approx(document["certified_accuracy"][0])
+    (share,) = np.atleast_1d(clf.certified_accuracy(frame, frame["outcome"], [0.1], scale))
+    certified = document("certify", model, path, "--eps", 0.1)["certified_accuracy"]
+    assert certified == [pytest.approx(share)]
 
 
-def test_column_overrides_apply_to_data_frame(trained):
-    frame = frame_of_clinic("pandas").drop(columns=["class", "patient", "Besuch"])
-    y = [row[-1] for row in clinic()[1]]
+def test_column_overrides_apply_to_data_frame(labels):
+    frame = frame_of_clinic("pandas").drop(columns=["outcome", "patient"])
     choices = TableEncoder(categorical=["pain", "smoker"], drop=["age"])
-    clf = LMMClassifier(6, slope=3.0, warmup_epochs=2, random_state=0).fit(choices.attach(frame), y)
+    clf = LMMClassifier(6, slope=3.0, warmup_epochs=2, random_state=0)
+    clf.fit(choices.attach(frame), labels)
     names = clf.encoder_.feature_names
     assert {"pain = high", "smoker = 0", "smoker = 1", "dose"} <= set(names)
     assert "age" not in names
-    assert np.array_equal(
-        clf.predict_proba(frame), clf.predict_proba(clf.encoder_.transform(choices.attach(frame)))
-    )
+    X = clf.encoder_.transform(choices.attach(frame))
+    assert np.array_equal(clf.predict_proba(frame), clf.predict_proba(X))
     numbers = frame[["dose", "smoker"]].astype(float)
-    clf.fit(TableEncoder(categorical=["smoker"]).attach(numbers), y)
+    clf.fit(TableEncoder(categorical=["smoker"]).attach(numbers), labels)
     assert clf.encoder_.feature_names == ["dose", "smoker = 0", "smoker = 1"]
     with pytest.raises(ValueError, match="has no column 'size'"):
-        clf.fit(TableEncoder(drop=["size"]).attach(frame), y)
-    unseen = [
-        maxplus.validate(clf, data, y, cv=2, encoder=own).figures.accuracy
-        for data, own in ((choices.attach(frame), None), (frame, choices))
-    ]
-    assert unseen[0] == unseen[1]
+        clf.fit(TableEncoder(drop=["size"]).attach(frame), labels)
+    attached, passed = (
+        maxplus.validate(clf, data, labels, cv=2, encoder=encoder).figures.accuracy
+        for data, encoder in ((choices.attach(frame), None), (frame, choices))
+    )
+    assert attached == passed
 
 
 @pytest.mark.parametrize(
@@ -218,7 +196,7 @@ def test_checkpoint_is_rejected_for_training_without_state(tmp_path, iris, estim
     assert not hasattr(estimator, "model_")
 
 
-# -- what cannot be -------------------------------------------------------------------------------
+# -- errors ---------------------------------------------------------------------------------------
 
 
 def refused(*arguments):
@@ -232,31 +210,19 @@ def refused(*arguments):
 
 
 ROWS = "a,b,class\n" + "".join(f"{k % 7},{k % 5}.5,{'xy'[k % 2]}\n" for k in range(30))
-# A file, options of train, and what the line must hold: place, value, remedy.
+ENSEMBLE = settings("n_estimators=2")
+# A file, options of train, and what the error contains: place, value, remedy.
 BAD_FILES = {
-    "nothing": ("", [], ["data.csv is empty", "a header"]),
-    "names only": ("a,b,class\n", [], ["data.csv", "no rows"]),
+    "no rows": ("a,b,class\n", [], ["data.csv", "no rows"]),
     "one class": (ROWS.replace("y\n", "x\n"), [], ["data.csv", "'class'", "('x')", "--target"]),
     "no labels": (ROWS.replace("x\n", "\n").replace("y\n", "?\n"), [], ["'class'", "no values"]),
-    "everything dropped": (ROWS, ["--drop", "a,b"], ["data.csv", "--drop"]),
+    "all columns dropped": (ROWS, ["--drop", "a,b"], ["data.csv", "--drop"]),
     "short row": (ROWS + "3,4\n", [], ["line 32", "2 values", "3 columns", "'3,4'", "quotes"]),
-    "open quote": (
-        ROWS + '3,"4,x\n5,6,x\n',
-        [],
-        ["line 32", "columns", "a quote that is not closed"],
-    ),
-    "word": (ROWS + "3,abc,x\n", [], ["line 32", "'b'", "'abc'", "--categorical b"]),
-    "endless": (ROWS + "3,1e400,x\n", [], ["line 32", "'b'", "inf", "empty"]),
-    "same names": ("a,a,class\n1,2,x\n", [], ["'a'", "rename them"]),
-    "UTF-16": (ROWS.encode("utf-16"), [], ["data.csv", "UTF-16", "save it as UTF-8"]),
-    "numbers for names": ("1,2,3\n4,5,6\n", [], ["header", "names"]),
-    "zeros": ("a,b,class\n1,\0,x\n", [], ["data.csv", "UTF-8"]),
-    "checkpoint": (
-        ROWS,
-        [*settings("n_estimators=2"), "--checkpoint", "c"],
-        ["--checkpoint", "n_estimators"],
-    ),
-    "resume": (ROWS, [*settings("n_estimators=2"), "--resume", "c"], ["--resume", "n_estimators"]),
+    "open quote": (ROWS + '3,"4,x\n5,6,x\n', [], ["line 32", "columns", "a quote that is not"]),
+    "text": (ROWS + "3,abc,x\n", [], ["line 32", "'b'", "'abc'", "--categorical b"]),
+    "infinite": (ROWS + "3,1e400,x\n", [], ["line 32", "'b'", "inf", "empty"]),
+    "checkpoint": (ROWS, [*ENSEMBLE, "--checkpoint", "c"], ["--checkpoint", "n_estimators"]),
+    "resume": (ROWS, [*ENSEMBLE, "--resume", "c"], ["--resume", "n_estimators"]),
 }
 
 
@@ -267,31 +233,26 @@ def test_invalid_file_error_is_one_line(write, tmp_path, text, options, parts):
         assert part in line
 
 
-def test_invalid_workbook_and_parquet_errors_name_remedy(tmp_path):
-    for name in ("data.xlsx", "data.parquet"):
-        path = tmp_path / name
-        path.write_bytes(b"abc")
-        line = refused("train", path)
-        assert str(path) in line
-        assert "or as CSV" in line
-
-
-def test_train_rejects_checkpoints_of_regressors(write, tmp_path):
+def test_checkpoint_of_a_regressor_is_rejected(write):
     path = write("a,y\n" + "".join(f"{k / 4},{k * 1.37 % 5}\n" for k in range(60)))
-    result = run("train", path, "--checkpoint", tmp_path / "c", "-o", tmp_path / "m")
+    result = run("train", path, "--checkpoint", "c")
     assert result.exit_code == 2
     assert result.stderr.startswith("Error: --checkpoint is for classes")
 
 
-def test_folder_is_rejected_as_table(tmp_path):
+def test_invalid_binary_files_and_folders_are_rejected(tmp_path):
+    for name in ("data.xlsx", "data.parquet"):
+        (tmp_path / name).write_bytes(b"abc")
+        line = refused("train", tmp_path / name)
+        assert name in line
+        assert "or as CSV" in line
     (tmp_path / "data.csv").mkdir()
-    for path in (tmp_path, tmp_path / "data.csv"):
-        assert f"{path} is a folder" in refused("train", path)
+    assert "data.csv is a folder" in refused("train", tmp_path / "data.csv")
 
 
 def test_command_error_names_invalid_argument(trained, tmp_path):
-    folder, _ = trained
-    model, path, away = folder / "m", folder / "clinic.csv", tmp_path / "no" / "f.png"
+    model, path, _ = trained
+    away = tmp_path / "no" / "f.png"
     for command, option in (
         ("certify", "--plot"),
         ("evaluate", "--plot"),
@@ -305,35 +266,35 @@ def test_command_error_names_invalid_argument(trained, tmp_path):
     for text, part in (
         ("age=5:1", "'age=5:1'"),
         ("age=nan:1", "'age=nan:1'"),
+        ("size=0:1", "no column 'size'"),
         ("ward=0:1", "--fixed ward"),
         ("pain=0:1", "--fixed pain"),
     ):
         assert part in refused("explain", model, path, "--range", text)
     names, rows = clinic()
-    strange = write_clinic(tmp_path / "s.csv", names, [[*rows[0][:5], "Ost", *rows[0][6:]]])
+    row = [*rows[0]]
+    row[names.index("ward")] = "Ost"
+    unknown = write_clinic(tmp_path / "s.csv", names, [row])
     for command in ("predict", "evaluate", "explain", "certify", "rules", "report"):
-        line = refused(command, model, strange, "--strict")
+        line = refused(command, model, unknown, "--strict")
         assert "'Ost'" in line
         assert "line 2" in line
 
 
-def test_classes_that_differ_by_case_warn(write, tmp_path):
-    text = "a,b,class\n" + "".join(
-        f"{k % 7},{k % 5}.5,{['yes', 'Yes', 'no'][k % 3]}\n" for k in range(30)
-    )
-    message = good("train", write(text), *QUICK, "--validate", "none", "-o", tmp_path / "m")
-    assert "'yes' and 'Yes' of the target 'class' differ by upper and lower case only" in message
+def test_classes_that_differ_by_case_are_reported():
+    frame = pd.DataFrame({"a": np.arange(30) % 7, "class": ["yes", "Yes", "no"] * 10})
+    _, decisions = decided(frame)
+    assert "'yes' and 'Yes' of the target 'class' differ by upper and lower case" in decisions[0]
 
 
 def test_stream_batches_may_have_no_labels(trained, tmp_path):
-    folder, _ = trained
     names, rows = clinic()
     some = [[*row[:-1], "?" if k < 20 or k == 33 else row[-1]] for k, row in enumerate(rows)]
     path = write_clinic(tmp_path / "some.csv", names, some)
-    encoder = maxplus.load(folder / "m").encoder_
+    encoder = maxplus.load(trained[0]).encoder_
     parts = list(stream_dataset(str(path), encoder, 10, labelled=True))
     found = np.concatenate([part.rows for part in parts]).tolist()
     assert found == [k for k in range(len(rows)) if k >= 20 and k != 33]
     none = write_clinic(tmp_path / "none.csv", names, [[*row[:-1], ""] for row in rows])
-    with pytest.raises(ValueError, match="'class' has no values"):
+    with pytest.raises(ValueError, match="'outcome' has no values"):
         list(stream_dataset(str(none), encoder, 10, labelled=True))
