@@ -173,7 +173,6 @@ PUBLIC: list[Nothing] = [
     maxplus.tables.Target,  # type: ignore[list-item]
     maxplus.tables.UnknownValues,  # type: ignore[list-item]
     maxplus.tables.is_frame,  # type: ignore[list-item]
-    maxplus.tables.is_plain,  # type: ignore[list-item]
     maxplus.tables.load_dataset,  # type: ignore[list-item]
     maxplus.tables.load_training,  # type: ignore[list-item]
     maxplus.tables.read_batches,  # type: ignore[list-item]

@@ -47,12 +47,12 @@ def encode_frame(
         return X, {}
     from sklearn.base import clone
 
-    from maxplus.tables import TableEncoder, Target, is_plain, table_of
+    from maxplus.tables import TableEncoder, Target, table_of
     from maxplus.tables.schema import label_name
 
     table = table_of(X)
     encoder = table.encoder
-    if encoder is None and is_plain(table):
+    if encoder is None and table.is_plain:
         return X, {}
     if encoder is None or not hasattr(encoder, "columns_"):
         encoder = TableEncoder() if encoder is None else clone(encoder)

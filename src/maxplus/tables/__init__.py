@@ -12,7 +12,7 @@ from maxplus.tables.dataset import (
 from maxplus.tables.encoder import Ranges, TableEncoder
 from maxplus.tables.files import read_batches, read_table
 from maxplus.tables.schema import Target
-from maxplus.tables.table import Categorical, RawTable, TableError, is_frame, is_plain, table_of
+from maxplus.tables.table import Categorical, RawTable, TableError, is_frame, table_of
 
 __all__ = [
     "Categorical",
@@ -28,7 +28,6 @@ __all__ = [
     "Target",
     "UnknownValues",
     "is_frame",
-    "is_plain",
     "load_dataset",
     "load_training",
     "read_batches",

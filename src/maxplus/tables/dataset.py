@@ -134,7 +134,9 @@ class Dataset:
             return self
         shape = SHAPES.get(self.name) if self.name in SMALL else None
         fitted = clone(encoder)
-        X, missing = fitted.fit_encode(self.table, self.target, shape, self.all_rows)
+        table = fitted._table(self.table, reset=True)
+        X, missing = fitted._fit(table, self.target, shape, self.all_rows)
+        X = fitted.standardized(X)
         fitted.decisions_ = self.decisions + fitted.decisions_
         return replace(self, encoder=fitted, X=X, missing=missing, decisions=fitted.decisions_)
 

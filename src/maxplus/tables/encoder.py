@@ -168,38 +168,6 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         self._fit(table, Target(label_name(y, table)))
         return self
 
-    def fit_encode(
-        self,
-        table: RawTable,
-        target: Target | None = None,
-        image_shape: tuple[int, int] | None = None,
-        all_rows: RawTable | None = None,
-    ) -> Encoded:
-        """Fit to the rows of all ranks, and return the encoded table.
-
-        Parameters
-        ----------
-        table : RawTable
-            Table without its target.
-        target : Target, optional
-            Target column, stored with the encoder.
-        image_shape : (height, width), optional
-            Shape of the images if the columns are pixels.
-        all_rows : RawTable, optional
-            Rows from which types and imputed values are inferred, including rows without a label.
-            By default, ``table``.
-
-        Returns
-        -------
-        Encoded
-            Features and missing values of ``table``.
-        """
-        self.n_features_in_ = len(table.columns)
-        self.feature_names_in_ = np.array(list(table.columns), object)
-        target = target or Target(label_name(None, table))
-        X, missing = self._fit(table, target, image_shape, all_rows)
-        return Encoded(self.standardized(X), missing)
-
     def _fit(
         self,
         table: RawTable,
@@ -207,6 +175,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         image_shape: tuple[int, int] | None = None,
         all_rows: RawTable | None = None,
     ) -> Encoded:
+        """Fit to the rows of all ranks, and return the encoded table before standardisation.
+
+        Types and imputed values are inferred from ``all_rows``, which include rows without a label.
+        """
         overrides = Overrides.of(self.get_params(deep=False))
         self.columns_, self.decisions_ = on_all_rows(
             lambda whole: infer_schema(whole, overrides, target.name), all_rows or table

@@ -215,6 +215,14 @@ class RawTable:
         """Numbers of rows and columns."""
         return self.n_rows, len(self.columns)
 
+    @property
+    def is_plain(self) -> bool:
+        """True if all columns are numbers without missing values."""
+        return not any(
+            isinstance(cells, Categorical) or np.isnan(cells).any()
+            for cells in self.columns.values()
+        )
+
     def feature(self, name: str) -> Cells:
         """Return a feature column, in which the text "none" is a missing value."""
         cells = self.columns[name]
@@ -394,34 +402,6 @@ def table_of(frame: Any, name: str = "the data frame") -> RawTable:
         ) from None
     check_different(name, table.column_names)
     return RawTable(name, columns_from_arrow(table))
-
-
-def is_plain(table: RawTable) -> bool:
-    """Return whether a table has only numbers and no missing values.
-
-    Parameters
-    ----------
-    table : RawTable
-        Table to check.
-
-    Returns
-    -------
-    bool
-        False if a column has text or missing values.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> from maxplus.tables import is_plain, table_of
-    >>> is_plain(table_of(pd.DataFrame({"a": [1.0, 2.0]})))
-    True
-    >>> is_plain(table_of(pd.DataFrame({"a": [1.0, None]})))
-    False
-    """
-    return all(
-        not isinstance(cells, Categorical) and not np.isnan(cells).any()
-        for cells in table.columns.values()
-    )
 
 
 def columns_from_arrow(table: pyarrow.Table | pyarrow.RecordBatch) -> dict[str, Cells]:
