@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from maxplus.tables import Categorical, Category, Ordinal, RawTable, schema
-from maxplus.tables.columns import column_from_json, number_in, numbers_with_unit
+from maxplus.tables.columns import column_from_json, extract_number, parse_numbers_with_unit
 from table_helpers import decided, encoder_of
 
 
@@ -105,7 +105,7 @@ def test_schema_infers_ordinals(words):
 
 @pytest.mark.parametrize("words", NOT_ORDERED, ids=" ".join)
 def test_schema_keeps_unordered_categories(words):
-    assert schema.ordered(words) is None
+    assert schema.sort_levels(words) is None
     assert isinstance(column_of([words[k % 2] for k in range(40)])[0], Category)
 
 
@@ -158,7 +158,7 @@ NUMBERS = {
 
 @pytest.mark.parametrize(("text", "number"), NUMBERS.items())
 def test_number_in_text_is_parsed(text, number):
-    np.testing.assert_equal(number_in(text), number)
+    np.testing.assert_equal(extract_number(text), number)
 
 
 @pytest.mark.parametrize(
@@ -201,9 +201,9 @@ CELLS = {
     "separators": lambda n: "_-. " * (n // 4) + "!",
 }
 RECOGNISERS = {
-    "ordered": lambda word: schema.ordered([word, word + "1"]),
-    "number_in": number_in,
-    "measured": lambda word: numbers_with_unit([word]),
+    "ordered": lambda word: schema.sort_levels([word, word + "1"]),
+    "extract_number": extract_number,
+    "measured": lambda word: parse_numbers_with_unit([word]),
     "is_date": schema.is_date,
     "is_called_id": schema.is_id_name,
 }
@@ -224,4 +224,4 @@ def test_recognition_of_long_text_is_quick(recognise, cell):
 def test_dates_and_ranges_are_recognised():
     assert schema.is_date("1 jan  2020")
     assert not schema.is_date("1 jan")
-    assert schema.ordered(["1-" + "1" * 200, "3-4"]) is None
+    assert schema.sort_levels(["1-" + "1" * 200, "3-4"]) is None

@@ -23,7 +23,6 @@ from maxplus.tables import (
     read_table,
     stream_dataset,
 )
-from maxplus.tables import encoder as encoder_module
 from maxplus.tables.dataset import prefetch
 from maxplus.training import memory
 from messy import DIALECTS, HEADER, expected, messy_rows, write_messy, written
@@ -110,12 +109,9 @@ def test_stream_raises_the_errors_of_the_table(write, rows, encoder, stdin):
         list(stream_dataset(str(write(",".join(HEADER) + "\n")), encoder))
 
 
-def test_encoding_in_blocks_of_rows(path, rows, monkeypatch):
-    monkeypatch.setattr(encoder_module, "ENCODING_ROWS", 7)
-    found = opened(str(path))
-    assert found.X.tolist() == expected(rows)[1]
+def test_missing_value_without_imputed_value_is_rejected(path):
     with refused(path, "line 5", "'weight'"):
-        Number("weight").encode(found.table, np.zeros((150, 1)), UnknownValues())
+        Number("weight").encode(read_table(path), np.zeros((150, 1)), UnknownValues())
 
 
 def test_stream_finds_text_late_in_a_file(write, monkeypatch):

@@ -44,15 +44,15 @@ def parse_number(text: str, *, is_comma: bool = False) -> float:
         return math.nan
 
 
-def number_in(text: str) -> float:
+def extract_number(text: str) -> float:
     """Return the number in a string such as "grade 2", the midpoint of a range, or NaN.
 
     An open range such as ">5" is converted to its bound. The result is NaN if the string does not
     contain exactly one number.
     """
-    bounds = range_in(text)
+    bounds = parse_range(text)
     if bounds is None:
-        digits = re.findall(_DIGITS, normalized(text))
+        digits = re.findall(_DIGITS, normalize(text))
         return _to_float(digits[0].lstrip("-")) if len(digits) == 1 else math.nan
     low, high = bounds
     if math.isinf(low) or math.isinf(high):
@@ -60,9 +60,9 @@ def number_in(text: str) -> float:
     return (low + high) / 2.0
 
 
-def range_in(text: str) -> tuple[float, float] | None:
+def parse_range(text: str) -> tuple[float, float] | None:
     """Return the bounds of a range or number, such as "5-9" or "<5 kg", or None."""
-    text = normalized(text)
+    text = normalize(text)
     if match := _BELOW.fullmatch(text):
         return -math.inf, _to_float(match[1])
     if match := (_ABOVE.fullmatch(text) or _AND_MORE.fullmatch(text)):
@@ -75,16 +75,16 @@ def range_in(text: str) -> tuple[float, float] | None:
     return None
 
 
-def numbers_with_unit(texts: Sequence[str]) -> tuple[list[float], str] | None:
+def parse_numbers_with_unit(texts: Sequence[str]) -> tuple[list[float], str] | None:
     """Return numbers such as "70 kg" or "1,250" and their common unit, or None."""
-    matches = [match for text in texts if (match := _EXACTLY.fullmatch(normalized(text)))]
+    matches = [match for text in texts if (match := _EXACTLY.fullmatch(normalize(text)))]
     units = {match[2].strip() for match in matches}
     if len(matches) < len(texts) or len(units) != 1:
         return None
     return [_to_float(match[1]) for match in matches], units.pop()
 
 
-def normalized(text: str) -> str:
+def normalize(text: str) -> str:
     """Convert text to lower case with single spaces, or to "" if it is too long."""
     text = " ".join(text.lower().split())
     return text if len(text) <= MAX_LENGTH else ""
@@ -251,7 +251,7 @@ class Number(Column):
         cells = table.feature(self.name)
         if isinstance(cells, Categorical):
             parse = partial(parse_number, is_comma=self.name in table.commas)
-            read = number_in if self.from_text else parse
+            read = extract_number if self.from_text else parse
             numbers = np.array([*map(read, cells.values), np.nan])
             # A value may occur in other parts of the table only.
             bad = np.flatnonzero(np.isnan(numbers[:-1]) & (cells.counts > 0))

@@ -34,8 +34,8 @@ from maxplus.tables.columns import (
 from maxplus.tables.files import check_memory
 from maxplus.tables.schema import (
     CLASSIFICATION,
+    ERROR,
     IMPUTE,
-    REFUSE,
     REGRESSION,
     Overrides,
     Target,
@@ -45,17 +45,15 @@ from maxplus.tables.schema import (
 from maxplus.tables.table import (
     RawTable,
     TableError,
+    check_not_missing,
     is_frame,
     on_all_rows,
-    refuse_missing,
     table_of,
 )
 
 if TYPE_CHECKING:
     from maxplus.explain import Domain
 
-# Number of rows per block in encoding. The features of a block fit into the CPU cache.
-ENCODING_ROWS = 1 << 15
 # Number of rows per block in conversions to float64.
 RANGES_ROWS = 4096
 
@@ -337,18 +335,13 @@ class TableEncoder(TransformerMixin, BaseEstimator):
                 f"{table.name} lacks column{'s' * (len(absent) > 1)} {listed_names(absent)}, which "
                 f"the model needs; it has {listed_names(list(table.columns))}"
             )
-        if self.missing == REFUSE:
-            refuse_missing(table, ((name, table.feature(name)) for name in names))
+        if self.missing == ERROR:
+            check_not_missing(table, ((name, table.feature(name)) for name in names))
         check_memory(table.name, 8 * table.n_rows * self.n_features)
         X = np.zeros((table.n_rows, self.n_features))
         missing = np.zeros((table.n_rows, len(self.columns_)), bool, order="F")
-        slices = list(enumerate(zip(self.columns_, self.feature_slices, strict=True)))
-        # Writing to a column of X is strided. Blocks of rows stay in the CPU cache.
-        for start in range(0, table.n_rows, ENCODING_ROWS):
-            rows = slice(start, start + ENCODING_ROWS)
-            part = table.part(rows.start, rows.stop)
-            for k, (column, features) in slices:
-                missing[rows, k] = column.encode(part, X[rows, features], unknown)
+        for k, features in enumerate(self.feature_slices):
+            missing[:, k] = self.columns_[k].encode(table, X[:, features], unknown)
         return Encoded(X, missing)
 
     @property
@@ -591,7 +584,7 @@ _FIELDS: dict[str, Check] = {
 _PARAMETERS: dict[str, Check] = {
     **dict.fromkeys(("categorical", "numeric", "keep"), are_str),
     "drop": lambda v: v is None or is_str(v) or are_str(v),
-    "missing": lambda v: v in (IMPUTE, REFUSE),
+    "missing": lambda v: v in (IMPUTE, ERROR),
     "standardize": is_bool,
 }
 _TARGET: dict[str, Check] = {

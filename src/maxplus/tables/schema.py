@@ -20,11 +20,11 @@ from maxplus.tables.columns import (
     Number,
     Ordinal,
     UnknownValues,
-    normalized,
-    number_in,
-    numbers_with_unit,
+    extract_number,
+    normalize,
     parse_number,
-    range_in,
+    parse_numbers_with_unit,
+    parse_range,
 )
 from maxplus.tables.table import (
     Categorical,
@@ -32,14 +32,14 @@ from maxplus.tables.table import (
     RawTable,
     TableError,
     as_text,
+    check_not_missing,
     is_missing,
     quoted,
-    refuse_missing,
     require,
 )
 
 TASKS = AUTO, CLASSIFICATION, REGRESSION = ("auto", "classification", "regression")
-IMPUTE, REFUSE = "impute", "error"
+IMPUTE, ERROR = "impute", "error"
 # Default names of the target column.
 TARGET_NAMES = ("target", "label", "class", "y")
 # Minimum share of numbers in a column in which text is an error.
@@ -126,7 +126,7 @@ class Target(NamedTuple):
     def labels(self, table: RawTable) -> NDArray:
         """Return y: floats for regression, integers or strings for classification."""
         cells = self.cells(table)
-        refuse_missing(table, [(self.name, cells)])
+        check_not_missing(table, [(self.name, cells)])
         if self.task == REGRESSION:
             y = np.zeros((table.n_rows, 1))
             Number(self.name).encode(table, y, UnknownValues())
@@ -187,7 +187,7 @@ class Overrides(NamedTuple):
 
     def check(self, table: RawTable, target: str | None) -> None:
         """Raise TableError if a column does not exist, or if parameters are in conflict."""
-        if self.missing not in (IMPUTE, REFUSE):
+        if self.missing not in (IMPUTE, ERROR):
             raise TableError(
                 f"{table.name}: missing must be one of impute, error; got {self.missing!r:.60}"
             )
@@ -242,8 +242,8 @@ def infer_schema(table: RawTable, overrides: Overrides, target: str | None = Non
     if not table.columns:
         raise TableError(f"{table.name} has no columns{besides_target}")
     names = [name for name in table.columns if name not in overrides.drop]
-    if overrides.missing == REFUSE:
-        refuse_missing(table, ((name, table.feature(name)) for name in names))
+    if overrides.missing == ERROR:
+        check_not_missing(table, ((name, table.feature(name)) for name in names))
     columns: list[Column] = []
     categories: list[str] = []
     lines: list[str] = []
@@ -306,7 +306,7 @@ def _column(
         encoding = f"imputed with {imputed}, and indicated by {feature}"
     lines.append(
         f"{name!r}: {n:,} of {len(missing):,} values {are} missing: {encoding} "
-        "(--set missing=error to refuse them)"
+        "(--set missing=error to reject them)"
     )
     return replace(column, indicator=indicator, had_missing=True)
 
@@ -316,7 +316,7 @@ def _number(table: RawTable, name: str, cells: Cells, lines: list[str]) -> Numbe
     numbers = Number(name, from_text=from_text).numbers(table)
     present = numbers[~np.isnan(numbers)]
     if isinstance(cells, Categorical):
-        examples = [f"{quoted(text, 20)} is {number_in(text):g}" for text in cells.values[:3]]
+        examples = [f"{quoted(text, 20)} is {extract_number(text):g}" for text in cells.values[:3]]
         lines.append(
             f"{name!r} is encoded as the number in its text: {', '.join(examples)}, … "
             f"(--categorical {in_shell(name)} to one-hot encode it)"
@@ -338,7 +338,7 @@ def _categories(
     most_frequent = cells.values[min(used, key=lambda k: (-counts[k], cells.values[k]))]
     if keep_all:
         return Category(name, most_frequent, categories=tuple(sorted(known)))
-    order = tuple(known) if cells.ordered and len(known) > 1 else ordered(known)
+    order = tuple(known) if cells.ordered and len(known) > 1 else sort_levels(known)
     override_hint = f"(--categorical {in_shell(name)} to one-hot encode it)"
     if order is not None:
         listed = " < ".join(order[:4]) + (" < …" if len(order) > 4 else "")
@@ -419,7 +419,7 @@ def _reason_to_drop_text(name: str, cells: Categorical, has_indicator: bool) -> 
     sample = [cells.values[i] for i in used[:1000]]
     if all(map(is_date, sample)):
         return "dates or times"
-    if cells.ordered or ordered(sample) is not None:
+    if cells.ordered or sort_levels(sample) is not None:
         return None
     if k > FEW_VALUES and np.mean([len(text.split()) for text in sample]) >= MIN_WORDS:
         # Examples are omitted, because model files must not disclose training rows.
@@ -439,7 +439,7 @@ def _has_units(name: str, cells: Categorical) -> bool:
     used = np.flatnonzero(counts)
     if used.size <= FEW_VALUES or is_id_name(name):
         return False
-    parsed = numbers_with_unit([cells.values[k] for k in used])
+    parsed = parse_numbers_with_unit([cells.values[k] for k in used])
     if parsed is None:
         return False
     numbers, unit = parsed
@@ -477,13 +477,13 @@ def is_id_name(name: str) -> bool:
 
 def is_date(text: str) -> bool:
     """Return whether text is a date or a time in a common format."""
-    return DATE.fullmatch(normalized(text)) is not None
+    return DATE.fullmatch(normalize(text)) is not None
 
 
 # -- ordinal scales -------------------------------------------------------------------------------
 
 
-def ordered(texts: Sequence[str]) -> tuple[str, ...] | None:
+def sort_levels(texts: Sequence[str]) -> tuple[str, ...] | None:
     """Sort the levels of a scale or disjoint ranges; return None for other strings."""
     if len(texts) < 2:
         return None
@@ -503,7 +503,7 @@ def _by_scale(texts: Sequence[str]) -> tuple[str, ...] | None:
 
 
 def _by_range(texts: Sequence[str]) -> tuple[str, ...] | None:
-    parsed = [(range_in(text), text) for text in texts]
+    parsed = [(parse_range(text), text) for text in texts]
     ranges = sorted((bounds, text) for bounds, text in parsed if bounds is not None)
     if len(ranges) < len(texts) or all(low == high for (low, high), _ in ranges):
         return None

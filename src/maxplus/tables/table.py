@@ -316,7 +316,7 @@ def require(table: RawTable, name: str, option: str, *others: str) -> None:
         )
 
 
-def refuse_missing(table: RawTable, columns: Iterable[tuple[str, Cells]]) -> None:
+def check_not_missing(table: RawTable, columns: Iterable[tuple[str, Cells]]) -> None:
     """Raise TableError if values are missing in columns of the table."""
     listed = []
     for name, cells in columns:
