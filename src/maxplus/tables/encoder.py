@@ -37,7 +37,6 @@ from maxplus.tables.schema import (
     ERROR,
     IMPUTE,
     REGRESSION,
-    Overrides,
     Target,
     infer_schema,
     label_name,
@@ -177,9 +176,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
         Types and imputed values are inferred from ``all_rows``, which include rows without a label.
         """
-        overrides = Overrides.of(self.get_params(deep=False))
+        params = self.get_params(deep=False)
         self.columns_, self.decisions_ = on_all_rows(
-            lambda whole: infer_schema(whole, overrides, target.name), all_rows or table
+            lambda whole: infer_schema(whole, params, target.name), all_rows or table
         )
         self.target_, self.image_shape_, self.data_ = target, image_shape, table.name
         with current().raise_on_all_ranks():

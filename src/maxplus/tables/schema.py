@@ -155,64 +155,6 @@ class Target(NamedTuple):
         )
 
 
-class Overrides(NamedTuple):
-    """Parameters of a `TableEncoder` that override inference; ``is_auto`` for ``drop="auto"``."""
-
-    categorical: Sequence[str] = ()
-    numeric: Sequence[str] = ()
-    drop: Sequence[str] = ()
-    keep: Sequence[str] = ()
-    missing: str = IMPUTE
-    is_auto: bool = False
-
-    @classmethod
-    def of(cls, parameters: Mapping[str, Any]) -> Overrides:
-        """Validate the parameters of an encoder."""
-        for name in ("categorical", "numeric", "keep"):
-            if isinstance(parameters[name], str):
-                raise TableError(
-                    f"{name} must be a list of column names; got {parameters[name]!r:.60}; write "
-                    f"[{parameters[name]!r:.60}]"
-                )
-        drop = parameters["drop"]
-        drop = () if drop is None else (drop,) if isinstance(drop, str) else tuple(drop)
-        return cls(
-            tuple(parameters["categorical"]),
-            tuple(parameters["numeric"]),
-            tuple(name for name in drop if name != AUTO),
-            tuple(parameters["keep"]),
-            parameters["missing"],
-            AUTO in drop,
-        )
-
-    def check(self, table: RawTable, target: str | None) -> None:
-        """Raise TableError if a column does not exist, or if parameters are in conflict."""
-        if self.missing not in (IMPUTE, ERROR):
-            raise TableError(
-                f"{table.name}: missing must be one of impute, error; got {self.missing!r:.60}"
-            )
-        others = () if target is None else (target,)
-        option_of: dict[str, str] = {}
-        for option in ("categorical", "numeric", "drop", "keep"):
-            for name in getattr(self, option):
-                if name == target:
-                    raise TableError(
-                        f"{table.name}: {name!r} is the target and cannot be in --{option} as well"
-                    )
-                require(table, name, f"--{option}", *others)
-                # "keep" may be combined with "categorical" and "numeric".
-                if name in option_of and (option != "keep" or option_of[name] == "drop"):
-                    raise TableError(
-                        f"{table.name}: {name!r} is in --{option_of[name]} and in --{option}; "
-                        "choose one"
-                    )
-                option_of.setdefault(name, option)
-
-    def keeps(self, name: str) -> bool:
-        """Return whether to use a column even if it is uninformative."""
-        return not self.is_auto or name in (*self.categorical, *self.numeric, *self.keep)
-
-
 class Schema(NamedTuple):
     """Columns to encode, and the log of decisions."""
 
@@ -220,46 +162,53 @@ class Schema(NamedTuple):
     decisions: tuple[str, ...]
 
 
-def infer_schema(table: RawTable, overrides: Overrides, target: str | None = None) -> Schema:
+def infer_schema(table: RawTable, params: Mapping[str, Any], target: str | None = None) -> Schema:
     """Infer the type of each column.
 
     Parameters
     ----------
     table : RawTable
         Table without the target.
-    overrides : Overrides
-        Parameters that override inference.
+    params : mapping
+        Parameters of a `TableEncoder`, which override inference.
     target : str, optional
         Name of the target, for messages.
 
     Raises
     ------
     TableError
-        For unknown columns, text in a numeric column, or if no columns are left.
+        For invalid parameters, text in a numeric column, or if no columns are left.
     """
-    overrides.check(table, target)
+    drop = params["drop"]
+    drop = () if drop is None else (drop,) if isinstance(drop, str) else tuple(drop)
+    params = {**params, "drop": [name for name in drop if name != AUTO]}
+    _check_params(table, params, target)
+    # Columns that are used even if they are uninformative.
+    kept = {*params["categorical"], *params["numeric"], *params["keep"]}
+    if AUTO not in drop:
+        kept.update(table.columns)
     besides_target = "" if target is None else f" besides the target {target!r}"
     if not table.columns:
         raise TableError(f"{table.name} has no columns{besides_target}")
-    names = [name for name in table.columns if name not in overrides.drop]
-    if overrides.missing == ERROR:
+    names = [name for name in table.columns if name not in params["drop"]]
+    if params["missing"] == ERROR:
         check_not_missing(table, ((name, table.feature(name)) for name in names))
     columns: list[Column] = []
     categories: list[str] = []
     lines: list[str] = []
     for name in names:
         cells = table.feature(name)
-        if isinstance(cells, Categorical) and not overrides.keeps(name):
+        if isinstance(cells, Categorical) and name not in kept:
             _check_numbers(table, name, cells)
         reason = reason_to_drop(name, cells)
-        if reason == NO_VALUES and overrides.is_auto:
+        if reason == NO_VALUES and AUTO in drop:
             lines.append(f"left out {name!r}: {reason}")
         elif reason == NO_VALUES:
             columns.append(Category(name, "", indicator=True, had_missing=True))
-        elif reason is not None and not overrides.keeps(name):
+        elif reason is not None and name not in kept:
             lines.append(f"left out {name!r}: {reason} (--keep {in_shell(name)} to use it)")
         else:
-            column = _column(table, name, cells, overrides, lines)
+            column = _column(table, name, cells, params, lines)
             columns.append(column)
             if isinstance(column, Category) and not column.other:
                 categories.append(f"{name!r} ({len(column.values)})")
@@ -277,14 +226,42 @@ def infer_schema(table: RawTable, overrides: Overrides, target: str | None = Non
     return Schema(tuple(columns), tuple(lines))
 
 
+def _check_params(table: RawTable, params: Mapping[str, Any], target: str | None) -> None:
+    """Raise TableError if a column does not exist, or if parameters are in conflict."""
+    if params["missing"] not in (IMPUTE, ERROR):
+        raise TableError(
+            f"{table.name}: missing must be one of impute, error; got {params['missing']!r:.60}"
+        )
+    option_of: dict[str, str] = {}
+    for option in ("categorical", "numeric", "drop", "keep"):
+        if isinstance(params[option], str):
+            raise TableError(
+                f"{option} must be a list of column names; got {params[option]!r:.60}; write "
+                f"[{params[option]!r:.60}]"
+            )
+        for name in params[option]:
+            if name == target:
+                raise TableError(
+                    f"{table.name}: {name!r} is the target and cannot be in --{option} as well"
+                )
+            require(table, name, f"--{option}", *([] if target is None else [target]))
+            # "keep" may be combined with "categorical" and "numeric".
+            if name in option_of and (option != "keep" or option_of[name] == "drop"):
+                raise TableError(
+                    f"{table.name}: {name!r} is in --{option_of[name]} and in --{option}; "
+                    "choose one"
+                )
+            option_of.setdefault(name, option)
+
+
 def _column(
-    table: RawTable, name: str, cells: Cells, overrides: Overrides, lines: list[str]
+    table: RawTable, name: str, cells: Cells, params: Mapping[str, Any], lines: list[str]
 ) -> Column:
     """Infer the type of a column; decisions are appended to ``lines``."""
-    is_categorical = name in overrides.categorical
+    is_categorical = name in params["categorical"]
     is_text = isinstance(cells, Categorical) and not _has_units(name, cells)
     column: Column
-    if name in overrides.numeric or not (is_text or is_categorical):
+    if name in params["numeric"] or not (is_text or is_categorical):
         column = _number(table, name, cells, lines)
         imputed = f"{column.fill:g}, the median"
     else:
