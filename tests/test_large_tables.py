@@ -1,4 +1,4 @@
-"""Large tables: streams in batches, limits of memory, many columns, and prefetching."""
+"""Large tables: limits of memory, many columns, and prefetching."""
 
 import gzip
 import subprocess
@@ -13,120 +13,10 @@ import pytest
 from pyarrow import parquet as arrow_parquet
 
 from commands import bad
-from maxplus.tables import (
-    Number,
-    RawTable,
-    UnknownValues,
-    csv_files,
-    files,
-    read_batches,
-    read_table,
-    stream_dataset,
-)
+from maxplus.tables import RawTable, csv_files, files, read_table, stream_dataset
 from maxplus.tables.dataset import prefetch
 from maxplus.training import memory
-from messy import DIALECTS, HEADER, expected, messy_rows, write_messy, written
 from table_helpers import encoder_of, opened, refused
-
-
-@pytest.fixture(scope="module")
-def rows():
-    return messy_rows()
-
-
-@pytest.fixture
-def path(write, rows):
-    return write(written(rows))
-
-
-@pytest.fixture
-def encoder(path):
-    return encoder_of(read_table(path))
-
-
-def concatenated(parts, name="X"):
-    return np.concatenate([getattr(part, name) for part in parts])
-
-
-# -- batches --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("rows_at_once", [1, 7, 1000])
-@pytest.mark.parametrize("dialect", DIALECTS)
-def test_stream_equals_the_table(
-    tmp_path, rows, encoder, stdin, monkeypatch, rows_at_once, dialect
-):
-    monkeypatch.setattr(csv_files, "BLOCK_BYTES", 2000)
-    # One warning for all batches, about values in the last rows.
-    new = [*rows[:-2], rows[-2] | {"sex": "?"}, rows[-1] | {"colour": "lila"}]
-    path = write_messy(tmp_path, new, dialect)
-    sources = [str(path)]
-    if path.suffix == ".csv":
-        stdin(path.read_bytes())
-        sources.append("-")
-    for source in sources:
-        with pytest.warns(UserWarning, match="1 in 'colour'.* 1 in 'sex'") as caught:
-            parts = list(stream_dataset(source, encoder, rows_at_once, also=["patient"]))
-        assert len(caught) == 1
-        assert max(len(part.X) for part in parts) <= rows_at_once
-        X, names = concatenated(parts), encoder.feature_names
-        assert X[:-2].tolist() == expected(new, rows)[1][:-2]
-        assert X[-1, [names.index(f"colour = {word}") for word in ("rot", "weiß")]].sum() == 0.0
-        assert concatenated(parts, "y").tolist() == [row["class"] for row in new]
-        assert concatenated(parts, "rows").tolist() == list(range(len(new)))
-        ids = [text for part in parts for text in part.table.columns["patient"]]
-        assert ids == [row["patient"] for row in new]
-        assert "note" not in parts[0].table.columns
-
-
-def test_batches_without_schema_equal_the_table(path, monkeypatch):
-    monkeypatch.setattr(csv_files, "BLOCK_BYTES", 2000)
-    parts = list(read_batches(path))
-    assert len(parts) > 3
-    for name, cells in read_table(path).columns.items():
-        together = [cell for part in parts for cell in part.columns[name].tolist()]
-        assert str(together) == str(cells.tolist())
-
-
-def test_standard_input_is_read_as_table(stdin, rows):
-    stdin(written(rows))
-    assert opened("-").X.tolist() == expected(rows)[1]
-    stdin(b"a,b\n1,2,3\n")
-    with refused("standard input", "3 values"):
-        opened("-")
-
-
-def test_stream_raises_the_errors_of_the_table(write, rows, encoder, stdin):
-    with refused("'size'", "--keep-columns"):
-        list(stream_dataset(str(write(written(rows))), encoder, also=["size"]))
-    fewer = [{name: cell for name, cell in row.items() if name != "age"} for row in rows]
-    with refused("lacks column 'age'", "'town'"):
-        list(stream_dataset(str(write(written(fewer))), encoder))
-    stdin(written([*rows[:100], rows[100] | {"age": "x"}, *rows[101:]]))
-    with refused("standard input, row 101", "'age'", "'x'"):
-        list(stream_dataset("-", encoder))
-    with refused("no rows"):
-        list(stream_dataset(str(write(",".join(HEADER) + "\n")), encoder))
-
-
-def test_missing_value_without_imputed_value_is_rejected(path):
-    with refused(path, "line 5", "'weight'"):
-        Number("weight").encode(read_table(path), np.zeros((150, 1)), UnknownValues())
-
-
-def test_stream_finds_text_late_in_a_file(write, monkeypatch):
-    monkeypatch.setattr(csv_files, "BLOCK_BYTES", 300)
-    lines = [f"{k}.5,{'x' if k % 2 else 7},{k % 2}" for k in range(200)]
-    encoder = encoder_of(read_table(write("\n".join(["a,b,y", *lines]))))
-    lines[150] = lines[150].replace("150.5", " NA ")
-    lines[:100] = [line.replace("x", "7") for line in lines[:100]]
-    path = write("\n".join(["a,b,y", *lines]))
-    with pytest.warns(UserWarning, match="1 in 'a'"):
-        X = concatenated(stream_dataset(str(path), encoder))
-    assert encoder.feature_names == ["a", "b = 7", "b = x"]
-    assert X[:100, 1].all()
-    assert X[150:, 1].tolist() == [1.0, 0.0] * 25
-    assert X[150, 0] == sorted(k + 0.5 for k in range(200))[99]
 
 
 def test_stream_memory_does_not_grow_with_rows(tmp_path, monkeypatch):
