@@ -470,7 +470,7 @@ def _read_excel(path: Path) -> RawTable:
         import openpyxl
     except ImportError:
         raise ImportError(
-            f"{path} is read by openpyxl: pip install 'maxplus[excel]', or save it as CSV"
+            f"{path} requires openpyxl: pip install 'maxplus[excel]', or save it as CSV"
         ) from None
     with open(path, "rb") as file:
         # openpyxl raises various exceptions for damaged files.

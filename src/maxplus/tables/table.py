@@ -417,7 +417,8 @@ def _cells_from_arrow(column: pyarrow.Array | pyarrow.ChunkedArray) -> Cells:
     if isinstance(column, pyarrow.ChunkedArray):
         if types.is_dictionary(kind):
             column = column.unify_dictionaries()
-        column = column.combine_chunks()
+        # Combining copies the column.
+        column = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
     numeric = (types.is_boolean, types.is_integer, types.is_floating, types.is_null)
     if types.is_decimal(kind) or any(is_type(kind) for is_type in numeric):
         return column.cast(pyarrow.float64(), safe=False).to_numpy(zero_copy_only=False)
