@@ -20,7 +20,7 @@ from maxplus.distributed.communicator import mark_collective
 from maxplus.tables.columns import UnknownValues
 from maxplus.tables.csv_files import STDIN
 from maxplus.tables.encoder import TableEncoder
-from maxplus.tables.files import is_partitionable, read_batches, read_part, read_table
+from maxplus.tables.files import NUMPY, PARQUET, read_batches, read_part, read_table
 from maxplus.tables.schema import AUTO, Target, infer_target
 from maxplus.tables.table import (
     Categorical,
@@ -411,7 +411,8 @@ def _read(data: str, encoder: TableEncoder | None = None) -> RawTable:
 
 def require_partitionable(data: str) -> None:
     """Raise TableError on all ranks if a file format cannot be read in parts."""
-    if not is_partitionable(Path(data)):
+    path = Path(data)
+    if not (path.is_dir() or path.suffix.lower() in (*PARQUET, *NUMPY)):
         raise mark_collective(
             TableError(
                 f"{data} cannot be read by several ranks, each a part of it; convert it to "

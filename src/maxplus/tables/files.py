@@ -179,11 +179,6 @@ def read_part(path: Path, rank: int, size: int) -> RawTable:
     return RawTable(str(path), join(list(_batches(path, suffix, None, rank, size))))
 
 
-def is_partitionable(path: Path) -> bool:
-    """Return whether several ranks can read a part of the rows each."""
-    return path.is_dir() or path.suffix.lower() in (*PARQUET, *NUMPY)
-
-
 def _row_text_from(first_row: int) -> Callable[[int], str]:
     return lambda row: row_text(first_row + row)
 
