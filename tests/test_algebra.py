@@ -12,7 +12,7 @@ from numba import njit
 from numpy.testing import assert_array_equal
 
 import oracles
-from maxplus._compile.intrinsics import exp32
+from maxplus._compile.elementary import exp32
 from maxplus._compile.tiles import BLOCK
 from maxplus.algebra import _kernels, maxplus, minplus, morphological_perceptron
 from maxplus.algebra._kernels import PARALLEL_FROM, _tiled, maxplus_winners

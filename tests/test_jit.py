@@ -15,12 +15,12 @@ from numba.core import caching
 from numpy.testing import assert_allclose
 
 import maxplus
-from maxplus._compile import aligned
 from maxplus._compile.elementary import exp64, log64
 from maxplus._compile.jit import njit, warn_uncached
 from maxplus._compile.linking import require
 from maxplus.certify import certified_radius
 from maxplus.explain import decisive_paths, nearest_counterfactuals
+from maxplus.training.engines.sparse._state import aligned_bytes, aligned_empty
 
 SOURCE = """
 from numba import prange
@@ -382,14 +382,14 @@ def test_only_the_package_compile_imports_private_parts_of_numba():
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int16, np.int8])
 @pytest.mark.parametrize("shape", [(7,), (3, 5), (0, 4), (2, 300, 77), ()])
 def test_aligned_arrays_begin_at_a_cache_line(shape, dtype):
-    arrays = [aligned.empty(shape, dtype) for _ in range(5)]
+    arrays = [aligned_empty(shape, dtype) for _ in range(5)]
     for array in arrays:
         assert array.size == 0 or array.ctypes.data % 64 == 0
         assert (array.shape, array.dtype) == (np.empty(shape).shape, dtype)
         assert array.flags.c_contiguous
         assert array.flags.writeable
         assert array.flags.aligned
-        assert array.base.nbytes == aligned.count_bytes(array.shape, dtype)
+        assert array.base.nbytes == aligned_bytes(array.shape, dtype)
     for k, array in enumerate(arrays):
         array[...] = k
     assert all((array == k).all() for k, array in enumerate(arrays))

@@ -238,7 +238,7 @@ def test_subgradient_matches_finite_differences(cloud, objective):
     X, y = cloud
     model = random_lmm("gaussian", (4, 5, 3), 1.0, 1.0, X.dtype, np.random.default_rng(5))
     at = objective.value(model.losses(X, y), None)
-    G = objective.subgradient(model, X, y, None, at, model.layers)
+    G = objective.subgradient(model, TrainingProblem(X, y), at, model.layers)
     for name in LAYERS:
         W, step = getattr(model, name), 1e-6
         expected = np.zeros(W.shape)
@@ -261,7 +261,7 @@ def test_top_k_of_all_samples_has_the_mean_subgradient(cloud):
     objective = TopKLoss(45)
     at = objective.value(model.losses(X, y), None)
     assert_allclose(at.loss, model.losses(X, y).mean(), rtol=1e-12)
-    G = objective.subgradient(model, X, y, None, at, model.layers)
+    G = objective.subgradient(model, TrainingProblem(X, y), at, model.layers)
     for name, entries in model.mean_subgradient(X, y).items():
         expected = np.zeros(getattr(model, name).shape)
         expected[entries.index] = entries.value
@@ -563,8 +563,8 @@ class Median:
         n = int(np.argsort(losses)[len(losses) // 2])
         return ObjectiveValue(float(losses[n]), n)
 
-    def subgradient(self, model, X, y, weight, at, layers):
-        return model.subgradient(X[at.sample], int(y[at.sample]), layers)
+    def subgradient(self, model, problem, at, layers):
+        return model.subgradient(problem.X[at.sample], int(problem.y[at.sample]), layers)
 
 
 def test_classifier_minimises_own_objective_with_own_step_rule(iris, tmp_path):

@@ -19,7 +19,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from maxplus._compile.intrinsics import exp32, fmax, fmin, use_widest_vectors
+from maxplus._compile.elementary import exp32
+from maxplus._compile.intrinsics import fmax, fmin, use_widest_vectors
 from maxplus._compile.jit import njit
 from maxplus.distributed import Communicator
 from maxplus.models import LMM

@@ -20,7 +20,8 @@ import math
 
 import numpy as np
 
-from maxplus._compile.intrinsics import exp32, fmax, fmin, use_widest_vectors
+from maxplus._compile.elementary import exp32
+from maxplus._compile.intrinsics import fmax, fmin, use_widest_vectors
 from maxplus._compile.jit import inner, njit
 from maxplus.training.engines.sparse._minima import lane_max, note_row
 from maxplus.training.engines.sparse._state import (
