@@ -75,14 +75,18 @@ def test_reduce_scatter_adds_large_arrays_in_rank_order(comm):
             np.testing.assert_array_equal(communicator.sum(each[communicator.rank]), total)
 
 
-def test_allgather_sends_large_rows_in_parts(comm, monkeypatch):
-    monkeypatch.setattr("maxplus.distributed.mpi.MAX_BYTES", 100)
+@pytest.mark.parametrize("dtype", ["f4", "i2", "?", "U5", "M8[s]", "S3"])
+@pytest.mark.parametrize("shape", [(), (3,), (0,), (2, 2)])
+def test_allgather_and_gather_work_for_any_type_and_shape(comm, dtype, shape):
     with maxplus.distributed.use_mpi(comm) as communicator:
-        rows = np.arange(200.0 + communicator.rank).reshape(-1, 1) + 1000 * communicator.rank
+        n = 0 if communicator.rank == 1 else communicator.rank + 2
+        numbers = np.arange(n * int(np.prod(shape))) + 100 * communicator.rank
+        rows = numbers.astype(dtype).reshape(n, *shape)
         whole = np.concatenate(comm.allgather(rows))
-        np.testing.assert_array_equal(communicator.allgatherv(rows), whole)
+        np.testing.assert_array_equal(communicator.allgatherv(rows), whole, strict=True)
         collected = communicator.gather(rows)
-        np.testing.assert_array_equal(collected, whole if communicator.is_first else whole[:0])
+        expected = whole if communicator.is_first else whole[:0]
+        np.testing.assert_array_equal(collected, expected, strict=True)
 
 
 OBJECTIVES = {
