@@ -101,7 +101,7 @@ def level_steps(horizon, target, losses, norms):
 
 @st.composite
 def loss_curves(draw):
-    """(horizon, target, losses above it, squared norms); the curve may be longer than the horizon."""
+    """(horizon, target, losses above it, squared norms), possibly longer than the horizon."""
     target = draw(st.sampled_from([0.0, 0.7]))
     n = draw(st.integers(1, 60))
     above = draw(st.lists(st.floats(1e-9, 20.0), min_size=n, max_size=n))
