@@ -30,7 +30,7 @@ from memory_used import most_memory
 from strategies import SEEDS, quick
 from trainings import (
     LAYERS,
-    assert_same_history,
+    assert_same_arrays,
     assert_same_training,
     assert_same_weights,
     assert_steps_match_the_oracle,
@@ -260,7 +260,7 @@ def test_block_size_does_not_change_iterates(cloud, name, sizes, step):
     whole, parts = (
         make(name, model, X, y, STEPS[step], 5, rng=np.random.default_rng(3)) for _ in range(2)
     )
-    assert_same_history(run(parts, *sizes)[0], run(whole, 90)[0])
+    assert_same_arrays(run(parts, *sizes)[0], run(whole, 90)[0])
     assert_same_weights(parts.model, whole.model)
     assert_same_weights(parts.best, whole.best)
     assert parts.best_loss == whole.best_loss
@@ -293,7 +293,7 @@ def test_engines_of_one_problem_share_no_memory(cloud, name):
         rng = np.random.default_rng(3)
         engine = ENGINES[name](model.copy(), replace(problem, rng=rng))
         histories.append(run(engine, 100)[0])
-    assert_same_history(*histories)
+    assert_same_arrays(*histories)
     assert problem.step.memory[0] == np.inf
 
 

@@ -52,7 +52,7 @@ def test_documented_memory_formula_matches_the_sparse_engine():
     """The formula of docs/guide/distributed.md, without the libraries."""
     n, P, H, C = 100_000, 784, 500, 10
     model = LMM(np.zeros(2 * P, "f"), np.zeros((2 * P, H), "f"), np.zeros((H, C), "f"))
-    # All rows are one number in memory.
+    # All elements share the memory of one number.
     X = np.broadcast_to(np.zeros(1, "f"), (n, P))
     needed = X.nbytes + SparseEngine.bytes_needed(model, TrainingProblem(X, np.arange(n) % C))
     assert needed == pytest.approx(n * (8 * P + 12 * H + 20 * C), rel=0.1)
@@ -127,7 +127,7 @@ V2 = ("", "memory.max", "memory.current", "inactive_file")
 
 @pytest.fixture(params=[V1, V2], ids=["version 1", "version 2"])
 def groups(request, tmp_path):
-    """Write what a control group says, and which group the process is in."""
+    """Return a function that writes the files of a control group; the process is in /a/b."""
     top, limit, used, idle = request.param
 
     def write(path, most, taken, unused=None):
@@ -154,7 +154,7 @@ def test_available_memory_respects_cgroup_limits(tmp_path, groups):
     # Inactive file pages count as free.
     groups("", 5000, 1000, 600)
     assert memory._cgroup(tmp_path) == 4600
-    # The strictest of all groups around counts, and others do not.
+    # The smallest limit of the group and its parents applies.
     groups("a", 3000, 500)
     groups("a/b", 9000, 500)
     groups("a/c", 1, 1)

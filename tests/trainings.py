@@ -131,8 +131,8 @@ def assert_same_weights(a, b):
         assert_array_equal(getattr(a, name), getattr(b, name), err_msg=name, strict=True)
 
 
-def assert_same_history(a, b):
-    """Check that histories are bit-identical."""
+def assert_same_arrays(a, b):
+    """Check that mappings of arrays are bit-identical."""
     assert set(a) == set(b)
     for name in b:
         assert_array_equal(a[name], b[name], err_msg=name, strict=True)
@@ -141,7 +141,7 @@ def assert_same_history(a, b):
 def assert_same_training(got_engine, got, expected_engine, expected):
     """Check that status, history, last and best weights are bit-identical."""
     assert got.status is expected.status
-    assert_same_history(got.history, expected.history)
+    assert_same_arrays(got.history, expected.history)
     assert got_engine.best_loss == expected_engine.best_loss
     assert_same_weights(got_engine.model, expected_engine.model)
     assert_same_weights(got_engine.best, expected_engine.best)
