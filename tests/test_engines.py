@@ -342,32 +342,23 @@ def test_tree_engine_memory_matches_its_estimate(cloud, n_samples, n_hidden, dty
     assert TreeEngine.bytes_needed(model, engine.problem) == sum(array.nbytes for array in held)
 
 
-def test_tree_engine_rejects_too_large_problem_before_allocation(monkeypatch):
+def test_tree_engine_checks_memory_before_allocation(iris, monkeypatch):
     X, y = np.zeros((2000, 100)), np.arange(2000) % 2
     model = random_lmm("gaussian", (100, 12, 2), 1.0, 1.0, X.dtype, np.random.default_rng(0))
     problem = TrainingProblem(X, y, MaxLoss(), polyak())
     needed = TreeEngine.bytes_needed(model, problem)
     assert needed > 50e6
-    monkeypatch.setattr(memory, "available_bytes", lambda: needed - 1)
 
     def fail():
         with pytest.raises(memory.NotEnoughMemoryError, match="engine='dense'") as caught:
             TreeEngine(model, problem)
         assert memory.human_bytes(needed) in str(caught.value)
 
+    monkeypatch.setattr(memory, "available_bytes", lambda: needed - 1)
     assert most_memory(fail) < 1e6
-
-
-@pytest.mark.parametrize("available", ["as much as needed", None])
-def test_tree_engine_accepts_problem_that_fits(cloud, monkeypatch, available):
-    X, y = cloud
-    model = start_at(X, y, n_hidden=6)
-    needed = TreeEngine.bytes_needed(model, TrainingProblem(X, y, MaxLoss(), polyak()))
-    monkeypatch.setattr(memory, "available_bytes", lambda: needed if available else None)
-    run(make("tree", model, X, y), 3)
-
-
-def test_classifier_raises_memory_error_of_tree_engine(iris, monkeypatch):
+    for available in (needed, None):
+        monkeypatch.setattr(memory, "available_bytes", lambda available=available: available)
+        TreeEngine(model, problem)
     monkeypatch.setattr(memory, "available_bytes", lambda: 10_000)
     with pytest.raises(MemoryError, match=r"engine='tree' needs .* only 10\.0 kB .*engine='dense'"):
         SubgradientLMMClassifier(10, engine="tree", max_iter=5).fit(*iris)

@@ -314,7 +314,7 @@ print(json.dumps(results))
 @pytest.mark.slow
 def test_plain_njit_gives_the_same_results_where_numba_internals_are_missing(tmp_path):
     def run(mode, **environment):
-        done = run_python(RESULTS, mode, **environment)
+        done = run_python(RESULTS, mode, timeout=1200, **environment)
         return json.loads(done.stdout), done.stderr
 
     expected, message = run("keep")

@@ -145,6 +145,7 @@ def groups(request, tmp_path):
 
 
 def test_available_memory_respects_cgroup_limits(tmp_path, groups):
+    assert memory._cgroup(tmp_path / "no files") is None
     assert memory._cgroup(tmp_path) is None
     groups("", "max", 100)
     assert memory._cgroup(tmp_path) is None
@@ -161,10 +162,6 @@ def test_available_memory_respects_cgroup_limits(tmp_path, groups):
     assert memory._cgroup(tmp_path) == 2500
     groups("a/b", 500, 700)
     assert memory._cgroup(tmp_path) == 0
-
-
-def test_available_memory_without_cgroups_has_no_limit(tmp_path):
-    assert memory._cgroup(tmp_path) is None
 
 
 def test_available_memory_without_proc_is_total_memory(monkeypatch):
@@ -194,3 +191,11 @@ def test_available_memory_is_the_smallest_limit(monkeypatch):
 def test_available_memory_may_be_unknown(monkeypatch, text):
     monkeypatch.setattr(memory.Path, "read_text", lambda path: text)
     assert memory._meminfo() is None
+
+
+@pytest.mark.parametrize(
+    ("n", "text"),
+    [(0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (491.2e9, "491.2 GB"), (3.76e14, "376.0 TB")],
+)
+def test_memory_sizes_are_human_readable(n, text):
+    assert memory.human_bytes(n) == text

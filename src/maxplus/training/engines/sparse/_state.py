@@ -205,7 +205,7 @@ def field(shape: str, dtype: Any, fill: float | None = None) -> Any:
 
 def _resolve(declared: Field, sizes: Sizes) -> tuple[tuple[int, ...], np.dtype]:
     """Return the shape and the type of a declared array."""
-    extents = [_EXTENT.fullmatch(word).groups() for word in declared.shape.split()]
+    extents = [_EXTENT.findall(word)[0] for word in declared.shape.split()]
     shape = tuple(int(n or 1) * (getattr(sizes, symbol) if symbol else 1) for n, symbol in extents)
     kind = declared.dtype
     return shape, np.dtype(getattr(sizes, kind) if isinstance(kind, str) else kind)
@@ -354,27 +354,29 @@ class Maxima(NamedTuple):
     leads_own: Array = field("K H", np.int8, 0)  # whether the unit may lead an own-class lane
 
 
-# Rows of the rings in `Events`.
-MERGES, ROWS, SLOPES = 0, 1, 2
-MERGE_UNIT, MERGE_CLASS, MERGE_NOW, ROW_UNIT, ROW_INDEX, ROW_ROSE, SLOPE_ROW = range(7)
-MERGE_OLD, ROW_OLD, SLOPE_CHANGE = range(3)
-
-
 class Events(NamedTuple):
     """A ring over iterations: the entries that changed, for chunks that are updated later.
 
-    An iteration has up to E entries, C for each sample that it steps on, of W2 (MERGE_…: unit,
-    class, whether all chunks must merge it, old value), of W1 (ROW_…: unit, row, whether it rose,
-    old value) and of W0 (SLOPE_…: row, change). The number of iterations R decreases with the
-    number of samples, so that the number of stored entries is about constant.
+    An iteration changes up to E entries of each layer, C for each sample that it steps on. The
+    number of iterations R decreases with the number of samples, so that the number of stored
+    entries is about constant.
     """
 
-    n: Array = field("R 3", INT, 0)  # number of entries of each kind
-    number: Array = field("R 7 E", INT, 0)
-    value: Array = field("R 3 E", REAL, 0)
-    pending: Array = field(
-        "H C", REAL, 0
-    )  # sums of changes of W2 that are too small for a merge so far
+    n: Array = field("R 3", INT, 0)  # number of changed entries of W0, W1 and W2
+    row0: Array = field("R E", INT)  # of W0: row
+    change0: Array = field("R E", REAL)
+    unit1: Array = field("R E", INT)  # of W1: unit, row, whether it rose, old value
+    row1: Array = field("R E", INT)
+    rose1: Array = field("R E", INT)
+    old1: Array = field("R E", REAL)
+    unit2: Array = field(
+        "R E", INT
+    )  # of W2: unit, class, whether all chunks must merge it, old value
+    class2: Array = field("R E", INT)
+    merge2: Array = field("R E", INT)
+    old2: Array = field("R E", REAL)
+    # Sums of changes of W2 that are too small for a merge so far.
+    pending: Array = field("H C", REAL, 0)
 
 
 class SearchState(NamedTuple):
