@@ -291,16 +291,17 @@ def test_skipped_units_do_not_change_margins(reach, n_rows):
     lmm = LMM(*(rng.normal(size=shape) for shape in (12, (12, 400), (400, 4))))
     u, y = rng.normal(size=(n_rows, 6)), rng.integers(0, 4, n_rows)
     low, high = u - reach * rng.random(u.shape), u + reach * rng.random(u.shape)
-    term = WideTerm.at(lmm, caps(lmm), u)._replace(unit=rng.integers(0, 400, n_rows))
+    term = WideTerm.at(lmm, caps(lmm), np.arange(6), u)
+    term = term._replace(unit=rng.integers(0, 400, n_rows))
+    rows = np.arange(n_rows)
     before = rng.normal(size=(n_rows, 4))
     sums, lowest = before.copy(), before.copy()
-    add_term_margins(term, low, high, y, False, sums)
-    add_term_margins(term, low, high, y, True, lowest)
+    add_term_margins(term, rows, low, high, y, False, sums)
+    add_term_margins(term, rows, low, high, y, True, lowest)
     for n in range(min(n_rows, 40)):
         others = np.arange(4) != y[n]
         expected = before[n] + naive_term_margins(lmm, low[n], high[n], y[n], term.unit[n])
         assert_allclose(sums[n, others], expected[others], rtol=0.0, atol=1e-12)
-    rows = np.arange(n_rows)
     sums[rows, y] = lowest[rows, y] = np.inf
     assert_array_equal(lowest.min(axis=1), sums.min(axis=1))
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from maxplus.algebra._kernels import PARALLEL_FROM, ROWS_PER_TASK
 from maxplus.models import _lmm_kernels
 from maxplus.models._checks import (
     as_row,
@@ -294,23 +293,19 @@ class LMM(Model, TermSum):
         """
         X = self._rows(X)
         G = np.empty((len(X), self.n_hidden), self.dtype)
-        _lmm_kernels.hidden_rows(X, self.weights, G)
+        _lmm_kernels.for_size(_lmm_kernels.hidden_blocks, len(X), self.weights)(X, self.weights, G)
         return G
 
     def scores(self, X: NDArray) -> NDArray:
         """Return z, shape (N, C), in parallel over samples; O(N·P·H)."""
         X = self._rows(X)
         Z = np.empty((len(X), self.n_classes), self.dtype)
-        self._threaded(_lmm_kernels.scores_blocks, len(X))(X, self.weights, Z)
+        _lmm_kernels.for_size(_lmm_kernels.scores_blocks, len(X), self.weights)(X, self.weights, Z)
         return Z
 
     def wins(self, X: ArrayLike) -> NDArray:
         """Return the number of (sample, class) scores that each unit determines; O(N·P·H)."""
-        X = self._rows(X)
-        tasks = -(-len(X) // ROWS_PER_TASK)
-        wins = np.zeros((tasks, self.n_hidden), np.int64)
-        self._threaded(_lmm_kernels.count_wins, len(X))(X, self.weights, wins)
-        return wins.sum(axis=0)
+        return np.bincount(self.active_path(X).unit.ravel(), minlength=self.n_hidden)
 
     def active_path(self, X: NDArray) -> ActivePath:
         """Return the winning unit and row of each score; O(N·P·H).
@@ -396,10 +391,6 @@ class LMM(Model, TermSum):
         apex = as_row(point, self.n_features, self.dtype)
         self.offsets[h] = _offsets(self.slopes, apex, 0)
         self.W2[h] = heights
-
-    def _threaded(self, kernel: Any, n_rows: int) -> Any:
-        """Return a parallel kernel, or its serial variant for few rows."""
-        return kernel if n_rows * self.W1.size >= PARALLEL_FROM else kernel.serial
 
 
 def _offsets(slopes: NDArray, centre: NDArray, half_width: NDArray | int) -> NDArray:
