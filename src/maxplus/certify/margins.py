@@ -247,21 +247,9 @@ def term_margins(
       D_h = min_i (W1[i, k] + max(−W1[i, h], min λ_i − max g_h)).
 
     The bound is the minimum over h of the largest of the three. min g and max g are exact, as in
-    `maxplus.certify.box_bounds`. For a fixed unit k, all bounds fall as the box grows.
-    O(N·(m + C)·H).
-
-    Parameters
-    ----------
-    lmm : LMM with m features, float64
-    caps : array of shape (H,), the largest value of each unit
-    low, high : arrays of shape (N, m)
-    y : array of shape (N,)
-    unit : array of shape (N,), optional
-        k for each row; without it, the third bound is left out.
-
-    Returns
-    -------
-    array of shape (N, C)
+    `maxplus.certify.box_bounds`. For a fixed unit k, all bounds decrease if the box grows. The
+    third bound is not used without ``unit``, k of each row (N,). The LMM is in float64, and
+    ``caps`` (H,) are the `maxplus.certify.bounds.caps` of its units. O(N·(m + C)·H).
     """
     margins = np.zeros((len(y), lmm.n_classes))
     every = np.arange(lmm.n_features)

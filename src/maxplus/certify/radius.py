@@ -211,8 +211,7 @@ def _guess(
 class CertifiedRows(NamedTuple):
     """Number of rows and of right rows, and the median and smallest radius of the right rows.
 
-    Both radii are NaN if no row is right. Wrong rows are ignored: certifying a wrong prediction is
-    of no use.
+    Both radii are NaN if no row is right. Radii of wrong predictions are ignored.
     """
 
     rows: int
@@ -236,7 +235,7 @@ class CertifiedRows(NamedTuple):
         return cls(len(radii), kept.size, float(kept[(kept.size - 1) // 2]), float(kept[0]))
 
     def sentence(self, unit: str = "training deviations", held: Sequence[str] = ()) -> str:
-        """Describe in a sentence which rows are certified, up to which radius.
+        """Describe how many rows are right, and up to which radius they are certified.
 
         Parameters
         ----------
@@ -250,31 +249,32 @@ class CertifiedRows(NamedTuple):
         str
         """
         if not self.right:
-            return f"None of the {self.rows} rows is right, so nothing is certified."
-        fixed = f" ({_join_names(held)} held fixed)" if held else ""
+            return f"None of the {self.rows} rows is predicted correctly: no row is certified."
         wrong = self.rows - self.right
-        others = f"the {wrong} rows that are wrong, nor about " if wrong else ""
+        others = f"The {wrong} rows with wrong predictions and all" if wrong else "All"
         return (
-            f"{self.right} of {self.rows} rows are right. {self._reach(unit, fixed)}. Nothing is "
-            f"said about {others}rows that are not here."
+            f"{self.right} of {self.rows} rows are predicted correctly. {self._reach(unit, held)}. "
+            f"{others} other rows are not certified."
         )
 
-    def _reach(self, unit: str, fixed: str) -> str:
+    def _reach(self, unit: str, held: Sequence[str]) -> str:
         """Describe the radii of half of the right rows and of all right rows."""
+        fixed = f" ({_join_names(held)} held fixed)" if held else ""
         if np.isposinf(self.least):
             return (
-                f"All of those {self.right} provably stay right however far every number moves"
-                f"{fixed}"
+                f"The predictions of all {self.right} do not change for any change of the numeric "
+                f"features{fixed}"
             )
-        half = f"At least half of those {self.right} provably stay right"
+        half = f"The predictions of at least half of these {self.right} do not change"
+        every = f"those of all {self.right}"
         if np.isposinf(self.median):
             return (
-                f"{half} however far every number moves{fixed}; all of them while every number "
-                f"moves by up to {self.least:.3g} {unit}"
+                f"{half} for any change of the numeric features{fixed}, {every} if each changes by "
+                f"up to {self.least:.3g} {unit}"
             )
         return (
-            f"{half} while every number moves by up to {self.median:.3g} {unit}{fixed}; all of "
-            f"them up to {self.least:.3g}"
+            f"{half} if each numeric feature changes by up to {self.median:.3g} {unit}{fixed}, "
+            f"{every} up to {self.least:.3g}"
         )
 
 

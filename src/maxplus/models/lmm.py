@@ -307,7 +307,7 @@ class LMM(Model, TermSum):
         """Return the number of (sample, class) scores that each unit determines; O(N·P·H)."""
         return np.bincount(self.active_path(X).unit.ravel(), minlength=self.n_hidden)
 
-    def active_path(self, X: NDArray) -> ActivePath:
+    def active_path(self, X: ArrayLike) -> ActivePath:
         """Return the winning unit and row of each score; O(N·P·H).
 
         Ties are broken by the lowest index.
