@@ -461,7 +461,7 @@ class Nudge:
         return SimpleNamespace(model=moved, above=np.arange(self.left))
 
 
-def is_worth_polishing(model, data, more, monitor=None, left=0):
+def passes_validation(model, data, more, monitor=None, left=0):
     def train(like, rows, length, rng, quiet):
         assert like is model
         assert len(rows.y) < len(data.y)
@@ -489,18 +489,18 @@ def test_polish_decision_uses_held_out_rows(iris):
         dearer = losses(moved) - losses(Z)
         wrong = 1.0 * (moved.argmax(axis=1) != iris.y) - (Z.argmax(axis=1) != iris.y)
         costs = any(d.mean() > d.std() / np.sqrt(150) for d in (dearer, wrong))
-        answers.append(is_worth_polishing(model, iris, more))
+        answers.append(passes_validation(model, iris, more))
         assert answers[-1] == (not costs), more
     assert set(answers) == {True, False}
     assert answers[0]
     # A polish is rejected if most losses stay above the level.
-    assert not is_worth_polishing(model, iris, 0.0, left=150)
+    assert not passes_validation(model, iris, 0.0, left=150)
 
 
 def test_polish_is_not_run_without_held_out_rows(iris):
     model = LMMClassifier(3, standardize=False, polish=None, random_state=0).fit(*iris).model_
     one_of_each = SimpleNamespace(X=iris.X[[0, 50, 100]], y=np.arange(3))
-    assert not is_worth_polishing(model, one_of_each, 0.0)
+    assert not passes_validation(model, one_of_each, 0.0)
     interrupted = TrainingMonitor()
     interrupted.interrupt()
-    assert not is_worth_polishing(model, iris, 0.0, interrupted)
+    assert not passes_validation(model, iris, 0.0, interrupted)

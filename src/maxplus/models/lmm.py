@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -73,7 +73,6 @@ class TermSum(Network):
     def n_hidden(self) -> int:
         """Number of hidden units H of all terms."""
 
-    @abstractmethod
     def wins(self, X: ArrayLike) -> NDArray:
         """Return, for each unit, the number of scores of its term that it determines.
 
@@ -88,6 +87,12 @@ class TermSum(Network):
         -------
         array of shape (H,), the units of all terms
         """
+        return np.concatenate(
+            [
+                np.bincount(lmm.active_path(rows).unit.ravel(), minlength=lmm.n_hidden)
+                for lmm, rows in self.term_rows(self.mapped(X))
+            ]
+        )
 
     @abstractmethod
     def folded(self, centre: ArrayLike, spread: ArrayLike) -> TermSum:
@@ -168,8 +173,12 @@ class TermSum(Network):
         -------
         array of shape (T, N, C)
         """
-        U = self.mapped(X)
-        return np.stack([lmm.scores(U[:, features]) for features, lmm in self.terms])
+        return np.stack([lmm.scores(rows) for lmm, rows in self.term_rows(self.mapped(X))])
+
+    def term_rows(self, U: NDArray) -> Iterator[tuple[LMM, NDArray]]:
+        """Yield the LMM of each term and its columns (N, m) of the mapped features U."""
+        for features, lmm in self.terms:
+            yield lmm, U if features.size == self.n_features else U[:, features]
 
 
 class LMM(Model, TermSum):
@@ -302,10 +311,6 @@ class LMM(Model, TermSum):
         Z = np.empty((len(X), self.n_classes), self.dtype)
         _lmm_kernels.for_size(_lmm_kernels.scores_blocks, len(X), self.weights)(X, self.weights, Z)
         return Z
-
-    def wins(self, X: ArrayLike) -> NDArray:
-        """Return the number of (sample, class) scores that each unit determines; O(N·P·H)."""
-        return np.bincount(self.active_path(X).unit.ravel(), minlength=self.n_hidden)
 
     def active_path(self, X: ArrayLike) -> ActivePath:
         """Return the winning unit and row of each score; O(N·P·H).

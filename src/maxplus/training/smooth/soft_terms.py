@@ -247,13 +247,8 @@ def train_epoch(
         adam = adam_step(step, rate, BETA2)
         first, second = moments
         adam_move(weights.W1, first.W1, second.W1, gradient.W1, adam)
-        adam_move(
-            weights.W2.reshape(-1),
-            first.W2.reshape(-1),
-            second.W2.reshape(-1),
-            gradient.W2.reshape(-1),
-            adam,
-        )
+        for i in range(weights.W2.shape[0]):
+            adam_move(weights.W2[i], first.W2[i], second.W2[i], gradient.W2[i], adam)
         adam = adam_step(step, rate * schedule.slope_rate, BETA2)
         adam_move(weights.W0, first.W0, second.W0, gradient.W0, adam)
         # A slope of the opposite sign would reverse a wall.
