@@ -39,6 +39,7 @@ class Contributions:
     contribution : array of shape (N, G), the part of z_A − z_B of each group minus its mean
     groups : G tuples of columns, single columns first; terms over the same columns are added
         A column is identified by its first feature; a categorical column has several features.
+    group_of_term : array of shape (T,), the index in ``groups`` of each term
     domain : Domain, the columns and their names
     class_names : names of the C classes
     """
@@ -50,6 +51,7 @@ class Contributions:
     baseline: NDArray
     contribution: NDArray
     groups: tuple[tuple[int, ...], ...]
+    group_of_term: NDArray
     domain: Domain
     class_names: Sequence[str]
     # Minimum size of contributions that texts list.
@@ -201,7 +203,7 @@ class Contributions:
     def _group_name(self, group: tuple[int, ...]) -> str:
         if len(group) <= 2:
             return " × ".join(self.domain.column_names[p] for p in group)
-        is_all = len(group) == np.unique(columns_of(self.domain)).size
+        is_all = len(group) == np.unique(self.domain.column_of).size
         return "all features" if is_all else f"{len(group)} features together"
 
 
@@ -265,16 +267,6 @@ class ShapeFunction(NamedTuple):
 
     x: NDArray
     scores: NDArray
-
-
-def columns_of(domain: Domain) -> NDArray:
-    """Return the first feature of the column that each feature belongs to, shape (P,)."""
-    columns = np.arange(domain.n_features)
-    for category in domain.categories:
-        columns[list(category.features)] = min(category.features)
-    for p, indicator in domain.indicators.items():
-        columns[indicator] = columns[p]
-    return columns
 
 
 def groups_of(model: TermSum, columns: NDArray) -> tuple[tuple[tuple[int, ...], ...], NDArray]:
@@ -378,14 +370,14 @@ def contributions(
     rows = as_rows(X, P, np.float64)
     Z = model.scores(rows)
     predicted, rival = _compared(Z, against)
-    groups, group_of = groups_of(model, columns_of(domain))
+    groups, group_of_term = groups_of(model, domain.column_of)
     margin = _difference(Z.astype(np.float64), predicted, rival)
     total = model.intercept + means.sum(axis=0)
     contribution = np.zeros((len(rows), len(groups)))
     U = model.mapped(rows)
     for t, (numbers, lmm) in enumerate(model.terms):
         centred = lmm.scores(U[:, numbers]) - means[t]
-        contribution[:, group_of[t]] += _difference(centred, predicted, rival)
+        contribution[:, group_of_term[t]] += _difference(centred, predicted, rival)
     return Contributions(
         rows,
         predicted,
@@ -394,6 +386,7 @@ def contributions(
         total[predicted] - total[rival],
         contribution,
         groups,
+        group_of_term,
         domain,
         [str(name) for name in classes],
     )

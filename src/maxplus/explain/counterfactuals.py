@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -319,97 +318,3 @@ class _Row:
 
 def _bounds(domain: Domain, moves: NDArray) -> FeatureBounds:
     return FeatureBounds(domain.low, domain.high, domain.unit, moves)
-
-
-class CounterfactualText(NamedTuple):
-    """Text and table columns of the counterfactuals of rows X (N, P).
-
-    ``missing`` (N, columns of the domain) is the mask of missing values, or None.
-    """
-
-    X: NDArray
-    flips: Counterfactuals
-    domain: Domain
-    class_names: Sequence[str]
-    missing: NDArray | None = None
-
-    def column(self, n: int) -> str:
-        """Return the column whose change flips row n; "" if no change does."""
-        p = int(self.flips.feature[n])
-        return self.domain.column_names[p] if p >= 0 else ""
-
-    def before(self, n: int) -> str:
-        """Return the value of the column in row n; "" without a flip."""
-        p = int(self.flips.feature[n])
-        if p < 0:
-            return ""
-        was_missing = self._was_missing(n, self.column(n))
-        return "missing" if was_missing else self.domain.text(self.X[n], p)
-
-    def after(self, n: int) -> str:
-        """Return the value of the column after the flip; "" without a flip."""
-        p = int(self.flips.feature[n])
-        if p < 0:
-            return ""
-        row = self.domain.changed(self.X[n], p, self.flips.shown[n])[0]
-        return self.domain.text(row, p, exact=True)
-
-    def becomes(self, n: int) -> str:
-        """Return the class of row n after the flip; "" without a flip."""
-        d = int(self.flips.becomes[n])
-        return str(self.class_names[d]) if d >= 0 else ""
-
-    def sentences(self, n: int) -> list[str]:
-        """Describe the flip of row n and each of its missing values in one sentence."""
-        found = "no change of a single feature flips it"
-        if self.flips.feature[n] >= 0:
-            found = (
-                f"flips to {self.becomes(n)} if {self.column(n)} goes from {self.before(n)} to "
-                f"{self.after(n)}: no other single feature needs less"
-            )
-        return [found] + [
-            f"{name} was missing, {self._imputation(n, name)}"
-            for name in self.domain.columns
-            if self._was_missing(n, name)
-        ]
-
-    def columns(self) -> dict[str, NDArray]:
-        """Return feature, from, to, value, distance and class of each row's flip, as arrays."""
-        rows = range(len(self.X))
-        return {
-            "feature": np.array([self.column(n) for n in rows], str),
-            "from": np.array([self.before(n) for n in rows], str),
-            "to": np.array([self.after(n) for n in rows], str),
-            "value": self.flips.value,
-            "distance": self.flips.distance,
-            "class": np.array([self.becomes(n) for n in rows], str),
-        }
-
-    def _imputation(self, n: int, column: str) -> str:
-        """Describe the imputed value of a column."""
-        p = self.domain.column_names.index(column)
-        if self.domain.category_of[p] >= 0 and p in self.domain.indicators:
-            return "which is a category of its own"
-        return f"and counted as {self.domain.text(self.X[n], p)}"
-
-    def _was_missing(self, n: int, column: str) -> bool:
-        if self.missing is None:
-            return False
-        return bool(self.missing[n, self.domain.columns.index(column)])
-
-
-def missing_columns(missing: ArrayLike | None, n_rows: int, domain: Domain) -> NDArray | None:
-    """Return the mask of missing values, (N, columns), from one for columns or features."""
-    if missing is None:
-        return None
-    mask = np.asarray(missing)
-    n_columns = len(domain.columns)
-    if mask.dtype != bool or mask.shape not in ((n_rows, n_columns), (n_rows, domain.n_features)):
-        raise ValueError(
-            f"missing must hold truth values for {n_rows} rows and {n_columns} columns; got dtype "
-            f"{mask.dtype} and shape {mask.shape}"
-        )
-    if mask.shape[1] == n_columns:
-        return mask
-    names = np.array(domain.column_names)
-    return np.stack([mask[:, names == name].any(axis=1) for name in domain.columns], axis=1)

@@ -252,6 +252,16 @@ class Domain:
         return tuple(names)
 
     @cached_property
+    def column_of(self) -> NDArray:
+        """First feature of the column of each feature, (P,)."""
+        out = np.arange(self.n_features)
+        for category in self.categories:
+            out[list(category.features)] = min(category.features)
+        for p, indicator in self.indicators.items():
+            out[indicator] = out[p]
+        return out
+
+    @cached_property
     def columns(self) -> tuple[str, ...]:
         """Distinct columns, in the order of their features."""
         return tuple(dict.fromkeys(self.column_names))

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from maxplus.explain import Contributions, Domain, contributions, shape_function, term_means
-from maxplus.explain.contributions import columns_of, groups_of
 from maxplus.models import AdditiveLMM
 from maxplus.plots._canvas import (
     BLUE,
@@ -202,10 +201,9 @@ def _scores(
     rows: NDArray,
 ) -> NDArray:
     """Return z_1 − z_0, shape (n, 1), or scores centred over the classes, shape (n, C)."""
-    _, group_of = groups_of(model, columns_of(attributions.domain))
     U = model.mapped(rows)
     scores = np.zeros((len(U), model.n_classes))
-    for t in np.flatnonzero(group_of == attributions.groups.index(group)):
+    for t in np.flatnonzero(attributions.group_of_term == attributions.groups.index(group)):
         features, lmm = model.terms[t]
         scores += lmm.scores(U[:, features]) - means[t]
     if model.n_classes == 2:
