@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from explained import FLOWERS, MEASURES, fixed, table_names
 from maxplus import LMMClassifier
 from maxplus.explain import Domain, OneHotGroup, strongest_rules
-from maxplus.explain.domain import box_conditions, number_text, roundings
+from maxplus.explain.domain import number_text, roundings
+from maxplus.explain.winning_boxes import box_conditions
 from maxplus.models import LMM, AdditiveLMM, FeatureMap, Term
 from strategies import DTYPES, SEEDS
 

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from maxplus.explain._shared import Tabular, check_class_names, check_domain, check_model, records
-from maxplus.explain.domain import Condition, Domain
-from maxplus.explain.winning_boxes import rule_boxes
+from maxplus.explain.domain import Domain
+from maxplus.explain.winning_boxes import Condition, rule_boxes
 from maxplus.models._checks import as_labels, as_rows
 from maxplus.models.lmm import TermSum
 
