@@ -262,7 +262,8 @@ class ChangeSearch:
 
     def _shape(self, p: int, u: float) -> float:
         """Return z_d − z_y of the terms over feature p alone."""
-        return sum(float(np.diff(lmm.scores([[u]]))[0, 0]) for lmm in self.shapes.get(p, ()))
+        at = np.array([[u]])
+        return sum((float(np.diff(lmm.scores(at))[0, 0]) for lmm in self.shapes.get(p, ())), 0.0)
 
     def _move(self, p: int, variable: int, begin: float, end: float) -> None:
         """Add the effect of a variable that changes φ_p from ``begin`` (at 0) to ``end`` (at 1)."""
@@ -353,7 +354,6 @@ class ChangeSearch:
         if most < margin or size == 0.0:
             return False
         self.milp.at_most({j: c / size for j, c in line.items()}, (now - margin) / size)
-        self.milp.check_size()
         return True
 
     def read(self, values: NDArray) -> tuple[NDArray, NDArray]:
@@ -483,20 +483,6 @@ class MILP:
         """Add a binary variable and return its index."""
         return self.variable(0.0, 1.0, is_integer=True, cost=cost)
 
-    @property
-    def n_switches(self) -> int:
-        """Number of integer variables."""
-        return sum(self.is_integer)
-
-    def check_size(self) -> None:
-        """Raise ValueError if there are too many switches."""
-        if self.n_switches > MAX_SWITCHES:
-            raise ValueError(
-                f"the smallest change of several columns requires {self.n_switches} binary "
-                f"switches here, more than {MAX_SWITCHES}: fix columns, or use the change of one "
-                "column (explain, nearest_counterfactuals)"
-            )
-
     def at_most(self, line: Mapping[int, float], limit: float) -> None:
         """Add the constraint Σ line[j]·variable j ≤ limit."""
         self.rows.append((line, limit))
@@ -511,6 +497,13 @@ class MILP:
         The solver's integer variables may deviate from integers by a millionth, which is amplified
         by their coefficients; the linear program with fixed integers has no such error.
         """
+        n_switches = sum(self.is_integer)
+        if n_switches > MAX_SWITCHES:
+            raise ValueError(
+                f"the smallest change of several columns requires {n_switches} binary switches "
+                f"here, more than {MAX_SWITCHES}: fix columns, or use the change of one column "
+                "(explain, nearest_counterfactuals)"
+            )
         first = self._run(np.array(self.low), np.array(self.high), seconds)
         if first.x is None:
             bound = np.inf if first.status == INFEASIBLE else first.mip_dual_bound
