@@ -15,6 +15,7 @@ from maxplus.certify import certified_radius
 from maxplus.explain import Domain, OneHotGroup, nearest_counterfactuals
 from maxplus.explain import domain as domain_module
 from maxplus.explain.boundary import DecisionBoundary
+from maxplus.explain.domain import held_columns
 from maxplus.models import LMM
 from strategies import DTYPES, SEEDS, grid_array
 
@@ -129,7 +130,9 @@ def test_domain_accepts_names_and_indices_of_fixed_columns():
     assert np.flatnonzero(domain.with_fixed("pain = some").fixed).tolist() == [2, 3, 4, 7]
     assert domain.with_fixed([]) is domain
     for wrong in ("pains", 8, -1):
-        with pytest.raises(ValueError, match=rf"^fixed names {wrong!r}, .*'pain', 'stage'"):
+        with pytest.raises(
+            ValueError, match=rf"^fixed: column {wrong!r} does not exist; .*'pain', 'stage'"
+        ):
             domain.with_fixed([wrong])
 
 
@@ -175,8 +178,8 @@ def test_certificates_hold_non_continuous_columns_fixed():
     everything = domain.certificate_scale(categories=True)
     assert np.array_equal(everything[moving], domain.unit[moving])
     assert everything[7] == 0.0
-    assert domain.held(scale) == ["pain", "feature 8"]
-    assert domain.held(everything) == []
+    assert held_columns(domain.column_names, scale) == ["pain", "feature 8"]
+    assert held_columns(domain.column_names, everything) == []
 
 
 # -- flips, against trying every allowed value -------------------------------------------------

@@ -23,17 +23,7 @@ class Tabular:
         raise NotImplementedError
 
     def to_frame(self) -> Any:
-        """Return `to_records` as a data frame.
-
-        Returns
-        -------
-        pandas.DataFrame
-
-        Raises
-        ------
-        ImportError
-            If pandas is not installed.
-        """
+        """Return `to_records` as a pandas data frame; raise ImportError without pandas."""
         try:
             import pandas
         except ImportError:

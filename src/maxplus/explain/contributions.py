@@ -76,17 +76,7 @@ class Contributions:
         return "\n".join(self.text(n) for n in range(len(self)))
 
     def text(self, n: int) -> str:
-        """Return the explanation of row n as a sum, the largest contributions first.
-
-        Parameters
-        ----------
-        n : int
-            The row, from 0.
-
-        Returns
-        -------
-        str
-        """
+        """Return the explanation of row n, from 0, as a sum; the largest contributions first."""
         n = check_index("n", n, len(self))
         text = self._head(n)
         for g in self.named(n):
@@ -95,30 +85,12 @@ class Contributions:
         return f"{text} {self._amount(value)} from {what}" if what else text
 
     def named(self, n: int) -> list[int]:
-        """Return the groups that the text of row n lists, by decreasing contribution.
-
-        Parameters
-        ----------
-        n : int
-
-        Returns
-        -------
-        list of at most five int
-        """
+        """Return the groups, at most five, that the text of row n lists by decreasing size."""
         first = self.order[n, :MAX_LISTED]
         return first[np.abs(self.contribution[n, first]) >= self._min_shown].tolist()
 
     def phrase(self, n: int, g: int) -> str:
-        """Return the columns of group g with their values in row n: "age = 61 and sex = 'm'".
-
-        Parameters
-        ----------
-        n, g : int
-
-        Returns
-        -------
-        str
-        """
+        """Return the columns of group g with their values in row n: "age = 61 and sex = 'm'"."""
         group = self.groups[g]
         if len(group) > 2:
             return self._group_name(group)
@@ -128,16 +100,7 @@ class Contributions:
         )
 
     def values(self, n: int, g: int) -> list[str]:
-        """Return the values of the columns of group g in row n; [] for more than two columns.
-
-        Parameters
-        ----------
-        n, g : int
-
-        Returns
-        -------
-        list of str
-        """
+        """Return the values of the columns of group g in row n; [] for more than two columns."""
         group = self.groups[g]
         if len(group) > 2:
             return []
@@ -154,14 +117,7 @@ class Contributions:
     def remainder(self, n: int) -> tuple[float, str]:
         """Return the sum of the groups that `text` does not list, and their number as text.
 
-        Parameters
-        ----------
-        n : int
-
-        Returns
-        -------
-        tuple of float and str
-            (0.0, "") if all groups are listed.
+        (0.0, "") if all groups are listed.
         """
         rest = self.order[n, len(self.named(n)) :]
         if not rest.size:
@@ -173,10 +129,7 @@ class Contributions:
     def lines(self) -> dict[str, NDArray]:
         """Return table columns with an entry per row and group, by decreasing contribution.
 
-        Returns
-        -------
-        dict of arrays
-            row, group (its number), columns, value and contribution.
+        They are row, group (its number), columns, value and contribution.
         """
         row, g = np.repeat(np.arange(len(self)), len(self.groups)), self.order.ravel()
         values = [
@@ -227,10 +180,6 @@ class PredictionContributions(Contributions, Tabular):
 
         ``baseline`` plus the ``contribution`` of all records of a row is its ``margin``, and
         ``prediction`` is the margin clipped to the bounds.
-
-        Returns
-        -------
-        numpy.recarray
         """
         lines = self.lines()
         row = lines["row"]

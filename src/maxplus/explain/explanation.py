@@ -193,10 +193,6 @@ class Explanation(Tabular):
         ``flip_feature`` is the column whose change flips the prediction, from ``flip_from`` to
         ``flip_to`` as printed, by ``flip_distance`` units. ``flip_value`` is the exact number; for
         a category it is 1, or 0 for none of the known categories.
-
-        Returns
-        -------
-        numpy.recarray
         """
         columns = self._path_columns() if self.contributions is None else self._sum_columns()
         column, before, after, becomes = np.array(self.flip_texts, str).reshape(-1, 4).T
@@ -255,17 +251,7 @@ class Explanation(Tabular):
         return "\n\n".join(self.text(n) for n in range(len(self)))
 
     def text(self, n: int) -> str:
-        """Return the explanation of row n as text: its class, the reasons, and its counterfactual.
-
-        Parameters
-        ----------
-        n : int
-            The row, from 0.
-
-        Returns
-        -------
-        str
-        """
+        """Return the explanation of row n, from 0: its class, reasons and counterfactual."""
         n = check_index("n", n, len(self))
         number = n + 1 if self.row_numbers is None else self.row_numbers[n]
         winner = self.predicted[n]

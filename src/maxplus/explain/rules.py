@@ -83,12 +83,9 @@ class Rules(Tabular):
     def to_records(self) -> np.recarray:
         """Return one record for each rule; ``to_frame`` has the same columns.
 
-        Returns
-        -------
-        numpy.recarray
-            ``rule``: the conditions; ``prediction``: the class; ``support``: the share of all
-            rows that meet the conditions; ``precision``: the share of these that are of the
-            class; ``lift``: precision divided by the share of the class among all rows.
+        ``rule`` are the conditions, ``prediction`` the class, ``support`` the share of all rows
+        that meet the conditions, ``precision`` the share of these that are of the class, and
+        ``lift`` the precision divided by the share of the class among all rows.
         """
         precision = np.array([rule.right / rule.rows for rule in self.rules], float)
         columns = {
