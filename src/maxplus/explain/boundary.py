@@ -36,13 +36,6 @@ class FeatureBounds(NamedTuple):
     moves: np.ndarray  # (P,) of bool, or (N, P) for N rows
 
 
-class Nearest(NamedTuple):
-    """For each row, the feature with the nearest crossing (−1: none), and its change."""
-
-    feature: NDArray
-    change: NDArray
-
-
 class FlatTerms(NamedTuple):
     """Concatenated weights of T terms in float64, and the feature map.
 
@@ -307,22 +300,25 @@ class DecisionBoundary:
         self.terms = flat_terms(model)
         self._magnitude = Magnitude(model)
 
-    def nearest(self, X: NDArray, y: NDArray, bounds: FeatureBounds) -> Nearest:
-        """Return the nearest crossing of each row n among the features ``bounds.moves[n]``."""
-        found = Nearest(np.full(len(X), -1), np.full(len(X), np.inf))
-        P = X.shape[1]
+    def nearest(self, X: NDArray, y: NDArray, bounds: FeatureBounds) -> tuple[NDArray, NDArray]:
+        """Return the feature with the nearest crossing of each row (−1: none), and its change.
+
+        Only the features ``bounds.moves[n]`` of row n change.
+        """
+        N, P = X.shape
+        feature, change = np.full(N, -1), np.full(N, np.inf)
         step = max(1, CHANGES_AT_ONCE // (2 * P))
-        for lo in range(0, len(X), step):
+        for lo in range(0, N, step):
             rows = slice(lo, lo + step)
             part = bounds._replace(moves=bounds.moves[rows])
-            change = self._changes(X[rows], y[rows], part, 0.0, True)
-            distance = (change / bounds.unit[:, None]).reshape(len(change), -1)
+            changes = self._changes(X[rows], y[rows], part, 0.0, True)
+            distance = (changes / bounds.unit[:, None]).reshape(len(changes), -1)
             k = distance.argmin(axis=1)
             row = np.flatnonzero(distance[np.arange(len(k)), k] < np.inf)
             p, side = k[row] // 2, k[row] % 2
-            found.feature[lo + row] = p
-            found.change[lo + row] = np.where(side == 0, 1.0, -1.0) * change[row, p, side]
-        return found
+            feature[lo + row] = p
+            change[lo + row] = np.where(side == 0, 1.0, -1.0) * changes[row, p, side]
+        return feature, change
 
     def along(
         self,

@@ -110,13 +110,15 @@ def nearest_counterfactuals(
     moves = np.repeat(domain.is_free[None], len(X), axis=0)
     for p, indicator in domain.indicators.items():
         moves[:, p] &= X[:, indicator] == 0.0
-    found = boundary.nearest(X, y, _bounds(domain, moves))
+    feature, change = boundary.nearest(X, y, _bounds(domain, moves))
     flips, shown = [], []
     for n, x in enumerate(X):
         row = _Row(model, boundary, domain, x, int(y[n]))
         flip = NO_FLIP
-        if found.feature[n] >= 0:
-            flip = row.free(int(found.feature[n]), float(found.change[n]), moves[n])
+        if feature[n] >= 0:
+            flip = row.visible(int(feature[n]), float(change[n]))
+            if flip is NO_FLIP:
+                flip = row.nearest_visible(x, moves[n])
         for p in np.flatnonzero(domain.is_free & ~moves[n]).tolist():
             flip = min(flip, row.imputed(p))
         flip = min(flip, row.listed(flip.distance))
@@ -131,19 +133,14 @@ def nearest_counterfactuals(
     )
 
 
-class _Row:
+class _Row(NamedTuple):
     """Search for the changes that flip one row x of class y."""
 
-    def __init__(
-        self,
-        model: TermSum,
-        boundary: DecisionBoundary,
-        domain: Domain,
-        x: NDArray,
-        y: int,
-    ) -> None:
-        self.model, self.boundary, self.domain = model, boundary, domain
-        self.x, self.y = x, y
+    model: TermSum
+    boundary: DecisionBoundary
+    domain: Domain
+    x: NDArray
+    y: int
 
     def _winners(self, p: int, values: ArrayLike) -> NDArray:
         """Return the predicted classes if feature p takes these values."""
@@ -154,18 +151,13 @@ class _Row:
     def _flip(self, p: int, value: float, becomes: int) -> Flip:
         return Flip(abs(value - float(self.x[p])) / float(self.domain.unit[p]), p, value, becomes)
 
-    def free(self, p: int, change: float, moves: NDArray) -> Flip:
-        """Return the flip at a crossing, or the nearest one that rounding does not hide."""
-        shown = self._visible(p, change)
-        return self._nearest_visible(self.x, moves) if shown is NO_FLIP else shown
-
     def imputed(self, p: int) -> Flip:
         """Return the nearest flip of an imputed number; its indicator becomes 0."""
         base = self.domain.changed(self.x, p, self.x[p])[0]
         now = int(self._winners(p, self.x[p])[0])
         if now != self.y and self.domain.low[p] <= self.x[p] <= self.domain.high[p]:
             return self._flip(p, float(self.x[p]), now)
-        return self._nearest_visible(base, np.arange(base.size) == p)
+        return self.nearest_visible(base, np.arange(base.size) == p)
 
     def listed(self, reach: float) -> Flip:
         """Return the nearest flip among the domain's candidates, within distance ``reach``."""
@@ -241,7 +233,9 @@ class _Row:
             ahead = (k, high) if side == 0 else (low, k)
             tried += 1
             lead = -slack if tried < MAX_TRIED else slack
-            change = float(self.boundary.along(base, self.y, self._only(p, *ahead), lead)[p, side])
+            only = _bounds(self.domain, np.arange(base.size) == p)
+            only.low[p], only.high[p] = ahead
+            change = float(self.boundary.along(base, self.y, only, lead)[p, side])
             if change == np.inf:
                 break
             k = sign * max(sign * k + 1.0, np.ceil(sign * at + change))
@@ -265,13 +259,7 @@ class _Row:
             ),
         )
 
-    def _only(self, p: int, low: float, high: float) -> FeatureBounds:
-        """Return bounds in which only feature p moves, between two limits."""
-        lows, highs = self.domain.low.copy(), self.domain.high.copy()
-        lows[p], highs[p] = low, high
-        return FeatureBounds(lows, highs, self.domain.unit, np.arange(lows.size) == p)
-
-    def _nearest_visible(self, base: NDArray, moves: NDArray) -> Flip:
+    def nearest_visible(self, base: NDArray, moves: NDArray) -> Flip:
         """Return the nearest flip that the model predicts in its own float type.
 
         Rounding may hide the first crossing along a feature but not a later one. Points at
@@ -293,12 +281,12 @@ class _Row:
             if not np.isfinite(distance.flat[k]):
                 break
             p = int(k) // 2 % unit.size
-            shown = self._visible(p, float(changes.flat[k]))
+            shown = self.visible(p, float(changes.flat[k]))
             if shown is not NO_FLIP:
                 return shown
         return NO_FLIP
 
-    def _visible(self, p: int, change: float) -> Flip:
+    def visible(self, p: int, change: float) -> Flip:
         """Return the flip at or just beyond a crossing, or NO_FLIP if rounding hides it."""
         last, at = self.boundary.rounding(self.x), float(self.x[p])
         eps = float(np.finfo(self.model.dtype).eps)
@@ -317,4 +305,4 @@ class _Row:
 
 
 def _bounds(domain: Domain, moves: NDArray) -> FeatureBounds:
-    return FeatureBounds(domain.low, domain.high, domain.unit, moves)
+    return FeatureBounds(domain.low.copy(), domain.high.copy(), domain.unit, moves)
