@@ -72,13 +72,6 @@ def test_centres_are_maxima_of_units(drawn):
                 assert np.isnan(top)
 
 
-def test_boxes_without_slope_contain_all_rows_or_none():
-    model = lmm(np.zeros(2), [[0.5, 0.5, 0.5], [0.5, 0.25, 1.0]], np.zeros((3, 1)))
-    X = np.array([[-1e9], [0.0], [1e9]])
-    assert inside(unit_boxes(model, 0.5), X).tolist() == [[True, False, True]] * 3
-    assert not inside(unit_boxes(model, 1.5), X).any()
-
-
 def test_unit_class_is_the_largest_output_weight():
     W2 = [[1.0, 3.0, 3.0], [0.0, 0.0, 0.0], [-1.0, -2.0, -0.5]]
     boxes = unit_boxes(lmm([1.0, -1.0], np.zeros((2, 3)), W2))
@@ -170,28 +163,3 @@ def test_active_paths_match_the_oracle(drawn):
             found = [array[n, d] for array in paths]
             np.testing.assert_array_equal(found, path_of(x, model, d))
     assert np.array_equal(paths.feature, paths.row // 2)
-
-
-def test_active_paths_of_trained_model_give_its_scores(fitted, reader, iris, digits):
-    for model, X in ((fitted.model_, iris.X), (reader.model_, digits.X)):
-        paths = decisive_paths(model, X)
-        active = model.active_path(X)
-        assert np.array_equal(paths.unit, active.unit)
-        assert np.array_equal(paths.row, active.row)
-        assert np.array_equal(paths.score, model.scores(X))
-        n, d = np.indices(paths.unit.shape)
-        i, h = paths.row, paths.unit
-        z = model.W0[i] * X[n, i // 2] + model.W1[i, h] + model.W2[h, d]
-        np.testing.assert_allclose(paths.score, z, rtol=0, atol=1e-12)
-        outputs = model.hidden(X)[:, :, None] + model.W2
-        two = np.sort(outputs, axis=1)[:, -2:]
-        np.testing.assert_allclose(paths.margin, two[:, 1] - two[:, 0], rtol=0, atol=1e-12)
-        np.testing.assert_allclose(outputs[n, paths.runner_up, d], two[:, 0], rtol=0, atol=1e-12)
-        assert (paths.runner_up != paths.unit).all()
-
-
-def test_active_path_of_single_unit_has_no_runner_up():
-    paths = decisive_paths(lmm([1.0, -1.0], [[0.0], [2.0]], [[3.0, 4.0]]), np.array([[0.5]]))
-    assert paths.score.tolist() == [[3.5, 4.5]]
-    assert paths.runner_up.tolist() == [[-1, -1]]
-    assert np.isnan(paths.margin).all()
