@@ -66,8 +66,8 @@ def test_domain_infers_units_limits_and_column_types():
     assert np.array_equal(domain.low, X.min(axis=0))
     assert np.array_equal(domain.high, X.max(axis=0))
     assert domain.columns == ("age", "pressure", "pain", "stage", "sugar")
-    assert np.flatnonzero(domain.is_free).tolist() == [1, 6]
-    assert np.flatnonzero(domain.is_long).tolist() == [0]
+    assert np.flatnonzero(domain.is_continuous).tolist() == [1, 6]
+    assert np.flatnonzero(domain.is_unlisted).tolist() == [0]
     listed = set(zip(*(part.tolist() for part in domain.candidates), strict=True))
     assert listed == {(2, 1), (3, 1), (4, 1), (5, 0), (5, 1), (5, 2), (5, 3)}
 
@@ -318,7 +318,7 @@ def test_counterfactuals_skip_narrow_gaps_between_integers():
     assert model.scores(x).argmax() == 0
     assert nearest_counterfactuals(model, x).value[0] == pytest.approx(4.2)
     domain = replace(Domain.free(2).within(0.0, 50.0), whole=np.array([True, False]))
-    assert np.flatnonzero(domain.is_long).tolist() == [0]
+    assert np.flatnonzero(domain.is_unlisted).tolist() == [0]
     assert nearest_counterfactuals(model, x, domain).value.tolist() == [8.0]
     assert nearest_counterfactuals(model, x, domain.within(high=7.9)).feature.tolist() == [-1]
 
@@ -477,7 +477,7 @@ def test_counterfactuals_between_category_and_missing():
     assert flips.becomes.tolist() == [1, 0]
     rows = none.changed(X[0], flips.feature[0], flips.value[0])
     assert rows.tolist() == [[0.0, 0.0]]
-    assert none.text(rows[0], 0) == "none of the known words"
+    assert none.text(rows[0], 0) == "none of the known categories"
     assert none.text(X[0], 1) == "'red'"
 
 

@@ -154,7 +154,7 @@ def test_test_data_come_before_validation(clinic, monkeypatch):
     assert (named["row"], named["id"], named["of_data"]) == (3, "id 2", True)
 
 
-def said(figures, baseline):
+def headline_of(figures, baseline):
     """Return the headline for metrics on new rows."""
     source = {
         "figures": figures,
@@ -177,7 +177,7 @@ def test_headline_requires_significant_improvement(accuracy, auc, holds):
         "classes": [{"auc": auc, "n_rows": n} for n in (40, 60)],
         "interval": wilson_interval(accuracy, 100),
     }
-    found = said(figures, 0.6)
+    found = headline_of(figures, 0.6)
     assert found["holds"] is holds
     assert f"{100 * accuracy:.1f} %" in found["text"]
     assert ("ROC AUC" in found["text"]) == (auc == 0.7)
@@ -190,7 +190,7 @@ def test_auc_of_random_scores_is_not_significant(n_classes):
     for _ in range(200):
         codes, P = np.arange(120) % n_classes, rng.dirichlet(np.ones(n_classes), 120)
         figures = classification_metrics(codes, P, list("abc")[:n_classes]).to_json()
-        n_significant += "ROC AUC" in said(figures | {"interval": (0.0, 1.0)}, 0.6)["text"]
+        n_significant += "ROC AUC" in headline_of(figures | {"interval": (0.0, 1.0)}, 0.6)["text"]
     assert n_significant <= 12
 
 

@@ -86,7 +86,7 @@ def test_integer_counterfactuals_of_sums_are_the_nearest(drawn):
     )
     model = AdditiveLMM(model.terms, P, wide, model.intercept)
     whole = replace(Domain.free(P).within(-40.0, 40.0), whole=np.ones(P, bool))
-    assert whole.is_long.all()
+    assert whole.is_unlisted.all()
     flips = nearest_counterfactuals(model, X, whole)
     y = model.scores(X).argmax(axis=1)
     values = np.arange(-40.0, 41.0)

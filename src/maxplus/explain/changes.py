@@ -138,7 +138,7 @@ def smallest_change(
 
 def _farthest(x: NDArray, domain: Domain) -> float:
     """Return the largest distance of a column; raise ValueError if it is not bounded."""
-    moves = domain.is_free | domain.is_long
+    moves = domain.is_continuous | domain.is_unlisted
     ends = np.maximum(domain.high - x, x - domain.low) / domain.unit
     feature, value = domain.candidates
     listed = domain.distances(x, domain.changed(x, feature, value))
@@ -179,7 +179,7 @@ def _change(
     becomes = int(model.scores(row[None]).argmax())
     if becomes == y:  # Rounding in the model's float type hides the change.
         return _no_change(x)
-    free = np.flatnonzero(domain.is_free[feature])
+    free = np.flatnonzero(domain.is_continuous[feature])
     for digits in DIGITS:
         shown = value.copy()
         for j in free.tolist():
@@ -242,7 +242,7 @@ class ChangeSearch:
 
     def build(self, n_columns: int, reach: float, slack: float) -> bool:
         """Add variables and constraints; return False if d cannot win within distance ``reach``."""
-        for p in np.flatnonzero(self.domain.is_free | self.domain.is_long).tolist():
+        for p in np.flatnonzero(self.domain.is_continuous | self.domain.is_unlisted).tolist():
             self._add_number(p, reach)
         feature, value = self.domain.candidates
         rows = self.domain.changed(self.x, feature, value)

@@ -107,7 +107,7 @@ def nearest_counterfactuals(
     check_domain(domain, model.n_features)
     y = model.scores(X).argmax(axis=1)
     boundary = DecisionBoundary(model)
-    moves = np.repeat(domain.is_free[None], len(X), axis=0)
+    moves = np.repeat(domain.is_continuous[None], len(X), axis=0)
     for p, indicator in domain.indicators.items():
         moves[:, p] &= X[:, indicator] == 0.0
     feature, change = boundary.nearest(X, y, _bounds(domain, moves))
@@ -119,7 +119,7 @@ def nearest_counterfactuals(
             flip = row.visible(int(feature[n]), float(change[n]))
             if flip is NO_FLIP:
                 flip = row.nearest_visible(x, moves[n])
-        for p in np.flatnonzero(domain.is_free & ~moves[n]).tolist():
+        for p in np.flatnonzero(domain.is_continuous & ~moves[n]).tolist():
             flip = min(flip, row.imputed(p))
         flip = min(flip, row.listed(flip.distance))
         flips.append(min(flip, row.integers(flip.distance)))
@@ -182,17 +182,17 @@ class _Row(NamedTuple):
     def integers(self, reach: float) -> Flip:
         """Return the nearest flip to one of many integers, within distance ``reach``."""
         domain, x, best = self.domain, self.x, NO_FLIP
-        if not domain.is_long.any():
+        if not domain.is_unlisted.any():
             return best
         ends = np.stack([np.abs(x), np.abs(domain.low), np.abs(domain.high)])
-        ends[1:, ~domain.is_long] = 0.0
+        ends[1:, ~domain.is_unlisted] = 0.0
         # A class that is behind by more than this cannot win due to rounding.
         slack = ROUNDINGS * self.boundary.rounding(
             np.where(np.isfinite(ends), ends, 0.0).max(axis=0)
         )
-        lacking = [p for p, i in domain.indicators.items() if domain.is_long[p] and x[i] != 0.0]
-        moves = domain.is_long.copy()
-        moves[lacking] = False
+        missing = [p for p, i in domain.indicators.items() if domain.is_unlisted[p] and x[i] != 0.0]
+        moves = domain.is_unlisted.copy()
+        moves[missing] = False
         first = self.boundary.along(x, self.y, _bounds(domain, moves), -slack)
         for k in np.argsort(first / domain.unit[:, None], axis=None, kind="stable").tolist():
             p, side = divmod(k, 2)
@@ -202,7 +202,7 @@ class _Row(NamedTuple):
             best = min(
                 best, self._integers_along(x, p, side, float(first[p, side]), slack, nearest)
             )
-        for p in lacking:
+        for p in missing:
             base = domain.changed(x, p, x[p])[0]
             for side in range(2):
                 nearest = min(reach, best.distance)
@@ -244,7 +244,7 @@ class _Row(NamedTuple):
     def shown(self, flip: Flip) -> float:
         """Return the value of a flip with few digits, rounded away from the present value."""
         p, value = flip.feature, flip.value
-        if p < 0 or not self.domain.is_free[p]:
+        if p < 0 or not self.domain.is_continuous[p]:
             return value
         at, most = float(self.x[p]), MAX_ROUNDING * float(self.domain.unit[p])
         change = abs(value - at)

@@ -24,7 +24,7 @@ MAX_DECIMALS = 15
 # Integers from this size on are printed as floats.
 MAX_INTEGER = 1e15
 # Text of a category whose features are all 0.
-NO_CATEGORY = "none of the known words"
+NO_CATEGORY = "none of the known categories"
 
 
 class OneHotGroup(NamedTuple):
@@ -253,13 +253,13 @@ class Domain:
         return tuple(dict.fromkeys(self.column_names))
 
     @cached_property
-    def is_free(self) -> NDArray:
+    def is_continuous(self) -> NDArray:
         """Mask of numbers that may take any value between their limits, (P,)."""
         listed = np.isin(np.arange(self.n_features), list(self.values))
         return ~self.fixed & ~self.whole & ~listed & (self.category_of < 0)
 
     @cached_property
-    def is_long(self) -> NDArray:
+    def is_unlisted(self) -> NDArray:
         """Mask of integer features with too many values for ``candidates``, (P,)."""
         listed = np.isin(np.arange(self.n_features), [*self.values, *self.candidates.feature])
         return ~self.fixed & self.whole & ~listed & (self.category_of < 0)

@@ -55,7 +55,7 @@ class PageRows:
         """Return the row number and the identifier of the row with index n."""
         return {"row": self.number(n), "id": None if self.ids is None else str(self.ids[n])}
 
-    def lacks(self, n: int) -> list[int]:
+    def missing_columns(self, n: int) -> list[int]:
         """Return the columns whose value is missing in row n."""
         return [] if self.missing is None else np.flatnonzero(self.missing[n]).tolist()
 

@@ -37,7 +37,7 @@ def explorer_rows(
                 "predicted": classes[0]["class"],
                 "radius": float(radius[n]),
                 "values": table.X[n].astype(float).tolist(),
-                "missing": table.lacks(n),
+                "missing": table.missing_columns(n),
                 "classes": classes,
                 "flip": {
                     "column": flip.column,
