@@ -21,8 +21,6 @@ from maxplus.models.lmm import TermSum
 EPS = float(np.finfo(np.float64).eps)
 # Minimum number of (row, weight) pairs for which threads pay off: a tenth of a second of work.
 PARALLEL_FROM = 2_000_000
-# Number of changes of features that are computed at a time: 32 MB.
-CHANGES_AT_ONCE = 4_000_000
 # Upper bound on the rounding error of a forward pass, in ulps of the scores.
 ROUNDINGS = 16
 
@@ -305,20 +303,11 @@ class DecisionBoundary:
 
         Only the features ``bounds.moves[n]`` of row n change.
         """
-        N, P = X.shape
-        feature, change = np.full(N, -1), np.full(N, np.inf)
-        step = max(1, CHANGES_AT_ONCE // (2 * P))
-        for lo in range(0, N, step):
-            rows = slice(lo, lo + step)
-            part = bounds._replace(moves=bounds.moves[rows])
-            changes = self._changes(X[rows], y[rows], part, 0.0, True)
-            distance = (changes / bounds.unit[:, None]).reshape(len(changes), -1)
-            k = distance.argmin(axis=1)
-            row = np.flatnonzero(distance[np.arange(len(k)), k] < np.inf)
-            p, side = k[row] // 2, k[row] % 2
-            feature[lo + row] = p
-            change[lo + row] = np.where(side == 0, 1.0, -1.0) * changes[row, p, side]
-        return feature, change
+        changes = self._changes(X, y, bounds, 0.0, True)
+        distance = (changes / bounds.unit[:, None]).reshape(len(X), 2 * X.shape[1])
+        p, side = np.divmod(distance.argmin(axis=1), 2)
+        change = changes[np.arange(len(X)), p, side]
+        return np.where(change < np.inf, p, -1), np.where(side == 0, change, -change)
 
     def along(
         self,

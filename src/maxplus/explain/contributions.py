@@ -318,7 +318,10 @@ def contributions(
     check_class_names(classes, model)
     rows = as_rows(X, P, np.float64)
     Z = model.scores(rows)
-    predicted, rival = _compared(Z, against)
+    order = np.argsort(-Z, axis=1, kind="stable")
+    predicted, rival = order[:, 0], order[:, 1]
+    if against is not None:
+        rival = np.where(predicted == against, rival, against)
     groups, group_of_term = groups_of(model, domain.column_of)
     margin = _difference(Z.astype(np.float64), predicted, rival)
     total = model.intercept + means.sum(axis=0)
@@ -449,13 +452,6 @@ def shape_function(model: TermSum, p: int, baseline: ArrayLike | None = None) ->
     for t, lmm in zip(own, lmms, strict=True):
         scores += lmm.scores(u[:, None]) - means[t]
     return ShapeFunction(x, scores)
-
-
-def _compared(Z: NDArray, against: int | None) -> tuple[NDArray, NDArray]:
-    """Return the predicted class and the rival of each row."""
-    order = np.argsort(-Z, axis=1, kind="stable")
-    predicted, rival = order[:, 0], order[:, 1]
-    return predicted, rival if against is None else np.where(predicted == against, rival, against)
 
 
 def _difference(scores: NDArray, predicted: NDArray, rival: NDArray) -> NDArray:

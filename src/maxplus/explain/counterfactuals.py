@@ -16,9 +16,6 @@ from maxplus.models.lmm import TermSum
 # If rounding hides a crossing of two scores, points at which another class leads by these multiples
 # of an ulp of the scores are searched as well. The largest exceeds all rounding errors.
 LEADS = (1 / 16, 1 / 4, 1, 4, 16)
-# Number of candidates in the first batch, by distance; each further batch is four times larger than
-# the previous one.
-FIRST_BATCH = 16
 # Maximum number of integers within rounding error of the boundary that are tried one by one.
 MAX_TRIED = 64
 # Maximum rounding of a printed number, away from the original value, as a fraction of the unit.
@@ -68,7 +65,7 @@ def nearest_counterfactuals(
     feature and segment of its map. An image of MNIST takes a few hundredths of a second with 500
     units.
 
-    *Categories and listed values* are tried by increasing distance, with a forward pass for each.
+    *Categories and listed values* are all tried, with a forward pass for each.
 
     *Integers* of a column with many values are tried only near crossings, with a forward pass and
     a search along the feature for each. If more than 64 integers are within rounding error
@@ -166,18 +163,12 @@ class _Row(NamedTuple):
             return NO_FLIP
         rows = self.domain.changed(self.x, feature, value)
         distance = self.domain.distances(self.x, rows)
-        order = np.argsort(distance, kind="stable")
-        order = order[(distance[order] <= reach) & (rows[order] != self.x).any(axis=1)]
-        done, size = 0, FIRST_BATCH
-        while done < order.size:
-            some = order[done : done + size]
-            winners = self.model.scores(rows[some]).argmax(axis=1)
-            flipped = np.flatnonzero(winners != self.y)
-            if flipped.size:
-                k, first = some[flipped[0]], int(winners[flipped[0]])
-                return Flip(float(distance[k]), int(feature[k]), float(value[k]), first)
-            done, size = done + size, 4 * size
-        return NO_FLIP
+        winners = self.model.scores(rows).argmax(axis=1)
+        is_flip = (winners != self.y) & (distance <= reach) & (rows != self.x).any(axis=1)
+        if not is_flip.any():
+            return NO_FLIP
+        k = int(np.where(is_flip, distance, np.inf).argmin())
+        return Flip(float(distance[k]), int(feature[k]), float(value[k]), int(winners[k]))
 
     def integers(self, reach: float) -> Flip:
         """Return the nearest flip to one of many integers, within distance ``reach``."""

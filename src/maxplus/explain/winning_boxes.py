@@ -19,6 +19,8 @@ from maxplus.models.lmm import TermSum
 
 # Share of a column's unit by which the limit of a condition may be rounded.
 RESOLUTION = 0.01
+# Function of the mapped limits and the raw limits of boxes, (n, P) each, and of their classes (n,),
+# which returns lower bounds of the margins of these classes, (n, C).
 _LowestMargins = Callable[[NDArray, NDArray, NDArray, NDArray, NDArray], NDArray]
 # Number of bisections of the interval of a unit's level.
 BISECTIONS = 60
@@ -244,17 +246,6 @@ class _PrintedBox(NamedTuple):
         return bool((self.low <= other.low).all() and (self.high >= other.high).all())
 
 
-class _Part(NamedTuple):
-    """Terms over the same columns.
-
-    ``has_column`` (P,) is the mask of these columns. ``lowest`` returns the lowest margins (n, C)
-    over boxes, given their mapped limits and their raw limits, (n, P) each, and their class (n,).
-    """
-
-    has_column: NDArray
-    lowest: _LowestMargins
-
-
 class _Grid(NamedTuple):
     """Values at which a number may be cut, and the shares of rows below and up to each.
 
@@ -267,18 +258,16 @@ class _Grid(NamedTuple):
 
 
 class _Boxes(NamedTuple):
-    """Raw limits (n, P), the class, and its lowest margins: of parts (n, parts, C), and summed."""
+    """Raw limits (n, P), the class, and its lowest margins over all others, (n, C)."""
 
     low: NDArray
     high: NDArray
     label: int
-    parts: NDArray
     margins: NDArray
 
     def select(self, n: int) -> _Boxes:
         """Return box n."""
-        low, high, parts, margins = (a[n : n + 1] for a in (self.low, self.high, *self[3:]))
-        return _Boxes(low, high, self.label, parts, margins)
+        return _Boxes(self.low[[n]], self.high[[n]], self.label, self.margins[[n]])
 
     @property
     def gaps(self) -> NDArray:
@@ -311,23 +300,17 @@ class _BoxSearch:
         self.members = {c: np.flatnonzero(self.column_of == c) for c in self.column_of.tolist()}
         self.category = {min(group.features): group for group in domain.categories}
         self.parts = self._parts()
-        self.used = np.flatnonzero(
-            np.any([part.has_column for part in self.parts], axis=0)
-        ).tolist()
+        in_terms = np.concatenate([term.features for term in model.terms])
+        self.used = np.unique(self.column_of[in_terms]).tolist()
         self._in_terms = np.concatenate([self.members[c] for c in self.used])
         self._magnitude = Magnitude(model)
         self.grids = {c: self._grid(c) for c in self.used}
 
-    # -- margins ------------------------------------------------------------------------------
-
-    def _parts(self) -> list[_Part]:
-        every = np.arange(self.domain.n_features)
+    def _parts(self) -> list[_LowestMargins]:
+        """Return the lowest margins of the terms over one column, and of each other term."""
         shapes = {shape.feature: shape for shape in shapes_of(self.exact)}
-        parts = []
-        for p, shape in shapes.items():
-            if self.domain.category_of[p] < 0:
-                parts.append(_Part(every == p, _shape_margins(shape)))
-        for column, category in self.category.items():
+        parts = [_shape_margins(s) for p, s in shapes.items() if self.domain.category_of[p] < 0]
+        for category in self.domain.categories:
             own = [shapes[p] for p in category.features if p in shapes]
             if own:
                 # The scores of each category and, in the last row, of no category.
@@ -335,48 +318,32 @@ class _BoxSearch:
                 rows[np.arange(len(category.words)), list(category.features)] = 1.0
                 U = self.model.mapped(rows).astype(np.float64)
                 table = np.sum([sum_of_scores(s.lmms, U[:, s.feature]) for s in own], axis=0)
-                parts.append(_Part(every == column, _category_margins(table, category)))
-        for features, lmm in self.exact.terms:
-            if features.size > 1:
-                columns = np.isin(every, self.column_of[features])
-                parts.append(_Part(columns, _term_margins(features, lmm)))
-        return parts
+                parts.append(_category_margins(table, category))
+        terms = (term for term in self.exact.terms if term.features.size > 1)
+        return parts + [_term_margins(features, lmm) for features, lmm in terms]
 
-    def _boxes(
-        self,
-        low: NDArray,
-        high: NDArray,
-        label: int,
-        known: _Boxes | None = None,
-        columns: NDArray | None = None,
-    ) -> _Boxes:
-        """Return boxes with limits (n, P), each of which differs from a known one in one column."""
+    def _boxes(self, low: NDArray, high: NDArray, label: int) -> _Boxes:
+        """Return boxes with limits (n, P) and the lowest margins of a class."""
         y, b = np.full(len(low), label), self.exact.intercept
         with np.errstate(all="ignore"):
             bottom = np.minimum(self.exact.mapped(low), self.model.mapped(low))
             top = np.maximum(self.exact.mapped(high), self.model.mapped(high))
             is_known = np.isfinite(bottom + top)[:, self._in_terms].all(axis=1)
-            ends = [np.where(np.isfinite(end), end, 0.0) for end in (bottom, top)]
-            parts = np.empty((len(low), len(self.parts), self.model.n_classes))
-            if known is not None:
-                parts[:] = known.parts
-            for k, part in enumerate(self.parts):
-                new = slice(None) if columns is None else part.has_column[columns]
-                if y[new].size:
-                    parts[new, k] = part.lowest(*(a[new] for a in (*ends, low, high, y)))
-            rounding = 2.0 * self._magnitude.rounding(self._magnitude.products(*ends))
-            margins = b[label] - b + parts.sum(axis=1) - rounding[:, None]
+            bottom, top = (np.where(np.isfinite(end), end, 0.0) for end in (bottom, top))
+            total = np.zeros((len(low), self.model.n_classes))
+            for lowest_margins in self.parts if len(low) else ():
+                total += lowest_margins(bottom, top, low, high, y)
+            rounding = 2.0 * self._magnitude.rounding(self._magnitude.products(bottom, top))
+            margins = b[label] - b + total - rounding[:, None]
         margins[:, label] = np.inf
         margins = np.where(is_known[:, None] & ~np.isnan(margins), margins, -np.inf)
-        return _Boxes(low, high, label, parts, margins)
+        return _Boxes(low, high, label, margins)
 
     def _moved(self, box: _Boxes, column: int, low: NDArray, high: NDArray) -> _Boxes:
         """Return the box with other limits (n, features) of one column."""
         lows, highs = (np.repeat(side, len(low), axis=0) for side in box[:2])
         lows[:, self.members[column]], highs[:, self.members[column]] = low, high
-        return self._boxes(lows, highs, box.label, box, np.full(len(low), column))
-
-    # -- distributions ------------------------------------------------------------------------
+        return self._boxes(lows, highs, box.label)
 
     def _grid(self, column: int) -> _Grid:
         """Return the limits at which a column may be cut, and the shares of rows below them."""
@@ -412,8 +379,6 @@ class _BoxSearch:
         x[0], x[-1] = low, high
         share[0], share[-1] = 0.0, 1.0
         return _Grid(x, share, share)
-
-    # -- boxes --------------------------------------------------------------------------------
 
     def boxes(self, label: int) -> Iterator[_Boxes]:
         """Yield the first box of a class, boxes without one of its columns, and some at centres."""
@@ -508,8 +473,7 @@ class _BoxSearch:
         for n, (_, own, low, high, _) in enumerate(cuts):
             lows[n, own], highs[n, own] = low, high
         which = np.array([cut[0] for cut in cuts], int)
-        boxes = self._boxes(lows, highs, box.label, box, which)
-        return boxes, which, np.array([cut[-1] for cut in cuts])
+        return self._boxes(lows, highs, box.label), which, np.array([cut[-1] for cut in cuts])
 
     def _narrower(
         self, column: int, low: NDArray, high: NDArray
@@ -581,8 +545,6 @@ class _BoxSearch:
                 break
             outer = float(places[k])
         return best
-
-    # -- text ---------------------------------------------------------------------------------
 
     def printed(self, box: _Boxes) -> _PrintedBox | None:
         """Return the box as printed.
