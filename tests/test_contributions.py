@@ -260,7 +260,7 @@ def test_importances_of_a_constant_model_are_zeros():
         ({"against": 3}, r"against must be an integer 0\.\.2"),
         ({"feature_names": ["a"]}, "feature_names must name 4"),
         ({"class_names": ["a"]}, "class_names must name 3"),
-        ({"domain": Domain.free(3)}, "domain must be of 4"),
+        ({"domain": Domain.free(3)}, "domain must have 4"),
         (
             {"domain": Domain.free(4), "feature_names": list("abcd")},
             "feature_names must not be given",

@@ -433,7 +433,7 @@ def test_counterfactuals_name_missing_values(patients):
     by_feature[0, 7] = True
     assert clf.explain(rows, domain=domain, missing=by_feature).text(0).endswith("counted as 5.5")
     for wrong in (missing[:1], missing.astype(int), missing[:, :3]):
-        with pytest.raises(ValueError, match=r"^missing must hold truth values for 2 rows and 5"):
+        with pytest.raises(ValueError, match=r"^missing must be a boolean mask of 2 rows and 5"):
             clf.explain(rows, domain=domain, missing=wrong)
 
 

@@ -45,8 +45,8 @@ def test_explain_functions_reject_rows_of_wrong_shape(model, shape):
 @pytest.mark.parametrize(
     ("domain", "names", "message"),
     [
-        (Domain.free(3), WORDS, "^domain must be of 4 features; got one of 3"),
-        (Domain.free(5), WORDS, "^domain must be of 4 features; got one of 5"),
+        (Domain.free(3), WORDS, "^domain must have 4 features; got 3"),
+        (Domain.free(5), WORDS, "^domain must have 4 features; got 5"),
         (FREE, ["a"], "^class_names must name 3 classes; got 1"),
         (FREE, list("abcd"), "^class_names must name 3 classes; got 4"),
     ],
@@ -97,7 +97,7 @@ def test_a_network_has_the_contributions_flips_and_boxes_of_a_sum_with_one_term(
 
 
 def test_explain_predictions_needs_a_baseline_for_a_sum():
-    with pytest.raises(TypeError, match="without a baseline is of one LMM; got a AdditiveLMM"):
+    with pytest.raises(TypeError, match="without baseline requires a single LMM; got AdditiveLMM"):
         explain_predictions(SUM, X, None, WORDS, FREE)
     why = explain_predictions(SUM, X, term_means(SUM, X), WORDS, FREE)
     assert why.paths is None

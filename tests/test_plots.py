@@ -114,7 +114,7 @@ def test_importances_plot_is_sorted():
     assert widths == [0.5, 0.3, 0.1]
     assert ax.get_yticklabels()[0].get_text() == "b"
     assert ax.yaxis_inverted()
-    with pytest.raises(ValueError, match=r"^names must be one for each importance; got 2"):
+    with pytest.raises(ValueError, match=r"^names must have one entry for each importance; got 2"):
         plot_importances(shares, names[:2])
 
 

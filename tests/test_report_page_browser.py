@@ -101,14 +101,14 @@ def test_numbers_outside_the_training_range_are_rejected(browser, keys):
     own = report["rows"][0]["values"]
     used = f"; {short(own[column['first']])} is used"
     retype(field, keys, "")
-    assert browser.find("#column-1-problem").text == "a number, please" + used
+    assert browser.find("#column-1-problem").text == "enter a number" + used
     retype(field, keys, "1000")
-    words = f"from {short(column['low'])} to {short(column['high'])}, as in training"
+    words = f"enter a number from {short(column['low'])} to {short(column['high'])}, as in training"
     assert browser.find("#column-1-problem").text == words + used
     assert field.get_attribute("aria-invalid") == "true"
     assert browser.find("#tiles").text == before
     retype(browser.find("#column-0"), keys, "41.5")
-    assert "a whole number, please" in browser.find("#column-0-problem").text
+    assert "enter a whole number" in browser.find("#column-0-problem").text
     retype(field, keys, str(own[column["first"]]))
     assert browser.find("#column-1-problem").text == ""
     assert browser.find("#tiles").text == before

@@ -390,9 +390,8 @@ def explain_predictions(
     rows = as_rows(X, model.n_features, np.float64)
     paths = why = None
     if baseline is None:
-        what = "an explanation without a baseline is of"
-        remedy = "for a sum, compute the baseline with term_means"
-        paths = decisive_paths(check_lmm(model, what, remedy), rows)
+        remedy = "compute the baseline of a sum of terms with term_means"
+        paths = decisive_paths(check_lmm(model, "an explanation without baseline", remedy), rows)
     else:
         why = contributions(model, rows, baseline, class_names=class_names, domain=domain)
     score = model.scores(rows) if paths is None else paths.score
@@ -410,7 +409,7 @@ def missing_columns(missing: ArrayLike | None, n_rows: int, domain: Domain) -> N
     n_columns = len(domain.columns)
     if mask.dtype != bool or mask.shape not in ((n_rows, n_columns), (n_rows, domain.n_features)):
         raise ValueError(
-            f"missing must hold truth values for {n_rows} rows and {n_columns} columns; got dtype "
+            f"missing must be a boolean mask of {n_rows} rows and {n_columns} columns; got dtype "
             f"{mask.dtype} and shape {mask.shape}"
         )
     if mask.shape[1] == n_columns:

@@ -54,7 +54,7 @@ def unit_boxes(model: LMM, level: float = 0.0) -> Boxes:
     >>> boxes.low.tolist(), boxes.high.tolist()
     ([[1.5]], [[2.5]])
     """
-    check_lmm(model, "unit_boxes takes", "term_boxes takes sums of terms")
+    check_lmm(model, "unit_boxes", "use term_boxes for sums of terms")
     level = check_number("level", level)
     exact = model.astype(np.float64)
     slope, offset = exact.slopes, exact.offsets
@@ -158,7 +158,7 @@ def decisive_paths(model: LMM, X: NDArray) -> Paths:
     >>> bool(abs(z - path.score[0, 0]) < 1e-9)
     True
     """
-    check_lmm(model, "decisive_paths takes", "contributions explains sums of terms")
+    check_lmm(model, "decisive_paths", "use contributions for sums of terms")
     X = as_rows(X, model.n_features, model.dtype)
     shape = len(X), model.n_classes
     score, unit, row = np.empty(shape, model.dtype), np.empty(shape, int), np.empty(shape, int)
