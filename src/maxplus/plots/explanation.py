@@ -188,8 +188,8 @@ def plot_importances(
     values = np.asarray(importances, np.float64)
     if values.ndim != 1 or len(names) != len(values):
         raise ValueError(
-            f"names must have one entry for each importance; got {len(names)} names and importances "
-            f"of shape {values.shape}"
+            "names must have one entry for each importance; got "
+            f"{len(names)} names and importances of shape {values.shape}"
         )
     top = np.argsort(-values, kind="stable")[:n]
     whiskers = None if errors is None else np.asarray(errors, np.float64)[top]
