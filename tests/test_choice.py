@@ -22,7 +22,7 @@ from maxplus.estimators._cross_validation import (
     stratified_part,
     temperature,
 )
-from maxplus.estimators._lmm import Capacity
+from maxplus.estimators._lmm import automatic_n_hidden
 from maxplus.estimators._training_data import Scaling, share_a_unit
 from maxplus.io import Checkpoint
 from maxplus.io.container import FileError
@@ -175,7 +175,7 @@ def test_probabilities_of_repeated_rows_are_their_class_rates():
     # Probabilities stay spread out, and near the truth.
     assert p.max() - p.min() > 0.4
     assert np.abs(p - rate).mean() < 0.1
-    assert Capacity().hidden_for(X, 2) == 14
+    assert automatic_n_hidden(X, 2) == 14
 
 
 def test_folds_keep_every_class():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
@@ -212,22 +212,25 @@ class TermTraining(ABC):
 class Choice(NamedTuple):
     """Held-out results of a search over structures, and the chosen structure.
 
-    Attributes
-    ----------
-    losses : ndarray of shape (n_structures, n_folds)
-        Log losses, inf for skipped folds.
-    scores : ndarray of shape (n_structures, n_folds) or None
-        User-defined scores, −inf for skipped folds.
-    chosen : int
-        Index of the chosen structure.
-    temperature : float
-        Optimal temperature of the chosen structure.
+    Log losses (inf for skipped folds) and user-defined scores (−inf) have the shape (n_structures,
+    n_folds). The temperature is that of the chosen structure.
     """
 
+    structures: Sequence[Structure]
     losses: NDArray
     scores: NDArray | None
     chosen: int
     temperature: float
+
+    @property
+    def as_search(self) -> dict[str, Any]:
+        """Dict with the fitted attribute ``search_``."""
+        search = {
+            "candidates": np.array([str(structure) for structure in self.structures]),
+            "losses": self.losses,
+            "chosen": self.chosen,
+        }
+        return {"search_": search | ({} if self.scores is None else {"scores": self.scores})}
 
 
 @dataclass(frozen=True)
@@ -314,7 +317,8 @@ class JointTraining(TermTraining):
             held = search.rows.part(known)
             factor = temperature(search.outputs[chosen, known], held.y, held.weight)
         scores = None if self.scorer is None else search.scores
-        return Choice(search.losses, scores, chosen, factor), Status.MAX_ITER
+        choice = Choice(self.structures, search.losses, scores, chosen, factor)
+        return choice, Status.MAX_ITER
 
     def _score(self, model: AdditiveLMM, rows: TrainingData) -> float:
         assert self.scorer is not None
@@ -351,15 +355,13 @@ class JointTraining(TermTraining):
 def on_first_rank(problem: TrainingProblem, train: Callable[[TrainingData, int], R]) -> R:
     """Train on rank 0 with the rows of all ranks, and broadcast the outcome."""
     assert problem.rng is not None
-    seed, comm = int(problem.rng.integers(2**31)), problem.comm
-    y = comm.gather(problem.y)
-    weight = None if problem.weight is None else comm.gather(problem.weight)
+    seed = int(problem.rng.integers(2**31))
 
-    def train_on_root(X: NDArray) -> R:
+    def train_on_root(rows: TrainingData) -> R:
         with using(SERIAL), threadpool_limits(1):
-            return train(TrainingData(X[:], y, weight), seed)
+            return train(replace(rows, X=rows.X[:]), seed)
 
-    return comm.root_only(train_on_root, problem.X)
+    return TrainingData(problem.X, problem.y, problem.weight).on_first_rank(train_on_root)
 
 
 def untrained(

@@ -227,21 +227,16 @@ class Search:
         is_stratified: bool = True,
     ) -> None:
         self.candidates, self.effort, self.seed = candidates, effort, seed
-        comm = current()
-        weight = None if rows.weight is None else comm.gather(rows.weight)
-        y = comm.gather(rows.y)
 
-        def deal(X: NDArray) -> tuple[TrainingData, NDArray]:
-            rng = np.random.default_rng(seed)
-            strata = y if is_stratified else np.zeros(len(y), np.int64)
-            n = max(effort.min_rows, int(effort.share * len(y)))
-            part = stratified_part(strata, n, rng)
-            used = TrainingData(X, y, weight).part(part)
-            if not is_stratified and len(y) < 2 * FOLDS:
-                return used, np.full(len(y), -1)
-            return used, deal_folds(strata[part], FOLDS, rng)
+        def deal(rows: TrainingData) -> tuple[TrainingData, NDArray]:
+            rng, N = np.random.default_rng(seed), len(rows.y)
+            strata = rows.y if is_stratified else np.zeros(N, np.int64)
+            part = stratified_part(strata, max(effort.min_rows, int(effort.share * N)), rng)
+            if not is_stratified and N < 2 * FOLDS:
+                return rows.part(part), np.full(N, -1)
+            return rows.part(part), deal_folds(strata[part], FOLDS, rng)
 
-        self.rows, self.fold_of = comm.root_only(deal, rows.X)
+        self.rows, self.fold_of = rows.on_first_rank(deal)
         n = candidates.n
         self.losses, self.scores = np.full((n, FOLDS), np.inf), np.full((n, FOLDS), -np.inf)
         self.outputs = np.full((n, len(self.rows.y), 1), np.nan)

@@ -1,9 +1,8 @@
 """Validation of hyper-parameters, warnings, and thread limits.
 
-The attribute ``_parameters`` of an estimator maps the name of each parameter to the kinds of values
-that are valid. `check_parameters` validates all parameters.
-
-A parameter without an effect causes a warning instead of an error, because grid searches often
+As in scikit-learn, an estimator has a table of the valid values of each parameter, here
+``_parameters``: a string or None stands for itself, and a `Kind` for all values with a property. A
+parameter without an effect causes a warning instead of an error, because grid searches often
 include such combinations.
 """
 
@@ -84,12 +83,8 @@ class Kind(NamedTuple):
     is_valid: Callable[[Any], bool]
 
 
-def _is_bool(value: Any) -> bool:
-    return isinstance(value, (bool, np.bool_))
-
-
 def _is_number(value: Any, numbers: type = Real) -> bool:
-    return isinstance(value, numbers) and not _is_bool(value)
+    return isinstance(value, numbers) and not isinstance(value, (bool, np.bool_))
 
 
 def integer(minimum: int) -> Kind:
@@ -119,7 +114,7 @@ def real(
             return False  # Integer outside the range of floats.
         return math.isfinite(number) and number > above and minimum <= number <= maximum
 
-    return Kind(" ".join(["a finite number", " and ".join(bounds)]).strip(), is_valid)
+    return Kind(" ".join(["a finite number", " and ".join(bounds)]), is_valid)
 
 
 def samples(minimum: int) -> Kind:
@@ -127,15 +122,6 @@ def samples(minimum: int) -> Kind:
     return Kind(
         f"an integer >= {minimum} (number of samples) or a fraction > 0 and < 1",
         lambda v: _is_number(v) and (0 < v < 1 or integer(minimum).is_valid(v)),
-    )
-
-
-def one_of(*texts: str) -> Kind:
-    """Return the kind of the given strings."""
-    options = ", ".join(map(repr, texts))
-    return Kind(
-        options if len(texts) == 1 else f"one of {options}",
-        lambda v: isinstance(v, str) and v in texts,
     )
 
 
@@ -169,23 +155,23 @@ def _are_signs(v: Any) -> bool:
         return False
 
 
-NONE = Kind("None", lambda v: v is None)
-BOOLEAN = Kind("True or False", _is_bool)
-FALSE = Kind("False", lambda v: _is_bool(v) and not v)
+BOOLEAN = Kind("True or False", lambda v: isinstance(v, (bool, np.bool_)))
+FALSE = Kind("False", lambda v: BOOLEAN.is_valid(v) and not v)
 CALLABLE = Kind("a callable", callable)
 CALLBACKS = Kind(
-    "None, a callable or a list of them",
+    "a callable or a list of them",
     lambda v: (
-        v is None
-        or callable(v)
+        callable(v)
         or (isinstance(v, Iterable) and not isinstance(v, str) and all(map(callable, v)))
     ),
 )
 # As in scikit-learn, True is 1.
-VERBOSE = Kind("True, False or an integer >= 0", lambda v: _is_bool(v) or integer(0).is_valid(v))
+VERBOSE = Kind(
+    "True, False or an integer >= 0", lambda v: BOOLEAN.is_valid(v) or integer(0).is_valid(v)
+)
 THREADS = Kind(
-    "None, a number of threads as an integer, or -1 for all; not 0",
-    lambda v: v is None or (_is_number(v, Integral) and v != 0),
+    "a number of threads as an integer, or -1 for all; not 0",
+    lambda v: _is_number(v, Integral) and v != 0,
 )
 SCORER = Kind("the name of a scorer of scikit-learn", _is_scorer)
 CLASS_WEIGHTS = Kind(
@@ -205,27 +191,24 @@ MONOTONIC = Kind(
     "an array of 1, 0 and -1, one for each column, or a dict of column names and these numbers",
     _are_signs,
 )
-# Not validated here.
-ANY = Kind("anything", lambda v: True)
 
-Parameters = Mapping[str, tuple[Kind, ...]]
-# Parameters of all estimators.
-COMMON: Parameters = {"n_jobs": (THREADS,), "random_state": (ANY,)}
-# Parameters of iteratively trained estimators.
-TRAINED: Parameters = {**COMMON, "verbose": (VERBOSE,), "callbacks": (CALLBACKS,)}
+Parameters = Mapping[str, tuple[Kind | str | None, ...]]
+# Parameters of all estimators, and of iteratively trained ones.
+COMMON: Parameters = {"n_jobs": (None, THREADS)}
+TRAINED: Parameters = {**COMMON, "verbose": (VERBOSE,), "callbacks": (None, CALLBACKS)}
 
 
-def check_parameters(estimator: Any, table: Parameters) -> None:
-    """Raise `ParameterError` for the first parameter with an invalid value."""
-    for name, kinds in table.items():
-        check_value(name, getattr(estimator, name), *kinds)
-
-
-def check_value(name: str, value: Any, *kinds: Kind) -> Any:
-    """Return ``value``; raise `ParameterError` if it is not of one of the kinds."""
-    if any(kind.is_valid(value) for kind in kinds):
+def check_value(name: str, value: Any, *valid: Kind | str | None) -> Any:
+    """Return ``value``; raise `ParameterError` if it is none of the valid values."""
+    kinds = [v for v in valid if isinstance(v, Kind)]
+    names = [v for v in valid if isinstance(v, str)]
+    is_name = isinstance(value, str) and value in names
+    if is_name or (value is None and None in valid) or any(kind.is_valid(value) for kind in kinds):
         return value
-    *texts, last = (kind.text for kind in kinds)
+    # Names are listed together, at the place of the first one.
+    listed = ("one of " if len(names) > 1 else "") + ", ".join(map(repr, names))
+    texts = [v.text if isinstance(v, Kind) else "None" if v is None else listed for v in valid]
+    *texts, last = dict.fromkeys(texts)
     allowed = f"{', '.join(texts)} or {last}" if texts else last
     raise ParameterError(f"{name} must be {allowed}; got {value!r}")
 
@@ -265,7 +248,7 @@ def threads(n_jobs: int | None) -> Iterator[None]:
         if cores_per_rank is not None:
             n_threads, n_jobs = min(n_threads, cores_per_rank), cores_per_rank
     else:
-        jobs = int(check_value("n_jobs", n_jobs, THREADS))
+        jobs = int(check_value("n_jobs", n_jobs, None, THREADS))
         n_threads = min(jobs, available) if jobs > 0 else available + 1 + jobs
     before = numba.get_num_threads()
     numba.set_num_threads(max(1, n_threads))

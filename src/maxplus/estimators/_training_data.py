@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -50,33 +51,22 @@ def _no_rows() -> NDArray:
 
 @dataclass(frozen=True)
 class TrainingData:
-    """Validated training rows.
+    """Validated training rows of this rank."""
 
-    Attributes
-    ----------
-    X : ndarray of shape (N, P)
-        Features in C order.
-    y : ndarray of shape (N,)
-        Class indices, or targets of a regression.
-    weight : ndarray of shape (N,) or None
-        Sample weights.
-    classes : ndarray of shape (C,)
-        Sorted class labels of all ranks.
-    index : ndarray of shape (N,)
-        Indices of the rows in the input of `fit`. Rows of weight 0 are excluded.
-    labels : ndarray
-        Labels of all rows of the input.
-    columns : dict
-        Fitted attributes about the columns: ``n_features_in_``, ``feature_names_in_`` and
-        ``encoder_``. The latter two are optional.
-    """
-
+    # Features of shape (N, P), in C order.
     X: NDArray
+    # Class indices, or targets of a regression.
     y: NDArray
+    # Sample weights of shape (N,).
     weight: NDArray | None = None
+    # Sorted class labels of all ranks.
     classes: NDArray = field(default_factory=_no_rows)
+    # Indices of the rows in the input of `fit`. Rows of weight 0 are excluded.
     index: NDArray = field(default_factory=_no_rows)
+    # Labels of all rows of the input.
     labels: NDArray = field(default_factory=_no_rows)
+    # Fitted attributes about the columns: n_features_in_, and optionally feature_names_in_ and
+    # encoder_.
     columns: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
@@ -97,7 +87,21 @@ class TrainingData:
         """
         comm = current()
         with comm.raise_on_all_ranks():
-            data = cls._of_rank(estimator, X, y, sample_weight, comm, model)
+            # With several ranks, a rank may have no rows.
+            options = {} if comm.is_alone else {"ensure_min_samples": 0}
+            X, y, columns = _validated(
+                estimator, X, y, "classification", continues=model is not None, **options
+            )
+            X = np.ascontiguousarray(X, None if model is None else model.dtype)
+            check_magnitude(X)
+            if len(y):
+                check_classification_targets(y)
+            weight = check_sample_weight(sample_weight, len(y), allow_zeros=not comm.is_alone)
+        labels, index = np.array(y), np.arange(len(y))
+        if weight is not None:
+            index = np.flatnonzero(weight)
+            X, y, weight = X[index], y[index], weight[index]
+        data = cls(X, y, weight, y[:0], index, labels, columns)
         if not comm.is_alone:
             _check_ranks_agree(comm, data, sample_weight is not None, classes)
         if model is not None:
@@ -105,41 +109,12 @@ class TrainingData:
         elif classes is not None:
             known = np.unique(np.asarray(classes))
         else:
-            known = np.unique(data.y)
-            if not comm.is_alone:
-                labels = [part for part in comm.allgather(known) if part.size]
-                known = np.unique(np.concatenate(labels))
+            of_ranks = [part for part in comm.allgather(np.unique(y)) if part.size]
+            known = np.unique(np.concatenate(of_ranks))
         with comm.raise_on_all_ranks():
-            _check_labels(data.y, known)
-        codes = np.searchsorted(known, data.y) if len(data.y) else np.empty(0, np.int64)
+            _check_labels(y, known)
+        codes = np.searchsorted(known, y) if len(y) else np.empty(0, np.int64)
         return replace(data, y=codes, classes=known)
-
-    @classmethod
-    def _of_rank(
-        cls,
-        estimator: Any,
-        X: Any,
-        y: Any,
-        sample_weight: ArrayLike | None,
-        comm: Communicator,
-        model: Network | None,
-    ) -> TrainingData:
-        """Validate the rows of this rank, without encoding the labels."""
-        # With several ranks, a rank may have no rows.
-        options = {} if comm.is_alone else {"ensure_min_samples": 0}
-        X, y, columns = _validated(
-            estimator, X, y, "classification", continues=model is not None, **options
-        )
-        X = np.ascontiguousarray(X, None if model is None else model.dtype)
-        check_magnitude(X)
-        if len(y):
-            check_classification_targets(y)
-        weight = check_sample_weight(sample_weight, len(y), allow_zeros=not comm.is_alone)
-        index = np.arange(len(y)) if weight is None else np.flatnonzero(weight)
-        data = cls(X, y, weight, y[:0], index, np.array(y), columns)
-        if weight is None:
-            return data
-        return replace(data, X=X[index], y=y[index], weight=weight[index])
 
     @classmethod
     def for_numbers(
@@ -156,13 +131,7 @@ class TrainingData:
         return TrainingData(self.X[rows], self.y[rows], weight, self.classes)
 
     def monotonic_signs(self, monotonic_cst: Any) -> NDArray | None:
-        """Return the monotonicity constraint of each feature, or None.
-
-        Parameters
-        ----------
-        monotonic_cst : array, dict of column names and numbers, or None
-            Constraint of each column: 1, 0 or −1.
-        """
+        """Return the monotonicity constraint of each feature (1, 0 or −1), or None."""
         if monotonic_cst is None:
             return None
         encoder, n = self.columns.get("encoder_"), self.columns["n_features_in_"]
@@ -226,14 +195,9 @@ class TrainingData:
         """Number of classes."""
         return self.classes.size
 
-    @property
+    @cached_property
     def digest(self) -> str:
-        """Hash of the rows of all ranks, independent of the partition; cached."""
-        known: str = vars(self).get("_digest") or self._compute_digest()
-        vars(self)["_digest"] = known
-        return known
-
-    def _compute_digest(self) -> str:
+        """Hash of the rows of all ranks, independent of the partition."""
         comm = current()
         n, first = comm.total(len(self.y)), comm.before(len(self.y))
         head = f"{self.X.dtype.str}{(n, self.X.shape[1])}{self.weight is not None}"
@@ -248,22 +212,28 @@ class TrainingData:
         comm = current()
         return comm.allgatherv(self.index + comm.before(len(self.labels)))
 
-    def on_first_rank(self, work: Callable[[TrainingData], T], rng: np.random.Generator) -> T:
+    def on_first_rank(
+        self, work: Callable[[TrainingData], T], rng: np.random.Generator | None = None
+    ) -> T:
         """Call ``work`` on rank 0 with the rows of all ranks, and broadcast the result.
 
         X can be indexed like an array of all rows. The state of ``rng`` is broadcast afterwards.
         """
         comm = current()
-        if comm.is_alone:
-            return work(self)
-        y, index = comm.gather(self.y), comm.gather(self.index + comm.before(len(self.labels)))
-        weight = None if self.weight is None else comm.gather(self.weight)
+        all_rows = replace(
+            self,
+            y=comm.gather(self.y),
+            weight=None if self.weight is None else comm.gather(self.weight),
+            index=comm.gather(self.index + comm.before(len(self.labels))),
+        )
 
         def run(X: Any) -> tuple[T, Any]:
-            result = work(replace(self, X=X, y=y, weight=weight, index=index))
-            return result, rng.bit_generator.state
+            result = work(replace(all_rows, X=X))
+            return result, None if rng is None else rng.bit_generator.state
 
-        result, rng.bit_generator.state = comm.root_only(run, self.X)
+        result, state = comm.root_only(run, self.X)
+        if rng is not None:
+            rng.bit_generator.state = state
         return result
 
 
@@ -332,12 +302,12 @@ def _check_labels(y: NDArray, labels: NDArray) -> None:
     if not is_known.all():
         raise ValueError(
             f"y has the label {y[~is_known].tolist()[0]!r}, which is not one of the classes "
-            f"{labels.tolist()}; name all classes at the first partial_fit, or fit anew"
+            f"{labels.tolist()}; pass all classes to the first call of partial_fit, or call fit"
         )
     if labels.size < 2:
         raise ValueError(
-            f"y holds one class only ({labels.tolist()[0]!r}); a classifier needs at least "
-            "two, so add samples of another"
+            f"y has one class only ({labels.tolist()[0]!r}), but a classifier requires at least "
+            "two; add samples of another class"
         )
 
 
@@ -429,22 +399,9 @@ def predict_in_batches(
     output: Callable[[NDArray], NDArray],
     slopes: Sequence[str] = ("W0",),
 ) -> NDArray:
-    """Return ``output(scores)`` for all rows of X.
+    """Return ``output(scores)`` for all rows of X, where ``output`` maps (n, C) to length n.
 
-    Temporary arrays have the size of a batch.
-
-    Parameters
-    ----------
-    estimator : estimator
-        Fitted estimator, used for validation and its ``n_jobs``.
-    X : array or data frame
-        Rows.
-    model : Network
-        Model to evaluate.
-    output : callable
-        Function of scores of shape (n, C) that returns an array of length n.
-    slopes : sequence of str
-        Names of the weights by which inputs are multiplied.
+    Temporary arrays have the size of a batch. ``slopes`` are the weights that multiply inputs.
     """
     X = _checked_rows(estimator, X, finite=False)
     n_rows = X.shape[0]
@@ -499,7 +456,7 @@ class Scaling(NamedTuple):
 
     @property
     def is_none(self) -> bool:
-        """Whether the scaling is the identity."""
+        """True if the scaling is the identity."""
         return not self.centre.any() and bool((self.spread == 1.0).all())
 
     def __call__(self, X: NDArray) -> NDArray:

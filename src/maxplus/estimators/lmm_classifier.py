@@ -17,7 +17,7 @@ from maxplus.distributed import current
 from maxplus.estimators._additive import STRUCTURES, Joint, JointTraining, untrained
 from maxplus.estimators._base import FitState
 from maxplus.estimators._cross_validation import held_out_temperature, keep_level, validate_polish
-from maxplus.estimators._lmm import BaseLMMClassifier, Capacity, initial_boxes
+from maxplus.estimators._lmm import BaseLMMClassifier, initial_boxes
 from maxplus.estimators._parameters import (
     BOOLEAN,
     CALLABLE,
@@ -25,7 +25,6 @@ from maxplus.estimators._parameters import (
     CLIPS,
     FALSE,
     MONOTONIC,
-    NONE,
     SCORER,
     SIZES,
     SIZES_BY_COLUMN,
@@ -36,7 +35,6 @@ from maxplus.estimators._parameters import (
     as_callbacks,
     integer,
     needs_state,
-    one_of,
     real,
     samples,
 )
@@ -314,27 +312,27 @@ class LMMClassifier(BaseLMMClassifier):
     )
     _parameters: ClassVar[Parameters] = {
         **TRAINED,
-        "n_hidden": (integer(1), one_of("auto")),
-        "slope": (real(above=0.0), one_of("auto")),
-        "structure": (one_of(*ALLOWED),),
-        "max_features": (integer(1), NONE),
-        "monotonic_cst": (MONOTONIC, NONE),
-        "init_margin": (real(above=0.0), NONE),
-        "warmup_epochs": (integer(1), one_of("auto")),
-        "batch_size": (integer(1), one_of("auto")),
+        "n_hidden": (integer(1), "auto"),
+        "slope": (real(above=0.0), "auto"),
+        "structure": (*ALLOWED,),
+        "max_features": (integer(1), None),
+        "monotonic_cst": (MONOTONIC, None),
+        "init_margin": (real(above=0.0), None),
+        "warmup_epochs": (integer(1), "auto"),
+        "batch_size": (integer(1), "auto"),
         "robust_eps": (real(minimum=0.0), SIZES, SIZES_BY_COLUMN),
-        "robust_training": (real(above=0.0), one_of("auto")),
-        "clip": (one_of("range"), CLIPS, NONE),
-        "augment": (CALLABLE, NONE),
+        "robust_training": (real(above=0.0), "auto"),
+        "clip": ("range", CLIPS, None),
+        "augment": (CALLABLE, None),
         "early_stopping": (BOOLEAN,),
         "validation_fraction": (real(above=0.0, maximum=0.9),),
         "n_iter_no_change": (integer(1),),
-        "polish": (real(above=0.0), one_of("auto", "log2"), NONE),
+        "polish": (real(above=0.0), "auto", "log2", None),
         "max_suspects": (samples(0),),
-        "standardize": (one_of("auto"), FALSE),
-        "calibrate": (BOOLEAN, one_of("auto")),
-        "class_weight": (CLASS_WEIGHTS, one_of("balanced"), NONE),
-        "scoring": (SCORER, one_of("certified"), CALLABLE, NONE),
+        "standardize": ("auto", FALSE),
+        "calibrate": (BOOLEAN, "auto"),
+        "class_weight": (CLASS_WEIGHTS, "balanced", None),
+        "scoring": (SCORER, "certified", CALLABLE, None),
     }
 
     def __init__(
@@ -446,13 +444,6 @@ class LMMClassifier(BaseLMMClassifier):
     def _calibrates(self) -> bool:
         return self.calibrate is True or (self.calibrate == "auto" and self._is_sum)
 
-    @property
-    def _capacity(self) -> Capacity:
-        return Capacity(
-            None if isinstance(self.n_hidden, str) else int(self.n_hidden),
-            None if isinstance(self.slope, str) else float(self.slope),
-        )
-
     def _score(self, classes: NDArray, model: AdditiveLMM, rows: TrainingData) -> float:
         """Return the value of ``scoring`` for a model on held-out rows."""
         # Scorers require a fitted classifier. Only the attributes used by `predict` are set.
@@ -470,7 +461,9 @@ class LMMClassifier(BaseLMMClassifier):
         temperature = None
         if self._calibrates and not self._is_sum:
             monitor.begin("choice", is_last=False)
-            temperature = self._held_out_temperature(data, rng, monitor)
+            seed = int(rng.integers(2**31))
+            train = partial(self._train_scaled, data.n_classes)
+            temperature = held_out_temperature(data, train, seed, monitor)
 
         def initialize(rows: TrainingData) -> tuple[Network, FitState]:
             scaling = self._scaling(rows.X)
@@ -478,46 +471,52 @@ class LMMClassifier(BaseLMMClassifier):
                 rows = replace(rows, X=rows.X[:])
                 signs = self._monotonic_signs(data)
                 return untrained(rows, data.n_classes, rng, signs), FitState(scaling=scaling)
-            rows = replace(rows, X=scaling(rows.X))
-            boxes = initial_boxes(rows, data.n_classes, self._capacity, self.init_margin, rng)
-            return boxes.model, FitState(
-                slope=boxes.slope, distance=boxes.distance, scaling=scaling, temperature=temperature
+            model, state = self._initial_boxes(
+                replace(rows, X=scaling(rows.X)), data.n_classes, rng
             )
+            return model, replace(state, scaling=scaling, temperature=temperature)
 
         return data.on_first_rank(initialize, rng)
 
     def _scaling(self, X: NDArray) -> Scaling:
         return Scaling.none(X.shape[1]) if self.standardize is False else Scaling.of(X)
 
-    def _held_out_temperature(
-        self, data: TrainingData, rng: np.random.Generator, monitor: TrainingMonitor
-    ) -> float:
-        def train(
-            rows: TrainingData, length: float, rng: np.random.Generator, quiet: TrainingMonitor
-        ) -> LMM:
-            scaling = self._scaling(rows.X)
-            scaled = replace(rows, X=scaling(rows.X))
-            model = self._train_briefly(data.n_classes, scaled, self._capacity, length, rng, quiet)
-            return scaling.folded(model)
+    def _initial_boxes(
+        self, rows: TrainingData, n_classes: int, rng: np.random.Generator
+    ) -> tuple[LMM, FitState]:
+        """Return the initial single network for scaled rows."""
+        return initial_boxes(rows, n_classes, self.n_hidden, self.slope, self.init_margin, rng)
 
-        seed = int(rng.integers(2**31))
-        return held_out_temperature(data, train, seed, monitor)
-
-    def _train_briefly(
+    def _train_scaled(
         self,
         n_classes: int,
         rows: TrainingData,
-        capacity: Capacity,
         length: float,
         rng: np.random.Generator,
         monitor: TrainingMonitor,
     ) -> LMM:
-        """Train a single network for a fraction of the usual number of epochs."""
-        boxes = initial_boxes(rows, n_classes, capacity, self.init_margin, rng)
-        annealing = self._annealing(boxes.slope * boxes.distance, len(rows.y), length)
-        warm_up = WarmUp(annealing, margin=self._margin * boxes.slope)
+        """Train a single network briefly on unscaled rows."""
+        scaling = self._scaling(rows.X)
+        rows = replace(rows, X=scaling(rows.X))
+        start = self._initial_boxes(rows, n_classes, rng)
+        return scaling.folded(self._train_briefly(*start, rows, length, rng, monitor))
+
+    def _train_briefly(
+        self,
+        model: LMM,
+        state: FitState,
+        rows: TrainingData,
+        length: float,
+        rng: np.random.Generator,
+        monitor: TrainingMonitor,
+    ) -> LMM:
+        """Train an initial network for a fraction of the usual number of epochs."""
+        assert state.slope is not None
+        assert state.distance is not None
+        annealing = self._annealing(state.slope * state.distance, len(rows.y), length)
+        warm_up = WarmUp(annealing, margin=self._margin * state.slope)
         problem = TrainingProblem(rows.X, rows.y, weight=rows.weight, rng=rng)
-        return warm_up.run(boxes.model, problem, monitor).model
+        return warm_up.run(model, problem, monitor).model
 
     def _problem(
         self, data: TrainingData, state: FitState, rng: np.random.Generator
@@ -611,8 +610,9 @@ class LMMClassifier(BaseLMMClassifier):
         monitor: TrainingMonitor,
     ) -> LMM:
         """Train a network of the same size on fewer rows and for fewer epochs."""
-        capacity = Capacity(min(model.n_hidden, len(rows.y)), slope)
-        return self._train_briefly(model.n_classes, rows, capacity, length, rng, monitor)
+        n_hidden = min(model.n_hidden, len(rows.y))
+        start = initial_boxes(rows, model.n_classes, n_hidden, slope, self.init_margin, rng)
+        return self._train_briefly(*start, rows, length, rng, monitor)
 
     @property
     def _level(self) -> float:
@@ -652,7 +652,7 @@ class LMMClassifier(BaseLMMClassifier):
         # The defaults apply if training was stopped before a stage.
         results: dict[str, NDArray] = {"warmup_losses": np.empty(0), **state.results}
         if self._is_sum:
-            factor, search = self._search_results(data, trained)
+            factor, search = self._search_results(trained)
         else:
             assert state.scaling is not None
             results = {"polish_losses": np.empty(0), **results}
@@ -672,24 +672,13 @@ class LMMClassifier(BaseLMMClassifier):
             **search,
         }
 
-    def _search_results(
-        self, data: TrainingData, trained: TrainingResult
-    ) -> tuple[float, dict[str, Any]]:
+    def _search_results(self, trained: TrainingResult) -> tuple[float, dict[str, Any]]:
         """Return the temperature of a sum of terms and a dict with the attribute ``search_``."""
-        for out in trained.outcomes:
-            if isinstance(out, Robust) and out.choice is not None:
-                search = out.choice.as_search
-                return out.choice.temperature if self._calibrates else 1.0, search
-        choice = next((out.choice for out in trained.outcomes if isinstance(out, Joint)), None)
+        outcomes = [out for out in trained.outcomes if isinstance(out, (Joint, Robust))]
+        choice = outcomes[0].choice if outcomes else None
         if choice is None:
             return 1.0, {}
-        structures = self._joint_training(data).structures
-        search = {
-            "candidates": np.array([str(structure) for structure in structures]),
-            "losses": choice.losses,
-            "chosen": choice.chosen,
-        } | ({} if choice.scores is None else {"scores": choice.scores})
-        return choice.temperature if self._calibrates else 1.0, {"search_": search}
+        return choice.temperature if self._calibrates else 1.0, choice.as_search
 
     def _shortfall(self, status: Status) -> str:
         if status is not Status.GIVEN_UP:

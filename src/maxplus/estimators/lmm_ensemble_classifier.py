@@ -17,10 +17,9 @@ from maxplus.distributed import current
 from maxplus.estimators._additive import Choice, Joint, Prepared, on_first_rank
 from maxplus.estimators._base import FitState
 from maxplus.estimators._cross_validation import FOLDS
-from maxplus.estimators._lmm import BaseLMMClassifier, initial_boxes
+from maxplus.estimators._lmm import BaseLMMClassifier
 from maxplus.estimators._parameters import (
     BOOLEAN,
-    NONE,
     TRAINED,
     Kind,
     Parameters,
@@ -113,7 +112,7 @@ perfect_fit_, training_losses_, training_labels_
     temperature_: float
     _parameters: ClassVar[Parameters] = {
         **TRAINED,
-        "estimator": (CLASSIFIER, NONE),
+        "estimator": (CLASSIFIER, None),
         "n_estimators": (integer(1),),
         "bootstrap": (BOOLEAN,),
     }
@@ -188,7 +187,7 @@ perfect_fit_, training_losses_, training_labels_
             # No network was completed, so the model is the initial one, for scaled features.
             assert state.scaling is not None
             model = AdditiveLMM.mean([state.scaling.folded(model)])
-        factor, search = member._search_results(data, trained)
+        factor, search = member._search_results(trained)
         if member._is_sum and factor != 1.0:
             model = model.scaled(factor)
         if member.polish is not None:
@@ -333,11 +332,10 @@ class EnsembleTraining:
         rng, member, scaling = np.random.default_rng(seed), self.member, self.state.scaling
         assert scaling is not None
         rows = draw_bootstrap(rows, rng) if self.bootstrap else rows
-        boxes = initial_boxes(rows, n_classes, member._capacity, member.init_margin, rng)
-        state = replace(self.state, slope=boxes.slope, distance=boxes.distance)
-        stages = member._single_stages(len(rows.y), state)
+        model, state = member._initial_boxes(rows, n_classes, rng)
+        stages = member._single_stages(len(rows.y), replace(state, scaling=scaling))
         problem = TrainingProblem(rows.X, rows.y, weight=rows.weight, rng=rng)
-        trained = run_stages(stages, boxes.model, problem, quiet)
+        trained = run_stages(stages, model, problem, quiet)
         losses = trained.arrays.get("warmup_losses", np.full(1, np.nan))
         return scaling.folded(trained.model), losses
 

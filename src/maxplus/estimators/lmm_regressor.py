@@ -19,13 +19,11 @@ from maxplus.estimators._base import BaseMaxPlusRegressor, StatusMixin
 from maxplus.estimators._cross_validation import Effort, Search
 from maxplus.estimators._parameters import (
     MONOTONIC,
-    NONE,
     TRAINED,
     Parameters,
     as_callbacks,
     check_value,
     integer,
-    one_of,
     progress_bar,
     real,
     refuse_checkpoints,
@@ -185,9 +183,9 @@ class LMMRegressor(StatusMixin, BaseMaxPlusRegressor):
     _model_class = LMM
     _parameters: ClassVar[Parameters] = {
         **TRAINED,
-        "loss": (one_of(*LOSSES),),
-        "epochs": (integer(1), one_of("auto")),
-        "monotonic_cst": (MONOTONIC, NONE),
+        "loss": (*LOSSES,),
+        "epochs": (integer(1), "auto"),
+        "monotonic_cst": (MONOTONIC, None),
     }
 
     def __init__(

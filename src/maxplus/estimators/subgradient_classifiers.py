@@ -15,14 +15,12 @@ from maxplus.estimators._base import BaseMaxPlusClassifier, FitState
 from maxplus.estimators._lmm import BaseLMMClassifier, check_reach
 from maxplus.estimators._parameters import (
     BOOLEAN,
-    NONE,
     TRAINED,
     Effect,
     Kind,
     Parameters,
     integer,
     is_set,
-    one_of,
     real,
     samples,
     warn_no_effect,
@@ -73,14 +71,20 @@ STEP_RULE = Kind("a StepRule (maxplus.training)", lambda v: isinstance(v, StepRu
 
 SUBGRADIENT: Parameters = {
     **TRAINED,
-    "objective": (one_of("max", "mean"), OBJECTIVE),
-    "step": (one_of(*STEPS), STEP_RULE),
+    "objective": ("max", "mean", OBJECTIVE),
+    "step": (*STEPS, STEP_RULE),
     "polyak_target": (real(minimum=0.0),),
     "polyak_fraction": (real(minimum=0.0, maximum=1.0),),
     "learning_rate": (real(above=0.0),),
-    "engine": (one_of("auto", *ENGINES),),
+    "engine": (
+        "auto",
+        *ENGINES,
+    ),
     "max_iter": (integer(1),),
-    "keep": (one_of("best", "last"),),
+    "keep": (
+        "best",
+        "last",
+    ),
     "warm_start": (BOOLEAN,),
 }
 # Parameters that only some step rules use.
@@ -96,7 +100,11 @@ EFFECTS: tuple[Effect, ...] = (
 # Parameters of estimators with random initial weights.
 RANDOM_INIT: Parameters = {
     **SUBGRADIENT,
-    "init": (one_of("glorot", "gaussian", "uniform"),),
+    "init": (
+        "glorot",
+        "gaussian",
+        "uniform",
+    ),
     "scale": (real(above=0.0),),
 }
 RANDOM_INIT_EFFECTS = (
@@ -180,7 +188,7 @@ class BaseSubgradientClassifier(BaseMaxPlusClassifier):
                 n_iter=self.n_iter_,
                 slope=getattr(self, "slope_", None),
                 prototypes=getattr(self, "prototypes_", None),
-                activation_counts=getattr(self, "unit_activation_counts_", None),
+                unit_activation_counts=getattr(self, "unit_activation_counts_", None),
                 history=self.history_,
                 # A failed call must not advance the generator of the estimator.
                 rng=deepcopy(getattr(self, "_rng", None)),
@@ -460,10 +468,14 @@ class SubgradientLMMClassifier(BaseLMMClassifier, BaseSubgradientClassifier):
     _parameters: ClassVar[Parameters] = {
         **SUBGRADIENT,
         "n_hidden": (integer(1),),
-        "slope": (real(above=0.0), one_of("auto")),
-        "init_margin": (real(above=0.0), NONE),
-        "init": (one_of("prototypes", "gaussian", "uniform"),),
-        "objective": (one_of("max", "mean", "top-k", "trimmed-max"), OBJECTIVE),
+        "slope": (real(above=0.0), "auto"),
+        "init_margin": (real(above=0.0), None),
+        "init": (
+            "prototypes",
+            "gaussian",
+            "uniform",
+        ),
+        "objective": ("max", "mean", "top-k", "trimmed-max", OBJECTIVE),
         "top_k": (samples(1),),
         "n_trimmed": (samples(0),),
         "w0_update_interval": (integer(0),),
