@@ -8,7 +8,7 @@ from sklearn.preprocessing import scale
 from maxplus import LinearMaxPlusClassifier, MaxPlusClassifier
 
 COMMON = {"max_iter": 60, "random_state": 0}
-# The same training for every classifier, independent of its defaults.
+# Parameters of both classifiers, independent of the defaults.
 PLAIN = {"objective": "max", "step": "polyak", "learning_rate": 0.1, **COMMON}
 
 
@@ -54,18 +54,22 @@ def assert_same(a, b):
 
 
 @BOTH
-def test_decision_function_equals_model_scores(cloud, make):
+def test_decision_function_equals_the_formula(cloud, pair, make):
     clf = make().fit(*cloud)
-    assert_allclose(clf.decision_function(cloud.X), scores(clf, cloud.X), atol=1e-12)
-    assert_array_equal(clf.predict(cloud.X), np.argmax(scores(clf, cloud.X), axis=1))
+    Z = scores(clf, cloud.X)
+    assert_allclose(clf.decision_function(cloud.X), Z, atol=1e-12)
+    assert_array_equal(clf.predict(cloud.X), np.argmax(Z, axis=1))
     assert losses(clf, *cloud).max() == pytest.approx(clf.max_loss_)
     assert losses(clf, *cloud).mean() == pytest.approx(clf.mean_loss_)
+    clf = make().fit(*pair)
+    Z = scores(clf, pair.X)
+    assert_allclose(clf.decision_function(pair.X), Z[:, 1] - Z[:, 0], atol=1e-12)
 
 
 @BOTH
 @pytest.mark.parametrize("objective", ["max", "mean"])
 def test_classifier_step_follows_the_subgradient(cloud, make, objective):
-    """One long-hand step, the derivatives by central differences."""
+    """A step is compared with central differences of the objective."""
     parameters = {"objective": objective, "engine": "dense", "step": "constant", "max_iter": 1}
     start = make(**parameters).fit(*cloud)
     moved = make(**parameters, keep="last").fit(*cloud)
@@ -108,13 +112,10 @@ def test_random_initialization_of_every_classifier(cloud, make, init):
     drawn = weights(clf)["W_" if make is max_plus else "A_"]
     assert np.std(drawn) == pytest.approx(2.0 if init == "gaussian" else 2 / 3**0.5, rel=0.1)
     assert (np.abs(drawn).max() <= 2.0) == (init == "uniform")
-
-
-def test_glorot_initialization(cloud):
-    clf = linear_max_plus(max_iter=1).fit(*cloud)
-    assert 0.8 < np.abs(clf.A_).max() / np.sqrt(6 / 16) <= 1.0
-    assert 0.8 < np.abs(clf.W_).max() / np.sqrt(6 / 15) <= 1.0
-    assert_array_equal(clf.b_, 0.0)
+    glorot = linear_max_plus(max_iter=1).fit(*cloud)
+    assert 0.8 < np.abs(glorot.A_).max() / np.sqrt(6 / 16) <= 1.0
+    assert 0.8 < np.abs(glorot.W_).max() / np.sqrt(6 / 15) <= 1.0
+    assert_array_equal(glorot.b_, 0.0)
 
 
 # -- training ---------------------------------------------------------------------------------
@@ -136,19 +137,15 @@ def test_linear_max_plus_learns_scaled_iris_by_default(iris):
 
 
 @BOTH
-def test_partial_fit_continues_training(cloud, make):
+def test_partial_fit_and_warm_start_continue_training(cloud, make):
+    expected = make(keep="last").fit(*cloud)
     clf = make(keep="last", max_iter=20).fit(*cloud)
     clf.set_params(max_iter=40).partial_fit(*cloud)
-    assert_same(clf, make(keep="last", max_iter=60).fit(*cloud))
+    assert_same(clf, expected)
     assert clf.n_iter_ == 60
-
-
-@BOTH
-def test_warm_start_continues_training(cloud, make):
-    clf = make(warm_start=True, keep="last", max_iter=30).fit(*cloud).fit(*cloud)
-    straight = make(keep="last").fit(*cloud)
-    assert_array_equal(clf.W_, straight.W_)
-    assert clf.n_iter_ == 30
+    warm = make(warm_start=True, keep="last", max_iter=30).fit(*cloud).fit(*cloud)
+    assert_array_equal(warm.W_, expected.W_)
+    assert warm.n_iter_ == 30
 
 
 @BOTH
@@ -165,18 +162,10 @@ def test_sample_weight_of_zero_excludes_sample(cloud, make, parameters):
 
 
 @BOTH
-def test_decision_function_is_1d_for_two_classes(pair, make):
-    clf = make().fit(*pair)
-    Z = scores(clf, pair.X)
-    assert_allclose(clf.decision_function(pair.X), Z[:, 1] - Z[:, 0], atol=1e-12)
-
-
-@BOTH
 @pytest.mark.parametrize("value", [1e300, -1e308, 1.7e308, float(np.finfo(np.float32).max)])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("n_copies", [1, 50])
 def test_finite_inputs_have_finite_scores(cloud, make, value, dtype, n_copies):
-    """Also where a linear layer adds many features up."""
     X = np.tile(cloud.X, n_copies).astype(dtype)
     clf = make(init="uniform").fit(X, cloud.y)
     huge = np.full((1, X.shape[1]), value)

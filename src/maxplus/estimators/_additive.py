@@ -55,42 +55,23 @@ MAX_PAIRS = 40
 N_SUBSAMPLE = 3_000
 
 R = TypeVar("R")
-# User-defined score of a model on held-out rows. Higher is better.
-Scorer = Callable[[AdditiveLMM, TrainingData], float]
 
 
 class Prepared(NamedTuple):
-    """Transformed training rows, and selected features and pairs.
-
-    Attributes
-    ----------
-    feature_map : FeatureMap
-        Transformation of the features.
-    U : ndarray of shape (N, P)
-        Transformed rows.
-    y : ndarray of shape (N,)
-        Classes, or standardised targets of a regression.
-    labels : ndarray of shape (N,)
-        Classes for the initialisation of units.
-    weight : ndarray of shape (N,), optional
-        Sample weights.
-    features : sequence of int
-        Sorted indices of the selected features.
-    pairs : sequence of pairs of int
-        Selected pairs of features, best first.
-    centre, spread : float
-        Location and scale of the targets of a regression.
-    bounds : ndarray of shape (2,), optional
-        Bounds of the predictions of a regression.
-    """
+    """Transformed training rows, and selected features and pairs."""
 
     feature_map: FeatureMap
+    # Transformed rows.
     U: NDArray
+    # Classes, or standardised targets of a regression.
     y: NDArray
+    # Classes for the initialisation of units.
     labels: NDArray
     weight: NDArray | None
+    # Indices of the selected features in ascending order, and selected pairs, best first.
     features: Sequence[int]
     pairs: Sequence[Pair] = ()
+    # Location, scale and bounds of the targets of a regression.
     centre: float = 0.0
     spread: float = 1.0
     bounds: NDArray | None = None
@@ -98,26 +79,15 @@ class Prepared(NamedTuple):
 
 @dataclass(frozen=True)
 class TermTraining(ABC):
-    """Joint training of all terms of a sum.
-
-    Parameters
-    ----------
-    n_classes : int
-        Number of outputs.
-    structures : sequence of Structure
-        Candidates of the search, in order of complexity.
-    annealing : Annealing
-        Annealing schedule.
-    monotonic_signs : ndarray of shape (n_features,), optional
-        Monotonicity constraint of z_1 − z_0 in each feature: 1, −1 or 0.
-    loss : str
-        Loss of `train_terms`.
-    """
+    """Joint training of all terms of a sum."""
 
     n_classes: int
+    # Candidates of the search, in order of complexity.
     structures: Sequence[Structure]
     annealing: Annealing = TERM_ANNEALING
+    # Monotonicity constraint of z_1 − z_0 in each feature: 1, −1 or 0.
     monotonic_signs: NDArray | None = None
+    # Loss of `train_terms`.
     loss: str = "log_loss"
 
     @abstractmethod
@@ -261,17 +231,12 @@ class JointTraining(TermTraining):
 
     With several MPI ranks, rank 0 trains on the rows of all ranks. Checkpoints are not supported,
     because training is short.
-
-    Parameters
-    ----------
-    scorer : callable, optional
-        User-defined score that replaces the log loss in the search.
-    max_features : int, optional
-        Maximum number of features in all terms.
     """
 
     structures: Sequence[Structure] = STRUCTURES
-    scorer: Scorer | None = None
+    # User-defined score of a model on held-out rows that replaces the log loss. Higher is better.
+    scorer: Callable[[AdditiveLMM, TrainingData], float] | None = None
+    # Maximum number of features in all terms.
     max_features: int | None = None
 
     name: ClassVar[str] = "warm-up"

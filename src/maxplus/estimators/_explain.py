@@ -110,7 +110,7 @@ class ExplainMixin:
         Returns
         -------
         array of bool of shape (n_samples,)
-            Whether each prediction is certified.
+            True for each certified prediction.
         """
         X = self._validated(X)
         radii, scale = self._certificate_box(eps, scale)
@@ -241,8 +241,8 @@ class ExplainMixin:
             changes = domain.with_fixed(others).candidates
             if len(others) == len(domain.columns) or not changes.feature.size:
                 raise ValueError(
-                    f"change_one_of names {column!r}, which is not a column with a list of values; "
-                    "use eps and scale for changes of numbers"
+                    f"change_one_of contains {column!r}, which is not a column with a list of "
+                    "values; use eps and scale for numeric columns"
                 )
             for feature, value in zip(changes.feature.tolist(), changes.value, strict=True):
                 yield domain, feature, value

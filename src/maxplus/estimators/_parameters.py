@@ -230,7 +230,7 @@ def refuse_checkpoints(callbacks: Any, estimator: str) -> None:
     for callback in as_callbacks(callbacks):
         if needs_state(callback):
             raise ValueError(
-                f"callbacks has a {type(callback).__name__}, but {estimator} has no state to "
+                f"callbacks contains a {type(callback).__name__}, but {estimator} has no state to "
                 "save; remove it, or train an LMMClassifier"
             )
 

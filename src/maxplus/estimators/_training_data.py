@@ -140,8 +140,8 @@ class TrainingData:
             unknown = [name for name in monotonic_cst if name not in names]
             if unknown:
                 raise ValueError(
-                    f"monotonic_cst has the column {unknown[0]!r}, which X has not; "
-                    + (f"it has {names[:20]}" if names else "X has no column names")
+                    f"monotonic_cst has the column {unknown[0]!r}, which does not exist; "
+                    + (f"X has {names[:20]}" if names else "X has no column names")
                 )
             signs = np.array([monotonic_cst.get(name, 0) for name in names], np.int64)
         else:
@@ -154,7 +154,7 @@ class TrainingData:
         if encoder is None:
             return signs
         if not names:
-            raise ValueError("monotonic_cst needs a data frame whose column names are strings")
+            raise ValueError("monotonic_cst requires a data frame whose column names are strings")
         features = np.zeros(self.X.shape[1], np.int64)
         sign_of = dict(zip(names, signs.tolist(), strict=True))
         for column, part in zip(encoder.columns_, encoder.feature_slices, strict=True):
@@ -162,7 +162,7 @@ class TrainingData:
             if sign and column.kind == "category":
                 raise ValueError(
                     f"monotonic_cst has {sign} for the column {column.name!r}, whose categories "
-                    "have no order; give 0, or make the column ordinal"
+                    "have no order; set it to 0, or make the column ordinal"
                 )
             features[part.start] = sign
         return features
@@ -294,7 +294,7 @@ def _check_ranks_agree(
     )
     weights = 1.0 if data.weight is None else float(data.weight.sum())
     if not comm.total(len(data.y)) or not comm.largest(weights):
-        raise mark_collective(ValueError("there are no samples to train on, on any of the ranks"))
+        raise mark_collective(ValueError("none of the ranks has samples of positive weight"))
 
 
 def _check_labels(y: NDArray, labels: NDArray) -> None:
@@ -341,7 +341,7 @@ def check_sample_weight(
         bad = weight[~np.isfinite(weight) | (weight < 0)][0]
         raise ValueError(f"sample_weight must hold finite numbers >= 0; got {bad}")
     if not allow_zeros and not weight.any():
-        raise ValueError("sample_weight is zero for every sample: none is left to train on")
+        raise ValueError("sample_weight is zero for all samples; at least one must be above zero")
     return weight
 
 

@@ -51,7 +51,7 @@ class LipschitzInterpolator(WeightsMixin, BaseMaxPlusRegressor):
     lipschitz_ : float
         Lipschitz constant of the training data in the L∞ norm.
     interpolates_ : bool
-        Whether h passes through all selected points. This holds if K is at least their Lipschitz
+        True if h passes through all selected points. This holds if K is at least their Lipschitz
         constant, unless the rounding of K·x exceeds the differences between targets. In that case,
         centre the features.
     training_summary_ : dict

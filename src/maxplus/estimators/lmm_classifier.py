@@ -394,8 +394,8 @@ class LMMClassifier(BaseLMMClassifier):
         super()._check_parameters()
         if self._is_sum and any(map(needs_state, as_callbacks(self.callbacks))):
             raise ValueError(
-                "callbacks contains a checkpoint, but a sum of terms has no state to keep; "
-                "remove it, or give n_hidden"
+                "callbacks contains a checkpoint, but a sum of terms has no state to save; "
+                "remove it, or set n_hidden"
             )
         if self._has_reach and not self._is_sum and not np.isscalar(self.robust_eps):
             raise ParameterError(
@@ -405,18 +405,18 @@ class LMMClassifier(BaseLMMClassifier):
         is_certified = isinstance(self.scoring, str) and self.scoring == "certified"
         if is_certified and not self._has_reach:
             raise ParameterError(
-                "scoring='certified' needs a robust_eps above 0; "
+                "scoring='certified' requires robust_eps above 0; "
                 f"got robust_eps={self.robust_eps!r:.60}"
             )
         if self._is_robust and self.monotonic_cst is not None:
             raise ParameterError(
                 f"monotonic_cst={self.monotonic_cst!r:.60} is not supported with robust_eps; "
-                "leave it or robust_eps out"
+                "remove one of them"
             )
 
     @property
     def _is_sum(self) -> bool:
-        """Whether to train a sum of terms instead of a single network."""
+        """True if a sum of terms is trained instead of a single network."""
         return (
             isinstance(self.n_hidden, str)
             and isinstance(self.slope, str)
@@ -432,7 +432,7 @@ class LMMClassifier(BaseLMMClassifier):
 
     @property
     def _is_robust(self) -> bool:
-        """Whether to train a sum of terms with certified training."""
+        """True if a sum of terms is trained with certified training."""
         return self._is_sum and self._has_reach
 
     @property
@@ -545,7 +545,8 @@ class LMMClassifier(BaseLMMClassifier):
         signs = data.monotonic_signs(self.monotonic_cst)
         if signs is not None and signs.any() and data.n_classes != 2:
             raise ValueError(
-                f"monotonic_cst is for two classes; y has {data.n_classes}; remove monotonic_cst"
+                f"monotonic_cst requires two classes, but y has {data.n_classes}; remove "
+                "monotonic_cst"
             )
         return signs
 

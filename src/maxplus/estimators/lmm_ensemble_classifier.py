@@ -153,7 +153,7 @@ perfect_fit_, training_losses_, training_labels_
         if self._member._is_robust:
             raise ValueError(
                 f"robust_eps={self._member.robust_eps!r:.60} without n_hidden trains a certified "
-                "sum of terms, which an ensemble cannot hold; give n_hidden, or use a single "
+                "sum of terms, which an ensemble does not support; set n_hidden, or use a single "
                 "LMMClassifier"
             )
         refuse_checkpoints(self.callbacks, "an ensemble")
@@ -164,7 +164,8 @@ perfect_fit_, training_losses_, training_labels_
         for name in REPLACED:
             if self.estimator is not None and is_set(self.estimator, name):
                 value = getattr(self.estimator, name)
-                warn_no_effect(f"{name}={value!r} of the estimator", "in an ensemble, set its own")
+                setting = f"{name}={value!r} of the estimator"
+                warn_no_effect(setting, "in an ensemble; set the parameter of the ensemble")
 
     @property
     def _class_weight(self) -> Any:
@@ -228,19 +229,6 @@ class EnsembleTraining:
 
     Each network has its own random generator, so results do not depend on the number of threads.
     With several MPI ranks, rank 0 trains on the rows of all ranks.
-
-    Parameters
-    ----------
-    member : LMMClassifier
-        Classifier with the parameters of each network.
-    n_estimators : int
-        Number of networks.
-    bootstrap : bool
-        If True, train each network on a bootstrap sample.
-    data : TrainingData
-        Training set.
-    state : FitState
-        State of the initial model.
     """
 
     name: ClassVar[str] = "ensemble"

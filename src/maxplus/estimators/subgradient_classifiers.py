@@ -220,7 +220,7 @@ class BaseSubgradientClassifier(BaseMaxPlusClassifier):
             if value != before:
                 warn_no_effect(
                     f"{name}={value!r}",
-                    f"because this fit continues one with {name}={before!r}; use "
+                    f"because training continues from a model with {name}={before!r}; set "
                     "warm_start=False to start again",
                 )
 
@@ -229,9 +229,9 @@ class BaseSubgradientClassifier(BaseMaxPlusClassifier):
         used = self._engine_class().name
         if self.engine in ("auto", used):
             return
-        reason = f"on a {type(self).__name__}, which it cannot train"
+        reason = f"because it cannot train a {type(self).__name__}"
         if not ENGINES[self.engine].minimises(type(self._objective())):
-            reason = f"with objective={self.objective!r}, which it cannot minimise"
+            reason = f"because it cannot minimise objective={self.objective!r}"
         warn_no_effect(f"engine={self.engine!r}", f"{reason}; {used!r} is used")
 
     def _warn_of_ending(self, trained: TrainingResult) -> None:
@@ -551,22 +551,21 @@ class SubgradientLMMClassifier(BaseLMMClassifier, BaseSubgradientClassifier):
         slope = UNIT_SLOPE / median_distance(X, rng) if isinstance(slope, str) else float(slope)
         check_reach(X, slope)
         init_margin = slope if self.init_margin is None else float(self.init_margin)
-        self._require_memory(X, n_classes)
-        if self.init == "prototypes":
+        (N, P), H = X.shape, int(self.n_hidden)
+        has_prototypes, shape = self.init == "prototypes", (P, H, n_classes)
+        memory.require(
+            pyramids_bytes(min(H, N), P, n_classes, X.dtype)
+            if has_prototypes
+            else random_lmm_bytes(shape, X.dtype),
+            f"an initial model with n_hidden={H:,}",
+            memory.FEWER_UNITS,
+        )
+        if has_prototypes:
             chosen = choose_prototypes(y, self.n_hidden, rng)
             model = prototype_lmm(X[chosen], y[chosen], n_classes, slope, init_margin)
             return model, FitState(slope=slope, prototypes=data.index[chosen])
-        shape = (X.shape[1], int(self.n_hidden), n_classes)
         model = random_lmm(self.init, shape, slope, init_margin, X.dtype, rng)
         return model, FitState(slope=slope)
-
-    def _require_memory(self, X: NDArray, n_classes: int) -> None:
-        """Raise NotEnoughMemoryError if the initial model does not fit into memory."""
-        (N, P), H = X.shape, int(self.n_hidden)
-        needed = random_lmm_bytes((P, H, n_classes), X.dtype)
-        if self.init == "prototypes":
-            needed = pyramids_bytes(min(H, N), P, n_classes, X.dtype)
-        memory.require(needed, f"an initial model with n_hidden={H:,}", memory.FEWER_UNITS)
 
     def _required_state(self) -> tuple[str, ...]:
         has_prototypes = self.init == "prototypes" and not self.warm_start
