@@ -77,6 +77,27 @@ class Prepared(NamedTuple):
     bounds: NDArray | None = None
 
 
+class EpochReport:
+    """Callback that reports each epoch of a sum of terms to a monitor and records its loss."""
+
+    def __init__(self, monitor: TrainingMonitor, n_epochs: int) -> None:
+        self.monitor, self.n_epochs = monitor, n_epochs
+        self.losses: list[float] = []
+        self.status = Status.MAX_ITER
+
+    def __call__(self, epoch: int, loss: float, now: Callable[[], AdditiveLMM]) -> bool:
+        """Report an epoch, and return whether training ends."""
+        self.losses.append(loss)
+        end = Status.MAX_ITER if epoch + 1 == self.n_epochs else None
+        # The model is not used without callbacks.
+        model: Any = now() if self.monitor.has_callbacks else None
+        reason = self.monitor.report(
+            epoch + 1, self.n_epochs, loss, min(self.losses), model, None, end
+        )
+        self.status = reason or self.status
+        return reason is not None
+
+
 @dataclass(frozen=True)
 class TermTraining(ABC):
     """Joint training of all terms of a sum."""
@@ -162,21 +183,9 @@ class TermTraining(ABC):
         """
         prepared = self.prepare(rows, np.random.default_rng([seed, FOLDS]))
         n_epochs = self.annealing_for(len(rows.y)).epochs(len(rows.y))
-        losses: list[float] = []
-        status = Status.MAX_ITER
-
-        def report(epoch: int, loss: float, now: Callable[[], AdditiveLMM]) -> bool:
-            nonlocal status
-            losses.append(loss)
-            end = Status.MAX_ITER if epoch + 1 == n_epochs else None
-            # The model is not used without callbacks.
-            model: Any = now() if monitor.has_callbacks else None
-            reason = monitor.report(epoch + 1, n_epochs, loss, min(losses), model, None, end)
-            status = reason or status
-            return reason is not None
-
+        report = EpochReport(monitor, n_epochs)
         model = self.train(self.structures[chosen], prepared, 1.0, [seed, FOLDS, 1], report)
-        return model, np.array(losses), status
+        return model, np.array(report.losses), report.status
 
 
 class Choice(NamedTuple):
@@ -204,14 +213,13 @@ class Choice(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Joint(Outcome):
+class TrainedSum(Outcome):
     """Trained sum of terms.
 
-    ``losses`` are the smoothed losses of all epochs. ``choice`` is None if the search was
-    interrupted.
+    ``choice`` is None if the search was interrupted. ``losses`` are the mean losses of all epochs.
     """
 
-    choice: Choice | None
+    choice: Any
     losses: NDArray
 
     @property
@@ -252,16 +260,16 @@ class JointTraining(TermTraining):
         problem: TrainingProblem,
         monitor: TrainingMonitor,
         state: TrainingState | None = None,
-    ) -> Joint:
+    ) -> TrainedSum:
         """Search and train; return the initial ``model`` if the search is interrupted."""
 
-        def search_and_train(rows: TrainingData, seed: int) -> Joint:
+        def search_and_train(rows: TrainingData, seed: int) -> TrainedSum:
             choice, status = self.choose(rows, seed, monitor)
             if choice is None:
-                return Joint(model, status, None, np.empty(0))
+                return TrainedSum(model, status, None, np.empty(0))
             monitor.begin(self.name, is_last=True)
             trained, losses, status = self.train_on_all(choice.chosen, rows, seed, monitor)
-            return Joint(without_weak_terms(trained, rows.X), status, choice, losses)
+            return TrainedSum(without_weak_terms(trained, rows.X), status, choice, losses)
 
         return on_first_rank(problem, search_and_train)
 

@@ -112,7 +112,13 @@ class TrainingData:
             of_ranks = [part for part in comm.allgather(np.unique(y)) if part.size]
             known = np.unique(np.concatenate(of_ranks))
         with comm.raise_on_all_ranks():
-            _check_labels(y, known)
+            remedy = "; pass all classes to the first call of partial_fit, or call fit"
+            check_labels(y, known, remedy)
+            if known.size < 2:
+                raise ValueError(
+                    f"y has one class only ({known.tolist()[0]!r}), but a classifier requires at "
+                    "least two; add samples of another class"
+                )
         codes = np.searchsorted(known, y) if len(y) else np.empty(0, np.int64)
         return replace(data, y=codes, classes=known)
 
@@ -297,17 +303,13 @@ def _check_ranks_agree(
         raise mark_collective(ValueError("none of the ranks has samples of positive weight"))
 
 
-def _check_labels(y: NDArray, labels: NDArray) -> None:
-    is_known = np.isin(y, labels)
+def check_labels(y: NDArray, classes: NDArray, remedy: str = "") -> None:
+    """Raise ValueError if a label is not one of the classes."""
+    is_known = np.isin(y, classes)
     if not is_known.all():
         raise ValueError(
             f"y has the label {y[~is_known].tolist()[0]!r}, which is not one of the classes "
-            f"{labels.tolist()}; pass all classes to the first call of partial_fit, or call fit"
-        )
-    if labels.size < 2:
-        raise ValueError(
-            f"y has one class only ({labels.tolist()[0]!r}), but a classifier requires at least "
-            "two; add samples of another class"
+            f"{classes.tolist()}{remedy}"
         )
 
 

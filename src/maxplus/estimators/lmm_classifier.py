@@ -14,7 +14,7 @@ from sklearn.base import clone
 from sklearn.metrics import get_scorer
 
 from maxplus.distributed import current
-from maxplus.estimators._additive import STRUCTURES, Joint, JointTraining, untrained
+from maxplus.estimators._additive import STRUCTURES, JointTraining, TrainedSum, untrained
 from maxplus.estimators._base import FitState
 from maxplus.estimators._cross_validation import held_out_temperature, keep_level, validate_polish
 from maxplus.estimators._lmm import BaseLMMClassifier, initial_boxes
@@ -42,7 +42,6 @@ from maxplus.estimators._robust import (
     BOXES,
     FACTORS,
     SHAPES,
-    Robust,
     RobustTraining,
     is_positive,
     make_candidates,
@@ -675,7 +674,7 @@ class LMMClassifier(BaseLMMClassifier):
 
     def _search_results(self, trained: TrainingResult) -> tuple[float, dict[str, Any]]:
         """Return the temperature of a sum of terms and a dict with the attribute ``search_``."""
-        outcomes = [out for out in trained.outcomes if isinstance(out, (Joint, Robust))]
+        outcomes = [out for out in trained.outcomes if isinstance(out, TrainedSum)]
         choice = outcomes[0].choice if outcomes else None
         if choice is None:
             return 1.0, {}

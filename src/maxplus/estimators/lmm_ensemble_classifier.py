@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from maxplus.distributed import current
-from maxplus.estimators._additive import Choice, Joint, Prepared, on_first_rank
+from maxplus.estimators._additive import Choice, Prepared, TrainedSum, on_first_rank
 from maxplus.estimators._base import FitState
 from maxplus.estimators._cross_validation import FOLDS
 from maxplus.estimators._lmm import BaseLMMClassifier
@@ -255,19 +255,19 @@ class EnsembleTraining:
         problem: TrainingProblem,
         monitor: TrainingMonitor,
         state: TrainingState | None = None,
-    ) -> Joint:
+    ) -> TrainedSum:
         """Train the networks; return the initial ``model`` if none was completed."""
         return on_first_rank(problem, lambda rows, seed: self._train(model, rows, seed, monitor))
 
     def _train(
         self, model: LMM | AdditiveLMM, rows: TrainingData, seed: int, monitor: TrainingMonitor
-    ) -> Joint:
+    ) -> TrainedSum:
         K, choice = self.n_estimators, None
         jobs: Sequence[Callable[[TrainingMonitor], tuple[LMM | AdditiveLMM, NDArray]]]
         if isinstance(model, AdditiveLMM):
             choice, status = self.joint.choose(rows, seed, monitor)
             if choice is None:
-                return Joint(model, status, None, np.empty(0))
+                return TrainedSum(model, status, None, np.empty(0))
             prepared = self.joint.prepare(rows, np.random.default_rng([seed, FOLDS]))
             jobs = [partial(self._train_sum, choice, prepared, [seed, FOLDS, k]) for k in range(K)]
         else:
@@ -291,11 +291,11 @@ class EnsembleTraining:
         if monitor.interrupted:
             status = Status.INTERRUPTED
         if not done:
-            return Joint(model, status, choice, np.empty(0))
+            return TrainedSum(model, status, choice, np.empty(0))
         models, curves = zip(*(done[k] for k in sorted(done)), strict=True)
         length = min(curve.size for curve in curves)
         losses = np.mean([curve[:length] for curve in curves], axis=0)
-        return Joint(AdditiveLMM.mean(models), status, choice, losses)
+        return TrainedSum(AdditiveLMM.mean(models), status, choice, losses)
 
     def _train_sum(
         self, choice: Choice, prepared: Prepared, seed: Sequence[int], quiet: TrainingMonitor

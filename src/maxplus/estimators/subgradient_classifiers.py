@@ -76,15 +76,9 @@ SUBGRADIENT: Parameters = {
     "polyak_target": (real(minimum=0.0),),
     "polyak_fraction": (real(minimum=0.0, maximum=1.0),),
     "learning_rate": (real(above=0.0),),
-    "engine": (
-        "auto",
-        *ENGINES,
-    ),
+    "engine": ("auto", *ENGINES),
     "max_iter": (integer(1),),
-    "keep": (
-        "best",
-        "last",
-    ),
+    "keep": ("best", "last"),
     "warm_start": (BOOLEAN,),
 }
 # Parameters that only some step rules use.
@@ -100,11 +94,7 @@ EFFECTS: tuple[Effect, ...] = (
 # Parameters of estimators with random initial weights.
 RANDOM_INIT: Parameters = {
     **SUBGRADIENT,
-    "init": (
-        "glorot",
-        "gaussian",
-        "uniform",
-    ),
+    "init": ("glorot", "gaussian", "uniform"),
     "scale": (real(above=0.0),),
 }
 RANDOM_INIT_EFFECTS = (
@@ -470,11 +460,7 @@ class SubgradientLMMClassifier(BaseLMMClassifier, BaseSubgradientClassifier):
         "n_hidden": (integer(1),),
         "slope": (real(above=0.0), "auto"),
         "init_margin": (real(above=0.0), None),
-        "init": (
-            "prototypes",
-            "gaussian",
-            "uniform",
-        ),
+        "init": ("prototypes", "gaussian", "uniform"),
         "objective": ("max", "mean", "top-k", "trimmed-max", OBJECTIVE),
         "top_k": (samples(1),),
         "n_trimmed": (samples(0),),
