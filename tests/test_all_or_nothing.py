@@ -17,9 +17,9 @@ from maxplus import (
     SubgradientLMMClassifier,
 )
 from maxplus.estimators._base import BaseMaxPlusClassifier
-from maxplus.training import KeepBestOnInterrupt
 from maxplus.training.result import TrainingOverflowError
 from processes import interrupt_second_fits
+from trainings import raise_keyboard_interrupt
 
 pytestmark = pytest.mark.slow
 
@@ -47,10 +47,6 @@ class InjectedError(RuntimeError):
 
 def fail(*arguments, **options):
     raise InjectedError
-
-
-def interrupt(progress):
-    raise KeyboardInterrupt
 
 
 @pytest.mark.parametrize(
@@ -100,19 +96,12 @@ def test_failed_partial_fit_leaves_generator_unchanged(iris, monkeypatch):
 
 
 @EACH
-def test_immediate_interrupt_keeps_old_or_new_model(iris, clf):
+def test_interrupted_fit_leaves_estimator_unchanged(iris, clf):
     clf.set_params(callbacks=None).fit(iris.X[:, :2], np.array(["a", "b", "c"])[iris.y])
     before = snapshot(clf)
-    clf.set_params(callbacks=interrupt)
     with pytest.raises(KeyboardInterrupt):
-        clf.fit(*iris)
+        clf.set_params(callbacks=raise_keyboard_interrupt).fit(*iris)
     assert snapshot(clf) == before
-    if not isinstance(clf, LMMClassifier):
-        clf.set_params(callbacks=[interrupt, KeepBestOnInterrupt()])
-        with pytest.warns(UserWarning, match="interrupted"):
-            clf.fit(*iris)
-        assert clf.n_features_in_ == clf.model_.n_features == 4
-        assert clf.predict(iris.X[:1]).dtype.kind == "i"
     clf.set_params(callbacks=None)
 
 

@@ -1,6 +1,7 @@
 """Invalid input of estimators: errors that give the argument, the value and the remedy."""
 
 import re
+from itertools import product
 
 import numpy as np
 import pytest
@@ -115,12 +116,8 @@ def test_fit_rejects_invalid_parameters(iris, estimator, name, value, allowed):
                 {"engine": engine, "objective": objective},
                 [engine, f"objective='{objective}'"],
             )
-            for engine, objective in (
-                ("tree", "mean"),
-                ("tree", "top-k"),
-                ("sgd", "top-k"),
-                ("sgd", "max"),
-            )
+            for engine, objective in product(("tree", "sgd"), ("mean", "top-k", "max"))
+            if (engine, objective) not in (("tree", "max"), ("sgd", "mean"))
         ],
         (MaxPlusClassifier, {"engine": "tree"}, ["engine='tree'", "MaxPlusClassifier"]),
         (MaxPlusClassifier, {"engine": "sgd"}, ["sgd", "objective='max'"]),
@@ -279,35 +276,16 @@ def test_late_constant_steps_warn(iris):
     model.set_params(polyak_fraction=0.0, keep="last").fit(*iris)
 
 
-GRIDS = {
-    "engines": (
-        SubgradientLMMClassifier(6, max_iter=5, random_state=0),
-        {"engine": ["dense", "tree", "sgd"], "objective": ["max", "mean", "top-k"]},
-    ),
-    "steps": (
-        SubgradientLMMClassifier(6, max_iter=5, random_state=0, engine="dense"),
-        {"learning_rate": [0.01, 1.0], "keep": ["best", "last"], "step": ["polyak", "level"]},
-    ),
-    "suspects": (
-        LMMClassifier(6, slope=3.0, warmup_epochs=2, random_state=0),
-        {"polish": [None, "auto"], "max_suspects": [0, 0.0, 2]},
-    ),
-}
-
-
 @pytest.mark.filterwarnings("ignore::maxplus.estimators.NoEffectWarning")
-@pytest.mark.parametrize(("model", "grid"), GRIDS.values(), ids=GRIDS)
-def test_grid_search_accepts_every_engine_and_objective(iris, model, grid):
+def test_grid_search_accepts_every_engine_and_objective(iris):
+    model = SubgradientLMMClassifier(6, max_iter=5, random_state=0)
+    grid = {"engine": ["dense", "tree", "sgd"], "objective": ["max", "mean", "top-k"]}
     search = GridSearchCV(model, grid, cv=2, error_score="raise").fit(*iris)
     assert np.isfinite(search.cv_results_["mean_test_score"]).all()
 
 
-def test_integer_parameters_accept_zero_as_float(iris):
+def test_integer_parameters_accept_zero_as_float():
     LMMClassifier(max_suspects=0.0, verbose=0.0)._check_parameters()
-    own = {"random_state": 0, "engine": "dense"}
-    whole, fraction = (
-        quick(SubgradientLMMClassifier, w0_update_interval=n, **own).fit(*iris) for n in (0, 0.0)
-    )
-    assert np.array_equal(whole.W1_, fraction.W1_)
+    SubgradientLMMClassifier(w0_update_interval=0.0)._check_parameters()
     with pytest.raises(ValueError, match="top_k must be"):
         SubgradientLMMClassifier(top_k=0.0)._check_parameters()

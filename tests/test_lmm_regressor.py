@@ -1,7 +1,6 @@
 """LMMRegressor: gradient, bounds, structure search, intervals, explanations, certificates."""
 
 import math
-import re
 
 import numpy as np
 import pytest
@@ -16,6 +15,7 @@ from sklearn.preprocessing import StandardScaler
 from maxplus import LMMRegressor
 from maxplus.estimators.lmm_regressor import STRUCTURES
 from maxplus.models import LMM, AdditiveLMM, Term
+from maxplus.training import KeepBestOnInterrupt
 from maxplus.training.result import TrainingOverflowError
 from maxplus.training.smooth.soft_terms import (
     FlatWeights,
@@ -25,7 +25,7 @@ from maxplus.training.smooth.soft_terms import (
     soft_gradient,
     soft_scores,
 )
-from processes import run_fresh
+from trainings import press_ctrl_c
 
 pytestmark = pytest.mark.slow
 
@@ -326,42 +326,21 @@ def test_regressor_callbacks_report_and_stop_search_and_training():
     assert (reg.n_iter_, reg.status_) == (1, "callback")
 
 
-INTERRUPT = """
-import json, signal, warnings
-import numpy as np
-from maxplus import LipschitzInterpolator, LMMRegressor
-from maxplus.training import KeepBestOnInterrupt
-
-def interrupt_in(stage):
-    press = lambda p: signal.raise_signal(signal.SIGINT) if p.stage == stage else None
-    return [press, KeepBestOnInterrupt()]
-
-signal.signal(signal.SIGINT, signal.default_int_handler)
-rng = np.random.default_rng(0)
-X = rng.uniform(size=(100, 2))
-y = np.sin(4 * X[:, 0]) + X[:, 1]
-reg = LMMRegressor(epochs=50, callbacks=interrupt_in("terms"))
-with warnings.catch_warnings(record=True) as caught:
-    warnings.simplefilter("always")
-    reg.fit(X, y)
-before = dict(vars(reg))
-try:
-    reg.set_params(callbacks=interrupt_in("choice")).fit(X, y)
-    is_raised = False
-except KeyboardInterrupt:
-    is_raised = True
-names = set(vars(reg)) - {"callbacks"}
-is_kept = names == set(before) - {"callbacks"} and all(vars(reg)[n] is before[n] for n in names)
-print(json.dumps([[str(one.message) for one in caught], reg.n_iter_, is_raised, is_kept]))
-"""
+def interrupts_in(stage):
+    """Return callbacks that send Ctrl-C in a stage and keep the best model."""
+    return [lambda p: press_ctrl_c() if p.stage == stage else None, KeepBestOnInterrupt()]
 
 
 def test_interrupt_keeps_trained_model_but_not_unfinished_search():
-    messages, n_iter, is_raised, is_kept = run_fresh(INTERRUPT)
-    assert any(re.search("interrupted after .* epochs", text) for text in messages)
-    assert n_iter < 50
-    assert is_raised
-    assert is_kept
+    X, y = noisy(waves, n=100)
+    reg = LMMRegressor(epochs=50, callbacks=interrupts_in("terms"))
+    with pytest.warns(UserWarning, match="interrupted after .* epochs"):
+        reg.fit(X, y)
+    assert reg.n_iter_ < 50
+    before = dict(vars(reg))
+    with pytest.raises(KeyboardInterrupt):
+        reg.set_params(callbacks=interrupts_in("choice")).fit(X, y)
+    assert all(vars(reg)[name] is value for name, value in before.items() if name != "callbacks")
 
 
 def test_regressor_rejects_too_large_targets():

@@ -110,13 +110,6 @@ def test_two_phase_uses_polyak_steps_and_then_constant_steps(cloud, fraction, sw
     assert_array_equal(steps[switch:], 0.3 / (2 * np.sqrt(2 * 3)))
 
 
-def test_polyak_step_is_proportional_to_the_distance_from_the_target(cloud):
-    near, far = (lmm(step="polyak", polyak_target=t).fit(*cloud) for t in (0.5, 0.0))
-    loss = far.history_["loss"][0]
-    ratio = near.history_["step"][0] / far.history_["step"][0]
-    assert ratio == pytest.approx((loss - 0.5) / loss)
-
-
 @pytest.mark.parametrize(
     ("w0_update_interval", "moves"),
     [(0, []), (1, [*range(12)]), (4, [3, 7, 11]), (5, [4, 9]), (100, [])],
@@ -161,26 +154,14 @@ def test_other_float_types_become_float64(iris, dtype):
 
 
 @MAX_ENGINES
-def test_history_is_recorded_before_each_step(cloud, engine):
-    """The loss after k steps equals the recorded loss of iteration k in a longer run."""
-    history = lmm(engine=engine, step="polyak", w0_update_interval=3).fit(*cloud).history_
-    for k in (1, 2, 17, 59):
-        clf = lmm(engine=engine, step="polyak", w0_update_interval=3, max_iter=k, keep="last")
-        assert clf.fit(*cloud).max_loss_ == history["loss"][k]
-    first = losses(initial(cloud), *cloud)
-    assert history["sample"][0] == np.argmax(first)
-    assert history["loss"][0] == pytest.approx(first.max())
-
-
-@MAX_ENGINES
 def test_best_weights_are_kept(cloud, engine):
     clf = lmm(engine=engine, step="polyak").fit(*cloud)
     assert clf.max_loss_ == clf.history_["loss"].min() < clf.history_["loss"][-1]
-    assert losses(clf, *cloud).max() == pytest.approx(clf.max_loss_)
-    assert losses(clf, *cloud).mean() == pytest.approx(clf.mean_loss_)
     last = lmm(engine=engine, step="polyak", keep="last").fit(*cloud)
     assert last.max_loss_ > clf.max_loss_
-    assert losses(last, *cloud).max() == pytest.approx(last.max_loss_)
+    for model in (clf, last):
+        assert losses(model, *cloud).max() == pytest.approx(model.max_loss_)
+        assert losses(model, *cloud).mean() == pytest.approx(model.mean_loss_)
 
 
 @pytest.mark.parametrize("max_iter", [1, 30, 300])
@@ -191,15 +172,6 @@ def test_perfect_fit_means_all_losses_below_log_2(max_iter):
     clf = lmm(20, max_iter=max_iter, init_margin=0.1).fit(X, y)
     assert clf.perfect_fit_ == (clf.max_loss_ < np.log(2.0)) == (max_iter == 300)
     assert clf.score(X, y) == 1.0 or not clf.perfect_fit_
-
-
-@MAX_ENGINES
-def test_a_zero_subgradient_ends_training(engine):
-    clf = lmm(engine=engine, slope=1.0, init_margin=300.0).fit([[0.0], [1e6]], [0, 1])
-    assert clf.status_ == "stationary"
-    assert "subgradient is zero" in clf.status_message_
-    assert clf.n_iter_ == 1
-    assert clf.perfect_fit_
 
 
 @MAX_ENGINES
@@ -320,7 +292,6 @@ def test_decision_function_of_many_classes(cloud):
 def test_decision_function_of_two_classes(pair):
     clf = lmm().fit(pair.X, np.where(pair.y == 1, "yes", "no"))
     margin = clf.decision_function(pair.X)
-    assert margin.shape == (45,)
     assert_array_equal(clf.predict(pair.X), np.where(margin > 0, "yes", "no"))
     assert_allclose(clf.predict_proba(pair.X)[:, 1], 1 / (1 + np.exp(-margin)))
 

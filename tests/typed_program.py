@@ -78,13 +78,13 @@ def others(X: Array, y: Array) -> None:
     assert_type(paper.history_["loss"], Array)
 
 
-def judge(X: Array, y: Array) -> None:
+def evaluate(X: Array, y: Array) -> None:
     """Check the types of evaluation."""
     assert_type(maxplus.validate(LMMClassifier(12), X, y), Validation)
     assert_type(maxplus.compare(X, y), Comparison)
 
 
-def research(X: Array, y: Array) -> None:
+def train_with_an_engine(X: Array, y: Array) -> None:
     """Check the types of products, models and engines."""
     values, index = minplus(X, X.T, return_index=True)
     assert_type(values, Array)

@@ -135,6 +135,13 @@ class FitState:
     NUMBERS: ClassVar[tuple[str, ...]] = ("slope", "distance", "temperature")
     UNITS: ClassVar[tuple[str, ...]] = ("prototypes", "unit_activation_counts")
 
+    @property
+    def size(self) -> float:
+        """Size of the initial scores, slope times distance."""
+        assert self.slope is not None
+        assert self.distance is not None
+        return self.slope * self.distance
+
     def to_arrays(self) -> dict[str, NDArray]:
         """Return the state as named arrays for a checkpoint."""
         known = {name: getattr(self, name) for name in (*self.NUMBERS, *self.UNITS)}
@@ -250,8 +257,6 @@ class BaseMaxPlusClassifier(StatusMixin, ClassifierMixin, BaseMaxPlusEstimator):
     """
 
     _model_class: ClassVar[type[Model]]
-    # Names of the weights by which inputs are multiplied.
-    _slopes: ClassVar[tuple[str, ...]] = ()
 
     verbose: int
     callbacks: Any
@@ -527,7 +532,7 @@ class BaseMaxPlusClassifier(StatusMixin, ClassifierMixin, BaseMaxPlusEstimator):
 
     def _predict_in_batches(self, X: Any, output: Callable[[NDArray], NDArray]) -> NDArray:
         check_is_fitted(self, "model_")
-        return predict_in_batches(self, X, self.model_, output, self._slopes)
+        return predict_in_batches(self, X, self.model_, output)
 
 
 class BaseMaxPlusRegressor(RegressorMixin, BaseMaxPlusEstimator):

@@ -31,10 +31,10 @@ from maxplus.estimators._training_data import (
 )
 from maxplus.explain import feature_importances, term_means
 from maxplus.explain.importances import MAX_ROWS
-from maxplus.models import LMM, AdditiveLMM
+from maxplus.models import LMM, LOG2, AdditiveLMM
 from maxplus.models.additive import useless_units, with_units
 from maxplus.models.initialization import box_lmm, box_lmm_bytes, class_distance
-from maxplus.training import memory
+from maxplus.training import Status, memory
 from maxplus.training.stages import TrainingResult
 
 # Product of the automatic slope and the distance between classes. The slope is steeper than the
@@ -152,11 +152,25 @@ class BaseLMMClassifier(ExplainMixin, WeightsMixin, BaseMaxPlusClassifier):
     unit_activation_counts_: NDArray
     feature_importances_: NDArray
     prototypes_: NDArray
+    suspects_: NDArray
     _model_class = LMM
-    _slopes = ("W0",)
 
     def _required_state(self) -> tuple[str, ...]:
         return ("slope",)
+
+    @property
+    def _level(self) -> float:
+        """Loss level of the polish."""
+        return LOG2
+
+    def _shortfall(self, status: Status) -> str:
+        if status is not Status.GIVEN_UP:
+            return super()._shortfall(status)
+        return (
+            f"the polish left {self.suspects_.size} of {self.training_labels_.size} training "
+            f"samples above its level of {self._level:.4g} (see suspects_); increase max_suspects, "
+            "or use polish='auto'"
+        )
 
     def _fitted_attributes(
         self, data: TrainingData, state: FitState, trained: TrainingResult

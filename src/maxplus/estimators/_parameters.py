@@ -199,7 +199,7 @@ TRAINED: Parameters = {**COMMON, "verbose": (VERBOSE,), "callbacks": (None, CALL
 
 
 def check_value(name: str, value: Any, *valid: Kind | str | None) -> Any:
-    """Return ``value``; raise `ParameterError` if it is none of the valid values."""
+    """Return ``value``; raise `ParameterError` if it is not valid."""
     kinds = [v for v in valid if isinstance(v, Kind)]
     names = [v for v in valid if isinstance(v, str)]
     is_name = isinstance(value, str) and value in names

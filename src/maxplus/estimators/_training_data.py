@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -201,9 +200,15 @@ class TrainingData:
         """Number of classes."""
         return self.classes.size
 
-    @cached_property
+    @property
     def digest(self) -> str:
-        """Hash of the rows of all ranks, independent of the partition."""
+        """Hash of the rows of all ranks, independent of the partition; cached."""
+        # Before Python 3.12, cached_property holds a lock, which would block ranks in threads.
+        known: str = vars(self).get("_digest") or self._compute_digest()
+        vars(self)["_digest"] = known
+        return known
+
+    def _compute_digest(self) -> str:
         comm = current()
         n, first = comm.total(len(self.y)), comm.before(len(self.y))
         head = f"{self.X.dtype.str}{(n, self.X.shape[1])}{self.weight is not None}"
@@ -300,7 +305,7 @@ def _check_ranks_agree(
     )
     weights = 1.0 if data.weight is None else float(data.weight.sum())
     if not comm.total(len(data.y)) or not comm.largest(weights):
-        raise mark_collective(ValueError("none of the ranks has samples of positive weight"))
+        raise mark_collective(ValueError("there are no samples of positive weight on any rank"))
 
 
 def check_labels(y: NDArray, classes: NDArray, remedy: str = "") -> None:
@@ -347,11 +352,9 @@ def check_sample_weight(
     return weight
 
 
-def validated_rows(
-    estimator: Any, X: Any, model: Network, slopes: Sequence[str] = ("W0",)
-) -> NDArray:
+def validated_rows(estimator: Any, X: Any, model: Network) -> NDArray:
     """Validate the rows of X for a fitted estimator, and convert them to the model's dtype."""
-    return _within_range(_checked_rows(estimator, X), model, slopes)
+    return _within_range(_checked_rows(estimator, X), model)
 
 
 def _checked_rows(estimator: Any, X: Any, *, finite: bool = True) -> NDArray:
@@ -368,14 +371,16 @@ def _checked_rows(estimator: Any, X: Any, *, finite: bool = True) -> NDArray:
     )
 
 
-def _within_range(
-    X: NDArray, model: Network, slopes: Sequence[str], estimator: Any = None
-) -> NDArray:
+def _within_range(X: NDArray, model: Network, estimator: Any = None) -> NDArray:
     """Convert X to the model's dtype, clipped to the range in which no score overflows.
 
     With an ``estimator``, raise ValueError for values that are not finite.
     """
-    limit = _largest_input(model, slopes)
+    if isinstance(model, TermSum):
+        limit = model.largest_input
+    else:
+        steepest = max(1.0, float(np.abs(getattr(model, "A", 1.0)).max()))
+        limit = float(np.finfo(model.dtype).max) / (8.0 * steepest * model.n_features)
     # np.abs(X).max() would allocate a temporary array.
     high, low = float(X.max(initial=0.0)), float(X.min(initial=0.0))
     if not (high <= limit and -low <= limit):
@@ -385,25 +390,15 @@ def _within_range(
     return np.ascontiguousarray(X, model.dtype)
 
 
-def _largest_input(model: Network, slopes: Sequence[str]) -> float:
-    """Return the largest magnitude of inputs for which no score overflows."""
-    if isinstance(model, TermSum):
-        return model.largest_input
-    largest = float(np.finfo(model.dtype).max)
-    steepest = max([1.0, *(float(np.abs(getattr(model, name)).max()) for name in slopes)])
-    return largest / (8.0 * steepest * model.n_features)
-
-
 def predict_in_batches(
     estimator: Any,
     X: Any,
     model: Network,
     output: Callable[[NDArray], NDArray],
-    slopes: Sequence[str] = ("W0",),
 ) -> NDArray:
     """Return ``output(scores)`` for all rows of X, where ``output`` maps (n, C) to length n.
 
-    Temporary arrays have the size of a batch. ``slopes`` are the weights that multiply inputs.
+    Temporary arrays have the size of a batch.
     """
     X = _checked_rows(estimator, X, finite=False)
     n_rows = X.shape[0]
@@ -412,7 +407,7 @@ def predict_in_batches(
     with threads(estimator.n_jobs):
         for start in range(0, n_rows, size):
             rows = slice(start, start + size)
-            part = output(model.scores(_within_range(X[rows], model, slopes, estimator)))
+            part = output(model.scores(_within_range(X[rows], model, estimator)))
             if n_rows <= size:
                 return np.ascontiguousarray(part)
             if outputs is None:

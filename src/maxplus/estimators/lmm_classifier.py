@@ -49,7 +49,7 @@ from maxplus.estimators._robust import (
 )
 from maxplus.estimators._training_data import Scaling, TrainingData
 from maxplus.models import LMM, LOG2, AdditiveLMM, Network
-from maxplus.training import Status, TrainingMonitor, TrainingProblem
+from maxplus.training import TrainingMonitor, TrainingProblem
 from maxplus.training.problem import count_samples
 from maxplus.training.smooth.soft_terms import TERM_ANNEALING
 from maxplus.training.smooth.structures import Structure
@@ -275,7 +275,6 @@ class LMMClassifier(BaseLMMClassifier):
     (True, (8, 3))
     """
 
-    suspects_: NDArray
     loss_curve_: NDArray
     polish_losses_: NDArray
     search_: dict[str, Any]
@@ -434,10 +433,9 @@ class LMMClassifier(BaseLMMClassifier):
         """True if a sum of terms is trained with certified training."""
         return self._is_sum and self._has_reach
 
-    @property
-    def _margin(self) -> float:
-        """Training margin of a single network, per unit of its slope."""
-        return 2.0 * float(self.robust_eps) if self._has_reach else 0.0  # type: ignore[arg-type]
+    def _margin(self, state: FitState) -> float:
+        """Return the training margin of a single network, the largest effect of ``robust_eps``."""
+        return 2.0 * float(self.robust_eps) * state.slope if self._has_reach else 0.0  # type: ignore
 
     @property
     def _calibrates(self) -> bool:
@@ -510,10 +508,7 @@ class LMMClassifier(BaseLMMClassifier):
         monitor: TrainingMonitor,
     ) -> LMM:
         """Train an initial network for a fraction of the usual number of epochs."""
-        assert state.slope is not None
-        assert state.distance is not None
-        annealing = self._annealing(state.slope * state.distance, len(rows.y), length)
-        warm_up = WarmUp(annealing, margin=self._margin * state.slope)
+        warm_up = WarmUp(self._annealing(state.size, len(rows.y), length), self._margin(state))
         problem = TrainingProblem(rows.X, rows.y, weight=rows.weight, rng=rng)
         return warm_up.run(model, problem, monitor).model
 
@@ -571,23 +566,19 @@ class LMMClassifier(BaseLMMClassifier):
 
     def _single_stages(self, n_samples: int, state: FitState) -> Sequence[Stage]:
         """Return the training stages of a single network."""
-        slope, distance, scaling = state.slope, state.distance, state.scaling
-        assert slope is not None
-        assert distance is not None
-        assert scaling is not None
-        annealing = self._annealing(slope * distance, n_samples)
         stages: list[Stage] = [
             WarmUp(
-                annealing,
-                margin=self._margin * slope,
-                augment=None if self.augment is None else partial(self._augmented, scaling),
+                self._annealing(state.size, n_samples),
+                self._margin(state),
+                augment=None if self.augment is None else partial(self._augmented, state),
                 hold_out=float(self.validation_fraction) if self.early_stopping else 0.0,
                 patience=self.n_iter_no_change if self.early_stopping else None,
             )
         ]
         if self.polish == "auto":
-            make_polish = partial(self._bounded_polish, slope * distance)
-            is_beneficial = partial(validate_polish, partial(self._retrain, slope), make_polish)
+            make_polish = partial(self._bounded_polish, state.size)
+            retrain = partial(self._retrain, state)
+            is_beneficial = partial(validate_polish, retrain, make_polish)
             stages.append(ValidatedPolish(is_beneficial, make_polish(n_samples)))
         elif self.polish is not None:
             skip = count_samples(self.max_suspects, n_samples)
@@ -602,7 +593,7 @@ class LMMClassifier(BaseLMMClassifier):
 
     def _retrain(
         self,
-        slope: float,
+        state: FitState,
         model: LMM,
         rows: TrainingData,
         length: float,
@@ -611,7 +602,8 @@ class LMMClassifier(BaseLMMClassifier):
     ) -> LMM:
         """Train a network of the same size on fewer rows and for fewer epochs."""
         n_hidden = min(model.n_hidden, len(rows.y))
-        start = initial_boxes(rows, model.n_classes, n_hidden, slope, self.init_margin, rng)
+        assert state.slope is not None
+        start = initial_boxes(rows, model.n_classes, n_hidden, state.slope, self.init_margin, rng)
         return self._train_briefly(*start, rows, length, rng, monitor)
 
     @property
@@ -619,8 +611,10 @@ class LMMClassifier(BaseLMMClassifier):
         """Loss level of an explicit polish."""
         return LOG2 if isinstance(self.polish, str) else float(self.polish or 0.0)
 
-    def _augmented(self, scaling: Scaling, Z: NDArray, rng: np.random.Generator) -> NDArray:
+    def _augmented(self, state: FitState, Z: NDArray, rng: np.random.Generator) -> NDArray:
         """Apply ``augment`` to a batch of scaled rows."""
+        scaling = state.scaling
+        assert scaling is not None
         return scaling(augmented(self.augment, scaling.inverse(Z), rng))
 
     def _annealing(self, size: float, n_samples: int, length: float = 1.0) -> Annealing:
@@ -680,11 +674,6 @@ class LMMClassifier(BaseLMMClassifier):
             return 1.0, {}
         return choice.temperature if self._calibrates else 1.0, choice.as_search
 
-    def _shortfall(self, status: Status) -> str:
-        if status is not Status.GIVEN_UP:
-            return super()._shortfall(status)
-        return polish_shortfall(self.suspects_.size, self.training_labels_.size, self._level)
-
     def _factor(
         self, data: TrainingData, state: FitState, scores: Callable[[NDArray], NDArray]
     ) -> float:
@@ -707,12 +696,3 @@ class LMMClassifier(BaseLMMClassifier):
 def suspects_above(level: float, losses: NDArray) -> NDArray:
     """Return the indices of the samples of all ranks whose loss is not below a level."""
     return np.flatnonzero(~(current().allgatherv(losses) < level))
-
-
-def polish_shortfall(n_suspects: int, n_samples: int, level: float) -> str:
-    """Return the warning message for a polish that did not reach its level."""
-    return (
-        f"the polish left {n_suspects} of {n_samples} training "
-        f"samples above its level of {level:.4g} (see suspects_); increase max_suspects, or use "
-        "polish='auto'"
-    )

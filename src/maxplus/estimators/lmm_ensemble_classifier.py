@@ -30,7 +30,7 @@ from maxplus.estimators._parameters import (
     warn_of_unused_parameters,
 )
 from maxplus.estimators._training_data import TrainingData
-from maxplus.estimators.lmm_classifier import LMMClassifier, polish_shortfall, suspects_above
+from maxplus.estimators.lmm_classifier import LMMClassifier, suspects_above
 from maxplus.models import LMM, AdditiveLMM, Model, Network
 from maxplus.training import Status, TrainingMonitor, TrainingProblem, run_stages
 from maxplus.training.monitor import run_parallel
@@ -106,7 +106,6 @@ perfect_fit_, training_losses_, training_labels_
     True
     """
 
-    suspects_: NDArray
     loss_curve_: NDArray
     search_: dict[str, Any]
     temperature_: float
@@ -144,8 +143,8 @@ perfect_fit_, training_losses_, training_labels_
         return clone(self.estimator).set_params(**REPLACED)
 
     @property
-    def _is_sum(self) -> bool:
-        return self._member._is_sum
+    def _level(self) -> float:
+        return self._member._level
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -216,12 +215,6 @@ perfect_fit_, training_losses_, training_labels_
         if n_suspects <= count_samples(member.max_suspects, current().total(len(data.y))):
             return Status.SKIPPED
         return Status.UNFIT if member.polish == "auto" else Status.GIVEN_UP
-
-    def _shortfall(self, status: Status) -> str:
-        if status is not Status.GIVEN_UP:
-            return super()._shortfall(status)
-        n_samples, level = self.training_labels_.size, self._member._level
-        return polish_shortfall(self.suspects_.size, n_samples, level)
 
 
 class EnsembleTraining:

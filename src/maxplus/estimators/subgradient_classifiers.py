@@ -724,7 +724,6 @@ loss_curve_, max_loss_, mean_loss_, perfect_fit_, training_losses_, training_lab
     ((4, 20), (20, 3))
     """
 
-    _slopes = ("A",)
     model_: LinearMaxPlus
     _model_class = LinearMaxPlus
     _init_params = ("n_hidden", "init", "scale")
