@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,8 +53,6 @@ PAIRS_LENGTH = 0.25
 MAX_PAIRS = 40
 # Size of the subsample on which contributions are measured.
 N_SUBSAMPLE = 3_000
-
-R = TypeVar("R")
 
 
 class Prepared(NamedTuple):
@@ -233,19 +231,11 @@ class TrainedSum(Outcome):
         return {"warmup_losses": self.losses}
 
 
-@dataclass(frozen=True)
-class JointTraining(TermTraining):
-    """Training stage that chooses the structure of a classifier and trains it.
+class SumStage(ABC):
+    """Stage that trains a sum of terms on rank 0 with the rows of all ranks.
 
-    With several MPI ranks, rank 0 trains on the rows of all ranks. Checkpoints are not supported,
-    because training is short.
+    Checkpoints are not supported, because training is short.
     """
-
-    structures: Sequence[Structure] = STRUCTURES
-    # User-defined score of a model on held-out rows that replaces the log loss. Higher is better.
-    scorer: Callable[[AdditiveLMM, TrainingData], float] | None = None
-    # Maximum number of features in all terms.
-    max_features: int | None = None
 
     name: ClassVar[str] = "warm-up"
     has_state: ClassVar[bool] = False
@@ -256,22 +246,47 @@ class JointTraining(TermTraining):
 
     def run(
         self,
-        model: AdditiveLMM,
+        model: Any,
         problem: TrainingProblem,
         monitor: TrainingMonitor,
         state: TrainingState | None = None,
     ) -> TrainedSum:
-        """Search and train; return the initial ``model`` if the search is interrupted."""
+        """Train a sum of terms, and broadcast it."""
+        assert problem.rng is not None
+        seed = int(problem.rng.integers(2**31))
 
-        def search_and_train(rows: TrainingData, seed: int) -> TrainedSum:
-            choice, status = self.choose(rows, seed, monitor)
-            if choice is None:
-                return TrainedSum(model, status, None, np.empty(0))
-            monitor.begin(self.name, is_last=True)
-            trained, losses, status = self.train_on_all(choice.chosen, rows, seed, monitor)
-            return TrainedSum(without_weak_terms(trained, rows.X), status, choice, losses)
+        def train_on_root(rows: TrainingData) -> TrainedSum:
+            with using(SERIAL), threadpool_limits(1):
+                return self._train(model, replace(rows, X=rows.X[:]), seed, monitor)
 
-        return on_first_rank(problem, search_and_train)
+        return TrainingData(problem.X, problem.y, problem.weight).on_first_rank(train_on_root)
+
+    @abstractmethod
+    def _train(
+        self, model: Any, rows: TrainingData, seed: int, monitor: TrainingMonitor
+    ) -> TrainedSum:
+        """Train on all rows; return the initial ``model`` if no model was trained."""
+
+
+@dataclass(frozen=True)
+class JointTraining(TermTraining, SumStage):
+    """Training stage that chooses the structure of a classifier and trains it."""
+
+    structures: Sequence[Structure] = STRUCTURES
+    # User-defined score of a model on held-out rows that replaces the log loss. Higher is better.
+    scorer: Callable[[AdditiveLMM, TrainingData], float] | None = None
+    # Maximum number of features in all terms.
+    max_features: int | None = None
+
+    def _train(
+        self, model: AdditiveLMM, rows: TrainingData, seed: int, monitor: TrainingMonitor
+    ) -> TrainedSum:
+        choice, status = self.choose(rows, seed, monitor)
+        if choice is None:
+            return TrainedSum(model, status, None, np.empty(0))
+        monitor.begin(self.name, is_last=True)
+        trained, losses, status = self.train_on_all(choice.chosen, rows, seed, monitor)
+        return TrainedSum(without_weak_terms(trained, rows.X), status, choice, losses)
 
     def choose(
         self, rows: TrainingData, seed: int, monitor: TrainingMonitor
@@ -323,18 +338,6 @@ class JointTraining(TermTraining):
         found = select_pairs(U[:, features], rows.y, shapes.scores(U), n_pairs)
         pairs = [(features[p], features[q]) for p, q in found]
         return prepared._replace(features=features, pairs=pairs)
-
-
-def on_first_rank(problem: TrainingProblem, train: Callable[[TrainingData, int], R]) -> R:
-    """Train on rank 0 with the rows of all ranks, and broadcast the outcome."""
-    assert problem.rng is not None
-    seed = int(problem.rng.integers(2**31))
-
-    def train_on_root(rows: TrainingData) -> R:
-        with using(SERIAL), threadpool_limits(1):
-            return train(replace(rows, X=rows.X[:]), seed)
-
-    return TrainingData(problem.X, problem.y, problem.weight).on_first_rank(train_on_root)
 
 
 def untrained(

@@ -7,21 +7,20 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from maxplus.certify import certified_at
-from maxplus.estimators._additive import EpochReport, TrainedSum, on_first_rank
+from maxplus.estimators._additive import EpochReport, SumStage, TrainedSum
 from maxplus.estimators._cross_validation import deal_folds, stratified_part, temperature
 from maxplus.estimators._frames import ENCODER, change_of_features
 from maxplus.estimators._training_data import TrainingData, share_a_unit
 from maxplus.explain import Domain
-from maxplus.models import LMM, AdditiveLMM, FeatureMap, Model, Term
-from maxplus.training import Status, TrainingMonitor, TrainingProblem
+from maxplus.models import LMM, AdditiveLMM, FeatureMap, Term
+from maxplus.training import Status, TrainingMonitor
 from maxplus.training.monitor import run_parallel
-from maxplus.training.result import StateError, TrainingState
 from maxplus.training.smooth.annealing import Annealing
 from maxplus.training.smooth.interval import (
     IMAGE_ANNEALING,
@@ -188,7 +187,7 @@ class RobustChoice(NamedTuple):
 
 
 @dataclass(frozen=True)
-class RobustTraining:
+class RobustTraining(SumStage):
     """Training stage that chooses a candidate by certified accuracy and trains it.
 
     The search first compares all candidates, and then evaluates the two best candidates with other
@@ -217,23 +216,6 @@ class RobustTraining:
     n_jobs: int = 1
     augment: Augment | None = None
     annealing: Annealing = DEFAULT_ANNEALING
-
-    name: ClassVar[str] = "warm-up"
-    has_state: ClassVar[bool] = False
-
-    def check(self, state: TrainingState, problem: TrainingProblem, kind: type[Model]) -> Model:
-        """Raise StateError: this stage cannot be resumed."""
-        raise StateError("the certified training of a sum of terms cannot be resumed")
-
-    def run(
-        self,
-        model: AdditiveLMM,
-        problem: TrainingProblem,
-        monitor: TrainingMonitor,
-        state: TrainingState | None = None,
-    ) -> TrainedSum:
-        """Search and train; return the initial ``model`` if the search is interrupted."""
-        return on_first_rank(problem, lambda rows, seed: self._train(model, rows, seed, monitor))
 
     def choose(
         self, model: AdditiveLMM, rows: TrainingData, seed: int, monitor: TrainingMonitor

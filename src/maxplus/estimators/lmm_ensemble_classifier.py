@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from maxplus.distributed import current
-from maxplus.estimators._additive import Choice, Prepared, TrainedSum, on_first_rank
+from maxplus.estimators._additive import Choice, JointTraining, Prepared, SumStage, TrainedSum
 from maxplus.estimators._base import FitState
 from maxplus.estimators._cross_validation import FOLDS
 from maxplus.estimators._lmm import BaseLMMClassifier
@@ -31,11 +31,10 @@ from maxplus.estimators._parameters import (
 )
 from maxplus.estimators._training_data import TrainingData
 from maxplus.estimators.lmm_classifier import LMMClassifier, suspects_above
-from maxplus.models import LMM, AdditiveLMM, Model, Network
+from maxplus.models import LMM, AdditiveLMM, Network
 from maxplus.training import Status, TrainingMonitor, TrainingProblem, run_stages
 from maxplus.training.monitor import run_parallel
 from maxplus.training.problem import count_samples
-from maxplus.training.result import StateError, TrainingState
 from maxplus.training.stages import Stage, TrainingResult
 from maxplus.training.stages.base import require_finite
 
@@ -176,7 +175,9 @@ perfect_fit_, training_losses_, training_labels_
         return self._member._initialize(data, rng, monitor)
 
     def _stages(self, data: TrainingData, state: FitState) -> Sequence[Stage]:
-        return [EnsembleTraining(self._member, self.n_estimators, self.bootstrap, data, state)]
+        member = self._member
+        joint = member._joint_training(data)
+        return [EnsembleTraining(member, self.n_estimators, self.bootstrap, joint, state)]
 
     def _fitted_attributes(
         self, data: TrainingData, state: FitState, trained: TrainingResult
@@ -217,40 +218,23 @@ perfect_fit_, training_losses_, training_labels_
         return Status.UNFIT if member.polish == "auto" else Status.GIVEN_UP
 
 
-class EnsembleTraining:
+@dataclass(frozen=True)
+class EnsembleTraining(SumStage):
     """Training stage that trains the networks of an ensemble in parallel and averages them.
 
     Each network has its own random generator, so results do not depend on the number of threads.
-    With several MPI ranks, rank 0 trains on the rows of all ranks.
     """
 
     name: ClassVar[str] = "ensemble"
-    has_state: ClassVar[bool] = False
 
-    def __init__(
-        self,
-        member: LMMClassifier,
-        n_estimators: int,
-        bootstrap: bool,
-        data: TrainingData,
-        state: FitState,
-    ) -> None:
-        self.member, self.n_estimators, self.bootstrap = member, n_estimators, bootstrap
-        self.state, self.joint = state, member._joint_training(data)
-
-    def check(self, state: TrainingState, problem: TrainingProblem, kind: type[Model]) -> Model:
-        """Raise StateError: this stage cannot be resumed."""
-        raise StateError("an ensemble cannot be resumed")
-
-    def run(
-        self,
-        model: LMM | AdditiveLMM,
-        problem: TrainingProblem,
-        monitor: TrainingMonitor,
-        state: TrainingState | None = None,
-    ) -> TrainedSum:
-        """Train the networks; return the initial ``model`` if none was completed."""
-        return on_first_rank(problem, lambda rows, seed: self._train(model, rows, seed, monitor))
+    # Classifier with the parameters of each network.
+    member: LMMClassifier
+    n_estimators: int
+    bootstrap: bool
+    # Training of each sum of terms.
+    joint: JointTraining
+    # State of the initial single network.
+    state: FitState
 
     def _train(
         self, model: LMM | AdditiveLMM, rows: TrainingData, seed: int, monitor: TrainingMonitor
