@@ -21,7 +21,7 @@ from maxplus.estimators._lmm import BaseLMMClassifier
 from maxplus.estimators._parameters import (
     BOOLEAN,
     TRAINED,
-    Kind,
+    Constraint,
     Parameters,
     integer,
     is_set,
@@ -38,7 +38,7 @@ from maxplus.training.problem import count_samples
 from maxplus.training.stages import Stage, TrainingResult
 from maxplus.training.stages.base import require_finite
 
-CLASSIFIER = Kind("an LMMClassifier", lambda v: isinstance(v, LMMClassifier))
+CLASSIFIER = Constraint("an LMMClassifier", lambda v: isinstance(v, LMMClassifier))
 # Parameters of the base estimator that the ensemble overrides.
 REPLACED = {"n_jobs": None, "random_state": None, "verbose": 0, "callbacks": None}
 

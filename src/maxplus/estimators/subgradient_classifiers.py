@@ -16,8 +16,8 @@ from maxplus.estimators._lmm import BaseLMMClassifier, check_reach
 from maxplus.estimators._parameters import (
     BOOLEAN,
     TRAINED,
+    Constraint,
     Effect,
-    Kind,
     Parameters,
     integer,
     is_set,
@@ -63,11 +63,11 @@ Self = TypeVar("Self", bound="BaseSubgradientClassifier")
 
 TWO_PHASE, CONSTANT = "two-phase", "constant"
 STEPS = (TWO_PHASE, "polyak", CONSTANT, "level")
-OBJECTIVE = Kind(
+OBJECTIVE = Constraint(
     "an Objective (maxplus.training)",
     lambda v: isinstance(v, Objective) and not isinstance(v, type),
 )
-STEP_RULE = Kind("a StepRule (maxplus.training)", lambda v: isinstance(v, StepRule))
+STEP_RULE = Constraint("a StepRule (maxplus.training)", lambda v: isinstance(v, StepRule))
 
 SUBGRADIENT: Parameters = {
     **TRAINED,
