@@ -435,7 +435,9 @@ class LMMClassifier(BaseLMMClassifier):
 
     def _margin(self, state: FitState) -> float:
         """Return the training margin of a single network, the largest effect of ``robust_eps``."""
-        return 2.0 * float(self.robust_eps) * state.slope if self._has_reach else 0.0  # type: ignore
+        eps: Any = self.robust_eps if self._has_reach else 0.0
+        slope: Any = state.slope
+        return 2.0 * float(eps) * slope
 
     @property
     def _calibrates(self) -> bool:

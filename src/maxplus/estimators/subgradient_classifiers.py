@@ -219,10 +219,11 @@ class BaseSubgradientClassifier(BaseMaxPlusClassifier):
         used = self._engine_class().name
         if self.engine in ("auto", used):
             return
-        reason = f"because it cannot train a {type(self).__name__}"
+        problem = f"a {type(self).__name__}"
         if not ENGINES[self.engine].minimises(type(self._objective())):
-            reason = f"because it cannot minimise objective={self.objective!r}"
-        warn_no_effect(f"engine={self.engine!r}", f"{reason}; {used!r} is used")
+            problem = f"objective={self.objective!r}"
+        reason = f"with {problem}, because the engine does not support it; {used!r} is used"
+        warn_no_effect(f"engine={self.engine!r}", reason)
 
     def _warn_of_ending(self, trained: TrainingResult) -> None:
         super()._warn_of_ending(trained)
