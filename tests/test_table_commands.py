@@ -188,7 +188,7 @@ def test_explain_agrees_with_predict_and_its_counterfactuals_hold(classified):
         assert row["predicted"] == predicted[n]
         assert row["text"].startswith(f"Row {n + 1}: {predicted[n]} ")
         flip = row["flip"]
-        if flip is None or flip["to"] == "none of the known words":
+        if flip is None or flip["to"] == "none of the known categories":
             continue
         assert flip["class"] != predicted[n]
         seen, to = case.train[flip["feature"]].dropna(), flip["to"]
@@ -365,7 +365,7 @@ def test_column_overrides_apply_to_data_frame():
 )
 def test_checkpoint_is_rejected_for_training_without_state(tmp_path, iris, estimator):
     estimator.set_params(callbacks=[Checkpoint(tmp_path / "c")])
-    with pytest.raises(ValueError, match=r"callbacks has a Checkpoint, but .* has no state"):
+    with pytest.raises(ValueError, match=r"callbacks contains a Checkpoint, but .* has no state"):
         estimator.fit(iris.X, iris.y)
     assert not hasattr(estimator, "model_")
 
