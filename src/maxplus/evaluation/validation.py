@@ -15,7 +15,6 @@ from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.exceptions import ConvergenceWarning
 
 from maxplus.evaluation.splits import Splits, make_splits
-from maxplus.explain import Domain
 from maxplus.metrics import (
     ClassificationMetrics,
     RegressionMetrics,
@@ -375,7 +374,7 @@ def _features(
         rows = data.table.take(training)
         fitted = clone(encoder).set_params(standardize=False)
         X = fitted.fit(rows).encode(rows).X
-        scale = Domain.of(fitted.domain()).certificate_scale()
+        scale = fitted.domain().certificate_scale()
         frame = replace(rows, encoder=fitted, encoded=X)
         return frame, fitted.encode(data.table.take(test)).X, scale
     X = data.X[training]
