@@ -68,7 +68,7 @@ class Checkpoint:
         try:
             self._write(progress.state())
         except OSError as error:
-            # The system did not raise an error without a number: the path is invalid.
+            # Errors without a number are those of `write_whole`: the path is invalid.
             if error.errno is None:
                 raise
             again = "" if progress.is_last else f"; trying again in {self.every:g} seconds"
