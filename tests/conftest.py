@@ -244,20 +244,6 @@ def onnx():
 
 
 @pytest.fixture(scope="module")
-def run_onnx(onnx):
-    """Labels and probabilities that ONNX Runtime computes from a file."""
-    runtime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
-
-    def run(path, X):
-        options = runtime.SessionOptions()
-        options.intra_op_num_threads = 1
-        on_cpu = runtime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-        return on_cpu.run(["label", "probabilities"], {"X": X})
-
-    return run
-
-
-@pytest.fixture(scope="module")
 def torch():
     """Import PyTorch with one thread, because its threads block each other on busy cores."""
     torch = pytest.importorskip("torch", reason="torch is not installed")
