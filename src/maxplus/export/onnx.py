@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-
 from sklearn.base import is_classifier
 
 from maxplus import __version__
