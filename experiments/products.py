@@ -32,16 +32,16 @@ Product = Callable[[NDArray, NDArray], object]
 
 def run(settings: Settings) -> Result:
     """Time all implementations in a subprocess with an empty kernel cache."""
-    shape = QUICK_SHAPE if settings.quick else FULL_SHAPE
-    rounds = QUICK_ROUNDS if settings.quick else FULL_ROUNDS
+    shape = settings.pick(FULL_SHAPE, QUICK_SHAPE)
+    rounds = settings.pick(FULL_ROUNDS, QUICK_ROUNDS)
     with TemporaryDirectory() as folder:
         timings = in_a_process(
             measure, {"shape": shape, "rounds": rounds}, {"NUMBA_CACHE_DIR": folder}
         )
-    return describe(timings, shape, " × ".join(map(str, shape)) if settings.quick else "")
+    return describe(timings, shape)
 
 
-def measure(shape: list[int], rounds: int) -> list[dict[str, Any]]:
+def measure(shape: tuple[int, int, int], rounds: int) -> list[dict[str, Any]]:
     """Check and time all implementations; ``first`` is the time of the first call."""
     rng = np.random.default_rng(0)
     n, m, k = shape
@@ -70,21 +70,26 @@ def measure(shape: list[int], rounds: int) -> list[dict[str, Any]]:
     return timings
 
 
-def describe(timings: list[dict[str, Any]], shape: tuple[int, int, int], scale: str = "") -> Result:
+def describe(timings: list[dict[str, Any]], shape: tuple[int, int, int]) -> Result:
     """Return the result of the experiment."""
     n, m, k = shape
-    rows = [
-        (
-            row["case"],
-            row["contender"],
-            f"{1e3 * row['median']:.1f}",
-            f"{n * m * k / row['median'] / 1e9:.1f}",
-            f"{row['ratio']:.1f}",
-            f"{row['first'] - row['median']:.1f} s" if row["contender"] == OURS else "",
-        )
+    columns = {
+        "product": "case",
+        "by": "contender",
+        "ms": "{ms:.1f}",
+        "G sums/s": "{speed:.1f}",
+        "ratio": "{ratio:.1f}",
+        "compiling": "compiling",
+    }
+    cells = [
+        row
+        | {
+            "ms": 1e3 * row["median"],
+            "speed": n * m * k / row["median"] / 1e9,
+            "compiling": f"{row['first'] - row['median']:.1f} s" * (row["contender"] == OURS),
+        }
         for row in timings
     ]
-    columns = ("product", "by", "ms", "G sums/s", "ratio", "compiling")
     minplus_rows = {row["contender"]: row for row in timings if row["case"] == "min-plus"}
     ratios = {name: minplus_rows[name]["ratio"] for name in COMPARED}
     comparisons = ", ".join(
@@ -99,9 +104,9 @@ def describe(timings: list[dict[str, Any]], shape: tuple[int, int, int], scale: 
     return Result(
         "Products over the two semirings",
         text,
-        [Table(f"{n} × {m} times {m} × {k}", columns, rows)],
+        [Table.of(f"{n} × {m} times {m} × {k}", cells, columns)],
         {"shape": list(shape), "ratios": ratios, "timings": timings},
-        scale=scale,
+        scale=" × ".join(map(str, shape)),
     )
 
 
