@@ -16,7 +16,7 @@ from numpy.typing import DTypeLike, NDArray
 from experiments.harness import Table
 from experiments.measure import timed
 from maxplus.estimators import SubgradientLMMClassifier
-from maxplus.models import LOG2, Model
+from maxplus.models import Model
 from maxplus.models._softmax import log_softmax, losses
 from maxplus.training.monitor import Callback, Progress
 from maxplus.training.smooth import Adam
@@ -61,11 +61,6 @@ class Evaluation:
     def accuracy(self) -> float:
         """Fraction of correct predictions."""
         return float(self.correct.mean())
-
-    @property
-    def certified(self) -> bool:
-        """True if every loss is below log 2, which implies that all predictions are correct."""
-        return self.max_loss < LOG2
 
 
 class PaperResult(NamedTuple):
@@ -249,24 +244,16 @@ def train_by_adam(
 ) -> tuple[float, NDArray]:
     """Minimise the mean loss with Adam; return the training time and the loss curve.
 
-    Parameters
-    ----------
-    model : MLP, changed in place
-    X, y : samples, and classes 0..C−1
-    rate, iterations : learning rate and number of iterations
-    batch : batch size; all samples by default
-    rng : generator of the batches
-    callback : called about five times a second
+    Batches are drawn by ``rng``; by default, each iteration uses all samples. The model is changed
+    in place. The callback is called about five times a second.
     """
     adam, curve = Adam(model.theta, beta2=0.999), np.empty(iterations)
     start = reported = time.perf_counter()
-    X_batch, y_batch = X, y
+    rows: Any = slice(None)
     for n in range(iterations):
-        if batch is not None:
-            assert rng is not None
-            indices = rng.integers(len(y), size=batch)
-            X_batch, y_batch = X[indices], y[indices]
-        batch_losses, gradient = model.losses_and_gradient(X_batch, y_batch)
+        if rng is not None and batch is not None:
+            rows = rng.integers(len(y), size=batch)
+        batch_losses, gradient = model.losses_and_gradient(X[rows], y[rows])
         curve[n] = batch_losses.mean()
         adam.move(gradient, rate)
         now, is_last = time.perf_counter(), n == iterations - 1

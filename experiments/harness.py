@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxplus._files import write_whole
+from maxplus.plots._canvas import new_figure, quiet_frame
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -66,16 +67,8 @@ class Cache:
 class Settings:
     """Scale, progress display and cache of an experiment.
 
-    Parameters
-    ----------
-    quick : bool
-        Run at a reduced scale.
-    seeds : int, optional
-        Number of random repetitions; each experiment has its own default.
-    track : callable
-        Wraps an iterable, given a description, to show progress.
-    cache : Cache
-        Cache of intermediate results.
+    ``track`` wraps an iterable, given a description, to show progress. Without ``seeds``, each
+    experiment has its own number of random repetitions.
     """
 
     quick: bool = False
@@ -115,23 +108,10 @@ class Table:
 
 @dataclass(frozen=True)
 class Result:
-    """Result of one experiment.
+    """Markdown text, tables, all values as JSON types, and figures by name, of one experiment.
 
-    Parameters
-    ----------
-    title : str
-    text : str
-        Description of the results, in Markdown.
-    tables : list of Table
-    values : dict
-        All results, as JSON types.
-    figures : dict of matplotlib Figures by name
-    scale : str
-        Description of the reduced scale; `Experiment.run` removes it from full runs.
-    seconds : float, optional
-        Duration, set by `Experiment.run`.
-    machine : dict
-        Processor, load and versions, set by `Experiment.run`.
+    ``scale`` describes the reduced scale; `Experiment.run` removes it from full runs, and sets the
+    duration and the processor, load and versions.
     """
 
     title: str
@@ -142,6 +122,15 @@ class Result:
     scale: str = ""
     seconds: float | None = None
     machine: dict[str, Any] = field(default_factory=dict)
+
+
+def axes(width: float, height: float, title: str, **properties: Any) -> tuple[Figure, Axes]:
+    """Return a figure with one panel, and the panel with a title and further properties."""
+    figure = new_figure(width, height)
+    ax = figure.subplots()
+    ax.set(**properties)
+    quiet_frame(ax, title)
+    return figure, ax
 
 
 def mean_and_spread(values: Iterable[float], digits: int = 3, factor: float = 1.0) -> str:

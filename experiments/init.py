@@ -6,10 +6,10 @@ import numpy as np
 from sklearn.datasets import load_iris
 from sklearn.model_selection import train_test_split
 
-from experiments.harness import Figure, Result, Settings, Table
+from experiments.harness import Figure, Result, Settings, Table, axes
 from experiments.iris import LMM_SETTINGS, MAX_SETTINGS, N_ITERATIONS, QUICK_ITERATIONS
 from maxplus.estimators import SubgradientLMMClassifier
-from maxplus.plots._canvas import BLUE, GREY, VERMILION, new_figure, quiet_frame
+from maxplus.plots._canvas import BLUE, GREY, VERMILION
 
 FULL_RUNS, QUICK_RUNS = 10, 3
 STARTS = {"prototypes": "structured", "gaussian": "Gaussian", "uniform": "uniform"}
@@ -54,14 +54,11 @@ def run(settings: Settings) -> Result:
 
 
 def _draw(losses: dict[str, list[float]]) -> Figure:
-    figure = new_figure(7.0, 4.4)
-    ax = figure.subplots()
+    figure, ax = axes(7.0, 4.4, "Iris: final loss by initialisation", ylabel="final maximum loss")
     ax.axhline(np.log(3), color=GREY, linewidth=1)
     ax.text(0.52, np.log(3), "log 3", color=GREY, va="bottom", fontsize=9)
     ax.boxplot(list(losses.values()), widths=0.45, medianprops={"color": VERMILION, "linewidth": 2})
     for position, values in enumerate(losses.values(), 1):
         ax.plot(np.full(len(values), position + 0.33), values, "o", color=BLUE, alpha=0.6, ms=4)
     ax.set_xticks(range(1, len(STARTS) + 1), list(STARTS.values()))
-    ax.set_ylabel("final maximum loss")
-    quiet_frame(ax, "Iris: final loss by initialisation")
     return figure

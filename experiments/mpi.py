@@ -26,12 +26,12 @@ import numba
 import numpy as np
 
 from experiments import measure
-from experiments.harness import Figure, Result, Settings, Table
+from experiments.harness import Figure, Result, Settings, Table, axes
 from maxplus import datasets
 from maxplus.distributed import Communicator, current, use_mpi
 from maxplus.distributed.communicator import is_launched
 from maxplus.estimators import LMMClassifier
-from maxplus.plots._canvas import BLUE, VERMILION, new_figure, quiet_frame
+from maxplus.plots._canvas import BLUE, VERMILION
 from maxplus.training import History, MaxLoss, TrainingProblem
 from maxplus.training.engines.sparse import SparseEngine
 from maxplus.training.result import Block
@@ -137,16 +137,15 @@ def over_ranks(what: str, ranks: int, options: Mapping[str, Any]) -> Values:
 
 
 def _draw(runs: list[Values]) -> Figure:
-    figure = new_figure(7.2, 3.4)
-    ax = figure.subplots()
+    figure, ax = axes(
+        7.2, 3.4, "Iterations over several ranks", xlabel="ranks", ylabel="ms per iteration"
+    )
     for colour, phase in zip((BLUE, VERMILION), PHASES, strict=True):
         milliseconds = [1e3 * result[phase] for result in runs]
         ax.plot(RANKS, milliseconds, "o-", color=colour, label=f"{phase.capitalize()} steps")
     ax.set_xticks(RANKS)
     ax.set_ylim(bottom=0.0)
-    ax.set(xlabel="ranks", ylabel="ms per iteration")
     ax.legend(frameon=False)
-    quiet_frame(ax, "Iterations over several ranks")
     return figure
 
 

@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
-from experiments.harness import Figure, Result, Settings, Table, mean_and_spread
+from experiments.harness import Figure, Result, Settings, Table, axes, mean_and_spread
 from experiments.measure import timed
 from maxplus.estimators import LMMClassifier, LMMEnsembleClassifier, SubgradientLMMClassifier
 from maxplus.models import LOG2
 from maxplus.models.initialization import class_distance
-from maxplus.plots._canvas import BLUE, GREY, VERMILION, new_figure, quiet_frame
+from maxplus.plots._canvas import BLUE, GREY, VERMILION
 
 FULL_SEEDS, QUICK_SEEDS = 5, 1
 FLIPPED = 0.05
@@ -147,8 +147,7 @@ def _text(scores: dict[tuple[str, str], list[dict[str, float]]], n_seeds: int) -
 
 
 def _draw(scores: dict[tuple[str, str], list[dict[str, float]]]) -> Figure:
-    figure = new_figure(7.0, 4.4)
-    ax = figure.subplots()
+    figure, ax = axes(7.0, 4.4, "Effect of wrong labels", xlabel="test accuracy, %")
     for key, marker, colour, shift, label in (
         ("clean", "o", BLUE, -0.12, "clean labels"),
         ("noisy", "s", VERMILION, 0.12, "5 % flipped"),
@@ -159,7 +158,5 @@ def _draw(scores: dict[tuple[str, str], list[dict[str, float]]]) -> Figure:
         ax.axhline(k + 0.5, color=GREY, linewidth=0.3)
     ax.set_yticks(range(len(scores)), [f"{recipe}: {name}" for recipe, name in scores])
     ax.invert_yaxis()
-    ax.set_xlabel("test accuracy, %")
     ax.legend(frameon=False, loc="lower left")
-    quiet_frame(ax, "Effect of wrong labels")
     return figure

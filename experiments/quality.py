@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from experiments.harness import Figure, Result, Settings, Table, mean_and_spread
+from experiments.harness import Figure, Result, Settings, Table, axes, mean_and_spread
 from experiments.measure import timed
 from maxplus import datasets
 from maxplus.certify import certified_at
 from maxplus.estimators import LMMClassifier, LMMEnsembleClassifier
 from maxplus.images import GaussianBlur, RandomShift
 from maxplus.models import LOG2
-from maxplus.plots._canvas import BLUE, GREEN, GREY, INK, ORANGE, VERMILION, new_figure, quiet_frame
+from maxplus.plots._canvas import BLUE, GREEN, GREY, INK, ORANGE, VERMILION
 
 FULL_SEEDS, QUICK_SEEDS = 3, 1
 # Number of seeds of ensembles, which are slower to train.
@@ -177,8 +177,13 @@ def _text(parts: dict[str, list[Part]], n_seeds: int) -> str:
 
 
 def _draw(parts: dict[str, list[Part]]) -> Figure:
-    figure = new_figure(7.0, 4.4)
-    ax = figure.subplots()
+    figure, ax = axes(
+        7.0,
+        4.4,
+        "Certified accuracy",
+        xlabel="change of every pixel, ε",
+        ylabel="certified test accuracy, %",
+    )
     for colour, (name, runs) in zip(COLOURS, parts.items(), strict=True):
         curves = np.array([part["certified"] for part in runs])
         style = "--" if "Fashion" in name else "-"
@@ -187,7 +192,5 @@ def _draw(parts: dict[str, list[Part]]) -> Figure:
     ax.axhline(88.75, color=GREY, linewidth=1)
     label: dict[str, Any] = {"ha": "right", "va": "bottom", "fontsize": 9}
     ax.text(EPS[-1], 88.75, "the paper, not certified", color=GREY, **label)
-    ax.set(xlabel="change of every pixel, ε", ylabel="certified test accuracy, %")
     ax.legend(frameon=False, loc="lower left")
-    quiet_frame(ax, "Certified accuracy")
     return figure

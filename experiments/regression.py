@@ -19,10 +19,10 @@ from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from experiments.harness import Figure, Result, Settings, Table, mean_and_spread
+from experiments.harness import Figure, Result, Settings, Table, axes, mean_and_spread
 from experiments.measure import timed
 from maxplus.estimators import LMMRegressor
-from maxplus.plots._canvas import BLUE, GREEN, GREY, INK, VERMILION, new_figure, quiet_frame
+from maxplus.plots._canvas import BLUE, GREEN, GREY, INK, VERMILION
 
 FOLDS = 5
 N_MADE, QUICK_MADE, QUICK_EPOCHS = 1_000, 200, 20
@@ -123,13 +123,10 @@ def _text(by_data: pd.DataFrame, n_rows: int) -> str:
 
 
 def _draw(by_data: pd.DataFrame) -> Figure:
-    figure = new_figure(8.0, 4.4)
-    ax = figure.subplots()
+    figure, ax = axes(8.0, 4.4, "Regression, five-fold", ylabel="R² on held-out rows")
     for k, (model, colour) in enumerate(COLOURS.items()):
         position = np.arange(len(by_data)) + 0.16 * (k - 2)
         ax.bar(position, by_data[model].clip(lower=0.0), 0.15, color=colour, label=model)
     ax.set_xticks(range(len(by_data)), list(by_data.index))
-    ax.set_ylabel("R² on held-out rows")
     ax.legend(frameon=False, fontsize=9, ncols=3, loc="lower right")
-    quiet_frame(ax, "Regression, five-fold")
     return figure

@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.harness import Figure, Result, Settings, Table
+from experiments.harness import Figure, Result, Settings, Table, axes
 from experiments.measure import N_HIDDEN, initial_model
 from maxplus import datasets
 from maxplus.models import LinearMaxPlus, Model, ZeroHidden
 from maxplus.models.initialization import glorot_uniform
-from maxplus.plots._canvas import BLUE, GREY, INK, SMALL, VERMILION, new_figure, quiet_frame
+from maxplus.plots._canvas import BLUE, GREY, INK, SMALL, VERMILION
 
 N_CLASSES = 10
 WIDTHS = (5, 10, 20, 50, 100, 200, 500)
@@ -91,9 +91,15 @@ def _linear_max_plus(n_features: int, n_hidden: int, rng: np.random.Generator) -
 
 
 def _draw(widths: tuple[int, ...], curve: list[Sparsity]) -> Figure:
-    figure = new_figure(7.0, 4.4)
-    ax = figure.subplots()
-    ax.set(xscale="log", yscale="log")
+    figure, ax = axes(
+        7.0,
+        4.4,
+        "Linear Max-Plus, MNIST: sparsity of subgradients",
+        xscale="log",
+        yscale="log",
+        xlabel="hidden units H",
+        ylabel="γ, share of non-zero entries",
+    )
     for values, colour, label, paper in (
         ([g.of_mean for g in curve], VERMILION, "average loss", PAPER_MEAN),
         ([g.of_single for g in curve], BLUE, "one image (mean)", PAPER_SINGLE),
@@ -107,6 +113,4 @@ def _draw(widths: tuple[int, ...], curve: list[Sparsity]) -> Figure:
     ax.set_xticks(widths, [str(H) for H in widths])
     ax.minorticks_off()
     ax.grid(axis="y", color=GREY, alpha=0.2)
-    ax.set(xlabel="hidden units H", ylabel="γ, share of non-zero entries")
-    quiet_frame(ax, "Linear Max-Plus, MNIST: sparsity of subgradients")
     return figure

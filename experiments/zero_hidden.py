@@ -7,10 +7,10 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.harness import Figure, Result, Settings, Table
+from experiments.harness import Figure, Result, Settings, Table, axes
 from maxplus import datasets
 from maxplus.estimators import MaxPlusClassifier
-from maxplus.plots._canvas import BLUE, DASHED, INK, SMALL, VERMILION, new_figure, quiet_frame
+from maxplus.plots._canvas import BLUE, DASHED, INK, SMALL, VERMILION
 
 N_ITERATIONS, QUICK_ITERATIONS, QUICK_IMAGES = 3_000, 500, 2_000
 STARTS = {"glorot": "Glorot", "gaussian": "Gaussian"}
@@ -78,15 +78,19 @@ def run(settings: Settings) -> Result:
 
 
 def _draw(curves: dict[str, NDArray]) -> Figure:
-    figure = new_figure(7.0, 4.4)
-    ax = figure.subplots()
+    figure, ax = axes(
+        7.0,
+        4.4,
+        "Maximum loss without hidden layers",
+        xscale="log",
+        xlabel="iteration",
+        ylabel="best maximum loss so far",
+    )
     styles = product((BLUE, VERMILION), ("-", "--"))
     for (name, curve), (colour, line) in zip(curves.items(), styles, strict=True):
         ax.plot(np.arange(1, curve.size + 1), curve, line, color=colour, label=name)
     ax.axhline(UNIFORM_LOSS, color=INK, linewidth=0.9, linestyle=DASHED)
     ax.text(1, UNIFORM_LOSS - 0.01, "log 10: uniform guess", va="top", fontsize=SMALL, color=INK)
-    ax.set(xscale="log", xlabel="iteration", ylabel="best maximum loss so far")
     ax.set_ylim(bottom=UNIFORM_LOSS - 0.1)
     ax.legend(frameon=False, fontsize=SMALL)
-    quiet_frame(ax, "Maximum loss without hidden layers")
     return figure

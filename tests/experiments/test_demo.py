@@ -94,12 +94,10 @@ def test_iris_comparison_is_reproducible(comparison):
         np.testing.assert_array_equal(again.models[name].test.losses, model.test.losses)
 
 
-def test_evaluation_and_its_certificate():
+def test_evaluation():
     sure = Evaluation(np.array([0.1, 0.5]), np.array([0, 2]), np.array([0, 2]))
     assert (sure.max_loss, sure.mean_loss, sure.accuracy) == (0.5, 0.3, 1.0)
-    assert sure.certified
     unsure = Evaluation(np.array([0.1, math.log(2)]), np.array([0, 2]), np.array([0, 1]))
-    assert not unsure.certified
     assert unsure.accuracy == 0.5
 
 
