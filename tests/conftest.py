@@ -24,7 +24,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 # A source distribution contains the library and its tests, but no documentation and no results.
 if not (Path(__file__).parents[1] / "docs").is_dir():
-    collect_ignore = ["test_documents.py", "test_site.py"]
+    collect_ignore = ["documentation/test_documents.py", "documentation/test_site.py"]
 
 # Files of MNIST beside the project; without them, tests that need them are skipped.
 BESIDE = Path(__file__).resolve().parents[2] / "shared" / "data"

@@ -38,8 +38,8 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     if target.exists() and not target.is_file():
         kind = "a folder" if target.is_dir() else "a device, a pipe or a socket"
         raise OSError(
-            f"path is {str(path)!r}, which is {kind}, and only a file can be replaced; "
-            "name another place"
+            f"path is {str(path)!r}, which is {kind}; only files can be replaced, so choose "
+            "another path"
         )
     _clear(target)
     handle, name = tempfile.mkstemp(
