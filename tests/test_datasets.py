@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from maxplus import datasets
-from maxplus.datasets import DamagedFileError, DataNotFoundError, images
+from maxplus.datasets import DamagedFileError, DataNotFoundError
 from mnist_files import NEEDS_MNIST
 
 
@@ -37,8 +37,8 @@ def tiny(monkeypatch, tmp_path):
     """Replace the data set by tiny files that no source has, and return their contents."""
     contents = {name: compose(array) for name, array in arrays().items()}
     digests = {name: hashlib.md5(content).hexdigest() for name, content in contents.items()}
-    collection = images.Collection("mnist", digests, ())
-    monkeypatch.setattr(images, "MNIST", collection)
+    collection = datasets.Collection("mnist", digests, ())
+    monkeypatch.setattr(datasets, "MNIST", collection)
     monkeypatch.delenv("MAXPLUS_DATA", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("LOCALAPPDATA", str(tmp_path / "cache"))
@@ -95,7 +95,7 @@ def test_damaged_dataset_file_is_reported(tiny, tmp_path, damage):
 
 
 def test_damaged_dataset_cache_is_ignored(tiny):
-    folder = images.cache_folder("mnist")
+    folder = datasets.cache_folder("mnist")
     write(folder, {**tiny, "train-labels-idx1-ubyte": b"nonsense"}, False)
     with (
         pytest.warns(UserWarning, match="train-labels.*damaged"),
@@ -105,8 +105,8 @@ def test_damaged_dataset_cache_is_ignored(tiny):
 
 
 def test_missing_dataset_error_lists_sources(tiny, monkeypatch):
-    offline = images.MNIST._replace(mirrors=("http://127.0.0.1:9/mnist",))
-    monkeypatch.setattr(images, "MNIST", offline)
+    offline = datasets.MNIST._replace(mirrors=("http://127.0.0.1:9/mnist",))
+    monkeypatch.setattr(datasets, "MNIST", offline)
     with pytest.raises(DataNotFoundError) as caught:
         datasets.load_mnist()
     message = str(caught.value)
@@ -136,11 +136,11 @@ def test_download_is_verified_and_cached(tiny, monkeypatch, mirror):
     write(folder / "good", tiny, True)
     write(folder / "bad", {**tiny, "t10k-images-idx3-ubyte": b"something else"}, True)
     mirrors = (f"{address}/nowhere", f"{address}/bad", f"{address}/good")
-    monkeypatch.setattr(images, "MNIST", images.MNIST._replace(mirrors=mirrors))
+    monkeypatch.setattr(datasets, "MNIST", datasets.MNIST._replace(mirrors=mirrors))
     assert_tiny(datasets.load_mnist())
-    kept = sorted(path.name for path in images.cache_folder("mnist").iterdir())
+    kept = sorted(path.name for path in datasets.cache_folder("mnist").iterdir())
     assert kept == sorted(f"{name}.gz" for name in tiny)
-    monkeypatch.setattr(images, "MNIST", images.MNIST._replace(mirrors=()))
+    monkeypatch.setattr(datasets, "MNIST", datasets.MNIST._replace(mirrors=()))
     assert_tiny(datasets.load_mnist())
 
 
@@ -149,21 +149,21 @@ def test_partial_download_is_not_cached(tiny, monkeypatch, mirror):
     write(folder, tiny, True)
     path = folder / "train-images-idx3-ubyte.gz"
     path.write_bytes(path.read_bytes()[:1000])
-    monkeypatch.setattr(images, "MNIST", images.MNIST._replace(mirrors=(address,)))
+    monkeypatch.setattr(datasets, "MNIST", datasets.MNIST._replace(mirrors=(address,)))
     with pytest.raises(DataNotFoundError, match=address):
         datasets.load_mnist()
-    assert not images.cache_folder("mnist").exists()
+    assert not datasets.cache_folder("mnist").exists()
 
 
 def test_unwritable_dataset_cache_is_ignored(tiny, monkeypatch, mirror):
     address, folder = mirror
     write(folder, tiny, True)
-    monkeypatch.setattr(images, "MNIST", images.MNIST._replace(mirrors=(address,)))
+    monkeypatch.setattr(datasets, "MNIST", datasets.MNIST._replace(mirrors=(address,)))
 
     def full(*args):
         raise OSError("no space left")
 
-    monkeypatch.setattr(images, "store", full)
+    monkeypatch.setattr(datasets, "store", full)
     with pytest.warns(UserWarning, match="no space left"):
         assert_tiny(datasets.load_mnist())
 
@@ -181,7 +181,7 @@ def test_real_mnist_files_have_pinned_digests(name):
 def test_cached_datasets_are_readable_by_others(tiny, tmp_path):
     before = os.umask(0o022)
     try:
-        images.store(tmp_path / "cache", tiny)
+        datasets.store(tmp_path / "cache", tiny)
     finally:
         os.umask(before)
     modes = {stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "cache").iterdir()}

@@ -1,4 +1,4 @@
-"""README.md, changelog and package page: numbers, versions and links; examples and typed program."""
+"""Numbers, links and versions of README.md and others, gallery examples, typed program."""
 
 import ast
 import importlib

@@ -19,6 +19,14 @@ from numpy.typing import NDArray
 
 from maxplus._files import write_whole
 
+__all__ = [
+    "DamagedFileError",
+    "DataNotFoundError",
+    "ImageData",
+    "load_fashion_mnist",
+    "load_mnist",
+]
+
 # Connection timeout in seconds.
 TIMEOUT = 20.0
 FILES = (
