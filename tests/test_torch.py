@@ -145,33 +145,6 @@ def test_layers_reject_invalid_weights(layers, arguments):
         layers.MinPlus(*arguments)
 
 
-def train(torch, module, x, y, n, rate):
-    """Train a module with Adam and return the losses."""
-    optimizer = torch.optim.Adam(module.parameters(), lr=rate)
-    losses = []
-    for _ in range(n):
-        optimizer.zero_grad()
-        losses.append(torch.nn.functional.cross_entropy(module(x), y))
-        losses[-1].backward()
-        optimizer.step()
-    return losses
-
-
-def test_layers_train_in_a_network(torch, layers):
-    torch.manual_seed(1)
-    x = torch.rand(200, 2) * 2 - 1
-    y = (x[:, 0] * x[:, 1] > 0).long()
-    net = torch.nn.Sequential(
-        torch.nn.Linear(2, 8), layers.MinPlus(8, 8), layers.MaxPlus(8, 8), torch.nn.Linear(8, 2)
-    )
-    before = [parameter.detach().clone() for parameter in net.parameters()]
-    losses = train(torch, net, x, y, 150, 0.02)
-    assert losses[0] > 0.6
-    assert losses[-1] < 0.3
-    for old, new in zip(before, net.parameters(), strict=True):
-        assert not torch.equal(old, new)
-
-
 # -- modules of estimators ---------------------------------------------------------
 
 
@@ -321,7 +294,14 @@ def test_training_leaves_classifier_unchanged(torch, make):
     _, X = sums.mapped_sum()
     y = np.random.default_rng(6).integers(0, 3, len(X))
     before = {name: W.copy() for name, W in clf.model_.weights_by_name().items()}
-    losses = train(torch, to_torch(clf), torch.tensor(X), torch.tensor(y), 30, 0.05)
+    module, x, labels = to_torch(clf), torch.tensor(X), torch.tensor(y)
+    optimizer = torch.optim.Adam(module.parameters(), lr=0.05)
+    losses = []
+    for _ in range(30):
+        optimizer.zero_grad()
+        losses.append(torch.nn.functional.cross_entropy(module(x), labels))
+        losses[-1].backward()
+        optimizer.step()
     assert losses[-1] < 0.9 * losses[0]
     for name, W in clf.model_.weights_by_name().items():
         assert_array_equal(W, before[name])
