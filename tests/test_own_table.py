@@ -276,7 +276,7 @@ def test_train_rejects_checkpoints_of_regressors(write, tmp_path):
     path = write("a,y\n" + "".join(f"{k / 4},{k * 1.37 % 5}\n" for k in range(60)))
     result = run("train", path, "--checkpoint", tmp_path / "c", "-o", tmp_path / "m")
     assert result.exit_code == 2
-    assert result.stderr.startswith("Error: --checkpoint is for classes")
+    assert result.stderr.startswith("Error: --checkpoint requires a classification")
 
 
 def test_folder_is_rejected_as_table(tmp_path):

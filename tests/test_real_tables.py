@@ -266,4 +266,4 @@ def test_evaluate_scores_the_regression_predictions_of_predict(regressed):
     good("report", case.model, data, "--out", page)
     assert "test.csv" in page.read_text(encoding="utf-8")
     for command in ("rules", "certify"):
-        assert "predicts numbers" in bad(command, case.model, data)
+        assert "is a regressor" in bad(command, case.model, data)

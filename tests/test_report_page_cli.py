@@ -87,6 +87,6 @@ def test_report_accepts_unlabelled_table(clinic, tmp_path):
 
 def test_report_rejects_missing_output_folder(clinic, tmp_path):
     out = tmp_path / "nowhere" / "p.html"
-    assert "does not exist; make it first" in bad(
+    assert "does not exist; create it first" in bad(
         "report", clinic / "m.maxplus", clinic / "all.csv", "-o", out
     )

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+import numpy as np
+from numpy.typing import NDArray
 
+if TYPE_CHECKING:
     from maxplus.cli._console import Console
     from maxplus.tables import Dataset, TableEncoder
 
@@ -32,13 +33,11 @@ class Measure(NamedTuple):
     unit: str
     held: tuple[str, ...] = ()
 
-
-def held_text(measure: Measure) -> str:
-    """Return a clause that lists the columns that are held fixed."""
-    if not measure.held:
-        return ""
-    shown = ", ".join(measure.held[:5]) + (", …" if len(measure.held) > 5 else "")
-    return f"; categories and two-valued columns ({shown}) are held fixed"
+    def __str__(self) -> str:
+        if not self.held:
+            return self.unit
+        shown = ", ".join(self.held[:5]) + (", …" if len(self.held) > 5 else "")
+        return f"{self.unit}; categories and two-valued columns ({shown}) are held fixed"
 
 
 @dataclass(frozen=True)
@@ -94,17 +93,16 @@ def open_model(path: Path, *, classifier: bool = True) -> LoadedModel:
     from maxplus.io import load
 
     estimator = load(path)
-    supported = ["LMMClassifier", "LMMEnsembleClassifier"] + ["LMMRegressor"] * (not classifier)
     is_regressor = hasattr(estimator, "residual_quantiles_")
-    is_supported = hasattr(estimator, "certified_accuracy") or (not classifier and is_regressor)
     if classifier and is_regressor:
         raise ValueError(
-            f"{path} predicts numbers, and this command is for classifiers; regressors support "
+            f"{path} is a regressor, and this command is for classifiers; regressors support "
             "predict, evaluate, explain, report and export"
         )
-    if not is_supported:
+    if not (is_regressor or hasattr(estimator, "certified_accuracy")):
+        supported = ["LMMClassifier", "LMMEnsembleClassifier"] + ["LMMRegressor"] * (not classifier)
         raise ValueError(
-            f"{path} holds a {type(estimator).__name__}; this command needs an "
+            f"{path} contains a {type(estimator).__name__}; this command needs an "
             f"{' or '.join(supported)}"
         )
     return LoadedModel(estimator, getattr(estimator, "encoder_", None))
@@ -153,10 +151,10 @@ def stream_parts(
 
 
 def _check_dataset(dataset: Dataset, data: str, model: LoadedModel, labelled: bool) -> Dataset:
-    if dataset.X.shape[1] != model.estimator.model_.n_features:
+    n_features = model.estimator.model_.n_features
+    if dataset.X.shape[1] != n_features:
         raise ValueError(
-            f"{data} has {dataset.X.shape[1]} features, but the model needs "
-            f"{model.estimator.model_.n_features}"
+            f"{data} has {dataset.X.shape[1]} features, but the model needs {n_features}"
         )
     if labelled and dataset.y is None:
         raise ValueError(
@@ -188,26 +186,31 @@ class UnknownLabels:
 
     def known(self, data: Dataset) -> tuple[Dataset, NDArray]:
         """Return the rows with known labels and their class indices; all rows for a regressor."""
-        import numpy as np
+        from maxplus.tables import Categorical
 
         assert data.y is not None
         self.n_rows += len(data.y)
         if not self._model.is_classifier:
             return data, data.y
-        labels, codes = _distinct_labels(data)
+        cells = data.table.columns.get(data.target.name)
+        labels: Any
+        if isinstance(cells, Categorical):
+            labels, codes = cells.values, cells.codes
+        else:
+            labels, codes = np.unique(data.y, return_inverse=True)
         classes = self._model.estimator.classes_
         index = {label: k for k, label in enumerate(classes.tolist())}
         # Numeric labels are parsed as integers, even if the training labels were strings.
         is_text = classes.dtype.kind == "U"
-        label_codes = np.array(
-            [index.get(str(label) if is_text else label, -1) for label in labels]
-        )
-        is_known = label_codes[codes] >= 0
-        if not is_known.all():
-            for code, n in zip(*np.unique(codes[~is_known], return_counts=True), strict=True):
-                self.counts[str(labels[code])] += int(n)
-            codes, data = codes[is_known], data.take(np.flatnonzero(is_known))
-        return data, label_codes[codes]
+        classes_of_labels = [
+            index.get(str(label) if is_text else label, -1) for label in labels
+        ]
+        class_index = np.array(classes_of_labels, np.intp)[codes]
+        known = np.flatnonzero(class_index >= 0)
+        if known.size < class_index.size:
+            self.counts.update(str(labels[code]) for code in codes[class_index < 0])
+            return data.take(known), class_index[known]
+        return data, class_index
 
     def report(self, console: Console) -> None:
         """Print a warning about unknown labels.
@@ -223,8 +226,8 @@ class UnknownLabels:
         listed = ", ".join(most_common) + (", …" if len(self.counts) > len(most_common) else "")
         classes = ", ".join(map(str, self._model.estimator.classes_[:20]))
         message = (
-            f"{self.n_unknown:,} of {self.n_rows:,} rows of {self._data} have labels that the "
-            f"model does not know: {listed}; its classes are {classes}"
+            f"{self.n_unknown:,} of {self.n_rows:,} rows of {self._data} have labels that are not "
+            f"classes of the model: {listed}; its classes are {classes}"
         )
         if self._strict or self.n_unknown == self.n_rows:
             raise ValueError(f"{message}; correct them, or train with such rows")
@@ -232,16 +235,3 @@ class UnknownLabels:
             f"Warning: {message}. These rows are left out; to predict their labels, run "
             "maxplus train on rows that have them."
         )
-
-
-def _distinct_labels(data: Dataset) -> tuple[Any, NDArray]:
-    """Return the distinct labels, and the index of each row's label."""
-    import numpy as np
-
-    from maxplus.tables import Categorical
-
-    cells = data.table.columns.get(data.target.name)
-    if isinstance(cells, Categorical):
-        return cells.values, cells.codes
-    assert data.y is not None
-    return np.unique(data.y, return_inverse=True)

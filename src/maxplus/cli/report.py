@@ -5,17 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from maxplus.cli._common import (
-    DataArgument,
-    ModelArgument,
-    RawUnitsOption,
-    StrictOption,
-    plain_errors,
-    require_folder,
-)
-from maxplus.cli._console import Console, JsonOption, QuietOption
+from maxplus.cli import _options as opt
+from maxplus.cli._console import open_console
 from maxplus.cli._model import LoadedModel, UnknownLabels, open_dataset, open_model
 
 if TYPE_CHECKING:
@@ -28,15 +19,15 @@ MAX_IDS = 1_000_000
 
 
 def report(
-    model: ModelArgument,
-    data: DataArgument,
-    out: Annotated[Path, typer.Option("--out", "-o", help="The page to write.")] = Path(
+    model: opt.Model,
+    data: opt.Data,
+    out: Annotated[Path, opt.output_file("--out", "-o", help="The page to write.")] = Path(
         "report.html"
     ),
-    raw_units: RawUnitsOption = False,
-    strict: StrictOption = False,
-    as_json: JsonOption = False,
-    quiet: QuietOption = False,
+    raw_units: opt.RawUnits = False,
+    strict: opt.Strict = False,
+    as_json: opt.Json = False,
+    quiet: opt.Quiet = False,
 ) -> None:
     """Write an HTML page: performance on new rows, errors, explanations and certificates.
 
@@ -45,12 +36,10 @@ def report(
     explanations.
     Example: maxplus report model.maxplus test.csv -o report.html
     """
-    console = Console(as_json, quiet)
-    with plain_errors(quiet):
+    with open_console(as_json, quiet) as console:
         from maxplus._files import write_whole
         from maxplus.report import render_page
 
-        require_folder(out, "--out")
         loaded = open_model(model, classifier=False)
         rows = open_dataset(data, loaded, labelled=True, optional=True, strict=strict)
         y = None
@@ -60,7 +49,7 @@ def report(
             unknown.report(console)
             if loaded.is_classifier:
                 y = loaded.estimator.classes_[y]
-        with console.busy("Certifying and explaining"):
+        with console.stderr.status("Certifying and explaining"):
             content = _content(loaded, rows, y, raw_units)
             page = render_page(content)
         write_whole(out, page.encode("utf-8"))
