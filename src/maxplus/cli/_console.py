@@ -70,23 +70,13 @@ class Console:
     @contextmanager
     def bar(self, total: int) -> Iterator[Callable[[str, int], None]]:
         """Show a progress bar; yield a function that sets its text and number of finished fits."""
-        from rich.progress import (
-            BarColumn,
-            MofNCompleteColumn,
-            Progress,
-            TextColumn,
-            TimeRemainingColumn,
-        )
+        from rich.progress import Progress
 
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(),
-        )
-        with Progress(*columns, console=self.stderr, transient=True) as bar:
+        with Progress(console=self.stderr, transient=True) as bar:
             task = bar.add_task("", total=total)
-            yield lambda text, done: bar.update(task, description=text, completed=done)
+            yield lambda text, done: bar.update(
+                task, description=f"{text} {done}/{total}", completed=done
+            )
 
 
 def printable(text: str) -> str:

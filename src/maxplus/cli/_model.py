@@ -202,9 +202,7 @@ class UnknownLabels:
         index = {label: k for k, label in enumerate(classes.tolist())}
         # Numeric labels are parsed as integers, even if the training labels were strings.
         is_text = classes.dtype.kind == "U"
-        classes_of_labels = [
-            index.get(str(label) if is_text else label, -1) for label in labels
-        ]
+        classes_of_labels = [index.get(str(label) if is_text else label, -1) for label in labels]
         class_index = np.array(classes_of_labels, np.intp)[codes]
         known = np.flatnonzero(class_index >= 0)
         if known.size < class_index.size:

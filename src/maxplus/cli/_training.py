@@ -216,12 +216,12 @@ class Training:
 
     def describe(self, out: Path) -> dict[str, Any]:
         """Return the JSON document of the command."""
-        estimator = self.estimator
+        estimator, X = self.estimator, self.data.X
         document: dict[str, Any] = {
             "model": str(out),
             "data": self.data.name,
-            "rows": current().total(len(self.data.X)),
-            "features": self.data.X.shape[1],
+            "rows": current().total(len(X)),
+            "features": X.shape[1],
             "target": self.data.target.name,
             "decisions": estimator.encoder_.decisions_,
             "task": "classification" if self.is_classifier else "regression",
@@ -232,33 +232,16 @@ class Training:
             "validation": None,
         }
         if self.is_classifier:
+            n_correct = int((estimator.predict(X) == self.data.y).sum()) if len(X) else 0
             document["classes"] = estimator.classes_
             document["training_fit"] = {
-                "right": self._n_correct,
+                "right": current().total(n_correct),
                 "max_loss": estimator.max_loss_,
                 "mean_loss": estimator.mean_loss_,
                 "every_loss_below_log_2": estimator.perfect_fit_,
                 "suspects": len(self._suspects),
             }
         return document
-
-    def print_fit(self, console: Console) -> None:
-        """Print the accuracy and loss on the training rows."""
-        if not self.is_classifier:
-            return
-        n_correct, n = self._n_correct, current().total(len(self.data.X))
-        console.rich.print(
-            f"training rows: {n_correct:,} of {n:,} correct (largest loss "
-            f"{self.estimator.max_loss_:.4f}, mean {self.estimator.mean_loss_:.4f}); not an "
-            "estimate for new rows",
-            style="dim",
-            soft_wrap=True,
-        )
-
-    @property
-    def _n_correct(self) -> int:
-        X, y = self.data.X, self.data.y
-        return current().total(int((self.estimator.predict(X) == y).sum()) if len(X) else 0)
 
     @property
     def _suspects(self) -> NDArray:

@@ -169,7 +169,15 @@ def train(
             if validation is not None:
                 document["validation"] = validation.to_json()
                 training.save(out, document["validation"], remember_rows=remember_rows)
-        training.print_fit(console)
+        if training.is_classifier:
+            fit = document["training_fit"]
+            console.rich.print(
+                f"training rows: {fit['right']:,} of {document['rows']:,} correct (largest loss "
+                f"{fit['max_loss']:.4f}, mean {fit['mean_loss']:.4f}); not an estimate for new "
+                "rows",
+                style="dim",
+                soft_wrap=True,
+            )
         if suspects_out is not None:
             training.write_suspects(suspects_out)
             console.print(f"suspects       {suspects_out}")
