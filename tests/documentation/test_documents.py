@@ -44,13 +44,13 @@ SOURCES = {
     "mean accuracy": lambda: on_tables("LMM", "accuracy"),
     "mean log loss": lambda: on_tables("LMM", "log_loss"),
     "certified test accuracy": lambda: 100 - values("robust")["tasks"]["MNIST at 0.1"]["certified"],
-    "the paper's training": lambda: values("mnist")["LMM (max)"]["train_max_loss"],
+    "algorithm of the paper": lambda: values("mnist")["LMM (max)"]["train_max_loss"],
     "an exact iteration": lambda: 1e3 * iteration_of("sparse", 60_000, 500, w0_update_interval=100),
 }
 
 
 def quotes():
-    section = (ROOT / "README.md").read_text(encoding="utf-8").partition("## Measured\n")[2]
+    section = (ROOT / "README.md").read_text(encoding="utf-8").partition("## Benchmarks\n")[2]
     return {m["what"]: m for m in QUOTE.finditer(section.partition("\n## ")[0])}
 
 
@@ -64,15 +64,15 @@ def test_quoted_numbers_equal_results():
 
 def test_compared_numbers_equal_results():
     """Figures of the other models on the tables, and the number of iterations on MNIST."""
-    said = " ".join(quotes())
+    text = " ".join(quotes())
     others = [model for model in values("tables")["figures"] if model != "LMM"]
     accuracy = {model: on_tables(model, "accuracy") for model in others}
     best = max(accuracy, key=accuracy.get)
-    assert f"(forest: {accuracy['forest']:.2f} %, {best}: {accuracy[best]:.2f} %)" in said
+    assert f"(forest: {accuracy['forest']:.2f} %, {best}: {accuracy[best]:.2f} %)" in text
     loss = {model: on_tables(model, "log_loss") for model in others}
     best = min(loss, key=loss.get)
-    assert f"({best}, the lowest of {len(others)} others: {loss[best]:.3f})" in said
-    assert f"{len(values('tables')['rows'])} tables" in said
+    assert f"({best}, the best of {len(others)} other models: {loss[best]:.3f})" in text
+    assert f"{len(values('tables')['rows'])} tables" in text
     assert values("mnist")["iterations"] == 200_000
 
 
