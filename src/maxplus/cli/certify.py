@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
@@ -15,9 +15,9 @@ from maxplus.cli import _options as opt
 from maxplus.cli._console import open_console
 from maxplus.cli._model import (
     DEVIATIONS,
-    LoadedModel,
     Measure,
     UnknownLabels,
+    measure_of,
     open_model,
     stream_parts,
 )
@@ -72,15 +72,15 @@ def certify(
     with open_console(as_json, quiet) as console:
         from maxplus.certify import CertifiedRows
 
-        loaded = open_model(model)
-        measure = loaded.measure(raw_units, move_categories)
+        estimator = open_model(model)
+        measure = measure_of(estimator, raw_units, move_categories)
         steps = _sorted_eps(eps or EPS)
         wants_radii = radii or plot is not None
         count = CertifiedCounts(
-            loaded, measure, steps, math.inf if wants_radii else ROWS_WITH_RADII
+            estimator, measure, steps, math.inf if wants_radii else ROWS_WITH_RADII
         )
-        unknown = UnknownLabels(loaded, data, strict=strict)
-        for part in stream_parts(data, loaded, labelled=True, strict=strict):
+        unknown = UnknownLabels(estimator, data, strict=strict)
+        for part in stream_parts(data, estimator, labelled=True, strict=strict):
             count.add(*unknown.known(part))
         unknown.report(console)
         accuracy = count.n_certified / count.n_rows
@@ -127,16 +127,17 @@ class CertifiedCounts:
 
     Parameters
     ----------
-    model, measure : the model, and the unit of ε
+    estimator : fitted classifier
+    measure : unit of ε
     steps : values of ε, ascending
     max_radii : maximum number of rows for which radii are computed
     """
 
     def __init__(
-        self, model: LoadedModel, measure: Measure, steps: list[float], max_radii: float
+        self, estimator: Any, measure: Measure, steps: list[float], max_radii: float
     ) -> None:
         self.steps, self.measure, self._max_radii = steps, measure, max_radii
-        self._estimator = model.estimator
+        self._estimator = estimator
         self.n_certified = np.zeros(len(steps), np.int64)
         self.n_rows = self.n_correct = self.n_missing = self.n_equal = 0
         self._correct: list[NDArray] = []

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from maxplus.cli import _options as opt
 from maxplus.cli._console import Console, open_console
-from maxplus.cli._model import UnknownLabels, open_model, stream_parts
+from maxplus.cli._model import UnknownLabels, is_classifier, open_model, stream_parts
 from maxplus.cli._tables import (
     label_cell,
     mean_absolute_error,
@@ -53,18 +53,17 @@ def evaluate(
         from maxplus.estimators._base import is_training_table
         from maxplus.tables import row_hashes
 
-        loaded = open_model(model, classifier=False)
-        estimator = loaded.estimator
-        if plot is not None and not loaded.is_classifier:
+        estimator = open_model(model, classifier=False)
+        if plot is not None and not is_classifier(estimator):
             raise ValueError(
                 "--plot requires a classifier, but this model is a regressor; omit the option"
             )
-        predictions = _class_predictions if loaded.is_classifier else _numeric_predictions
-        unknown = UnknownLabels(loaded, data, strict=strict)
+        predictions = _class_predictions if is_classifier(estimator) else _numeric_predictions
+        unknown = UnknownLabels(estimator, data, strict=strict)
         # Keep predictions in memory, but not the rows.
         chunks, name = [], data
         n_equal = 0 if hasattr(estimator, "training_rows_") else None
-        for part in stream_parts(data, loaded, labelled=True, strict=strict):
+        for part in stream_parts(data, estimator, labelled=True, strict=strict):
             rows, y = unknown.known(part)
             name = rows.name
             if len(y):
@@ -84,7 +83,7 @@ def evaluate(
             "rows_with_unknown_labels": unknown.n_unknown,
             "unknown_labels": dict(unknown.counts),
         }
-        if loaded.is_classifier:
+        if is_classifier(estimator):
             document |= _report_classes(estimator.classes_, columns, plot, console)
         else:
             document |= _report_numbers(columns, console)

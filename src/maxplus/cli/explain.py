@@ -16,7 +16,15 @@ from numpy.typing import NDArray
 
 from maxplus.cli import _options as opt
 from maxplus.cli._console import open_console
-from maxplus.cli._model import LoadedModel, open_dataset, open_model
+from maxplus.cli._model import (
+    encoder_of,
+    feature_names,
+    image_shape,
+    is_classifier,
+    open_dataset,
+    open_model,
+    pixel_limits,
+)
 
 if TYPE_CHECKING:
     from maxplus.explain import Explanation, PredictionContributions
@@ -90,29 +98,27 @@ def explain(
     Example: maxplus explain model.maxplus flowers.csv --row 70
     """
     with open_console(as_json, quiet) as console:
-        loaded = open_model(model, classifier=False)
-        if not loaded.is_classifier and (fixed or ranges or max_columns is not None):
+        estimator = open_model(model, classifier=False)
+        if not is_classifier(estimator) and (fixed or ranges or max_columns is not None):
             raise ValueError(
                 f"{model} is a regressor, and counterfactuals require a classifier; leave out "
                 "--fixed, --range and --max-columns"
             )
-        dataset = open_dataset(data, loaded, labelled=False, strict=strict)
+        dataset = open_dataset(data, estimator, labelled=False, strict=strict)
         chosen = _row_indices(rows, dataset, data)
         options: dict[str, Any] = {}
-        if loaded.is_classifier:
-            options = {"fixed": opt.names(fixed), **_limits(loaded, dataset, opt.names(ranges))}
+        if is_classifier(estimator):
+            options = {"fixed": opt.names(fixed), **_limits(estimator, dataset, opt.names(ranges))}
         shown = chosen if rows else chosen[:N_SHOWN]
-        explanation = _explanation(loaded, dataset, shown, options)
+        explanation = _explanation(estimator, dataset, shown, options)
         numbers = (dataset.rows[shown] + 1).tolist()
-        heads = [""] * len(shown) if loaded.is_classifier else [f"Row {n}: " for n in numbers]
+        heads = [""] * len(shown) if is_classifier(estimator) else [f"Row {n}: " for n in numbers]
         texts = [head + explanation.text(n) for n, head in enumerate(heads)]
         if max_columns is not None:
             for n, row in enumerate(shown):
                 # HiGHS prints some messages even if its output is disabled.
                 with _native_output_discarded():
-                    change = loaded.estimator.smallest_change(
-                        dataset.X[row], max_columns, **options
-                    )
+                    change = estimator.smallest_change(dataset.X[row], max_columns, **options)
                 texts[n] += f"\n  of up to {max_columns} columns: {change}"
         for text in texts:
             console.print(text + "\n")
@@ -122,11 +128,11 @@ def explain(
         if table is not None:
             from maxplus.cli._writers import write_csv
 
-            write_csv(table, _table_chunks(loaded, dataset, chosen, options))
+            write_csv(table, _table_chunks(estimator, dataset, chosen, options))
             console.print(f"Table: {table}")
             document["table"] = str(table)
         if picture is not None:
-            _draw(explanation, loaded, picture)
+            _draw(explanation, estimator, picture)
             console.print(f"Picture: {picture}")
             document["picture"] = str(picture)
         console.result(document)
@@ -145,11 +151,11 @@ def _row_indices(rows: list[int] | None, dataset: Dataset, data: str) -> NDArray
     return np.array(rows) - 1
 
 
-def _limits(model: LoadedModel, dataset: Dataset, ranges: Sequence[str]) -> dict[str, Any]:
+def _limits(estimator: Any, dataset: Dataset, ranges: Sequence[str]) -> dict[str, Any]:
     """Return the limits given by --range or, by default, the limits of pixels."""
     if not ranges:
-        return model.limits(dataset)
-    encoder = model.encoder
+        return pixel_limits(estimator, dataset.X)
+    encoder = encoder_of(estimator)
     if encoder is None:
         raise ValueError("--range requires column names, but this model file contains none")
     domain = encoder.domain()
@@ -180,14 +186,14 @@ def _limits(model: LoadedModel, dataset: Dataset, ranges: Sequence[str]) -> dict
 
 
 def _explanation(
-    model: LoadedModel, dataset: Dataset, rows: NDArray, options: dict[str, Any]
+    estimator: Any, dataset: Dataset, rows: NDArray, options: dict[str, Any]
 ) -> Explained:
-    if not model.is_classifier:
-        return model.estimator.explain(dataset.X[rows])
+    if not is_classifier(estimator):
+        return estimator.explain(dataset.X[rows])
     missing = None if dataset.missing is None else dataset.missing[rows]
-    return model.estimator.explain(
+    return estimator.explain(
         dataset.X[rows],
-        feature_names=model.feature_names,
+        feature_names=feature_names(estimator),
         missing=missing,
         row_numbers=(dataset.rows[rows] + 1).tolist(),
         **options,
@@ -234,30 +240,30 @@ def _columns(explanation: Explained) -> dict[str, Any]:
 
 
 def _table_chunks(
-    model: LoadedModel, dataset: Dataset, rows: NDArray, options: dict[str, Any]
+    estimator: Any, dataset: Dataset, rows: NDArray, options: dict[str, Any]
 ) -> Iterator[dict[str, Any]]:
     """Yield the records of all explanations in chunks, with row numbers of the file."""
     for k in range(0, len(rows), ROWS_AT_ONCE):
         part = rows[k : k + ROWS_AT_ONCE]
-        columns = _columns(_explanation(model, dataset, part, options))
+        columns = _columns(_explanation(estimator, dataset, part, options))
         columns["row"] = dataset.rows[part][columns["row"]] + 1
         yield columns
 
 
-def _draw(explanation: Explained, model: LoadedModel, path: Path) -> None:
+def _draw(explanation: Explained, estimator: Any, path: Path) -> None:
     from maxplus.explain import Explanation
     from maxplus.plots import plot_explanation
 
     if (
         isinstance(explanation, Explanation)
         and explanation.paths is not None
-        and model.image_shape is None
+        and image_shape(estimator) is None
     ):
         raise ValueError(
             "--picture requires a sum of terms or a model of images (digits, mnist, "
             "fashion_mnist), but this model is a single network for a table"
         )
-    plot_explanation(explanation, 0, model.image_shape).savefig(path)
+    plot_explanation(explanation, 0, image_shape(estimator)).savefig(path)
 
 
 @contextmanager

@@ -29,6 +29,6 @@ def export(
 
         if out.suffix.lower() != ".onnx":
             raise ValueError(f"{out} does not end in .onnx, the only supported format")
-        export_onnx(open_model(model, classifier=False).estimator, out)
+        export_onnx(open_model(model, classifier=False), out)
         console.print(f"ONNX model: {out}")
         console.result({"model": str(model), "onnx": str(out)})

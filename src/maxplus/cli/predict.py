@@ -14,7 +14,14 @@ from numpy.typing import NDArray
 
 from maxplus.cli import _options as opt
 from maxplus.cli._console import open_console
-from maxplus.cli._model import DEVIATIONS, LoadedModel, Measure, open_model, stream_parts
+from maxplus.cli._model import (
+    DEVIATIONS,
+    Measure,
+    is_classifier,
+    measure_of,
+    open_model,
+    stream_parts,
+)
 
 if TYPE_CHECKING:
     from maxplus.distributed import Communicator
@@ -83,19 +90,19 @@ def predict(
         comm = current()
         if not comm.is_alone:
             _check_distributed(data, out)
-        loaded = open_model(model, classifier=False)
-        _check_options(loaded, probabilities, radius, intervals)
-        measure = loaded.measure(raw_units, move_categories) if radius else None
+        estimator = open_model(model, classifier=False)
+        _check_options(estimator, probabilities, radius, intervals)
+        measure = measure_of(estimator, raw_units, move_categories) if radius else None
         if measure is not None and (measure.scale is None or measure.held):
             console.remark(f"certified radius in {measure}")
         kept = opt.names(keep_columns)
 
         def columns_of(part: Dataset) -> dict[str, Any]:
             columns: dict[str, Any] = {"row": part.rows + 1, **_kept_columns(part, kept)}
-            columns |= _predictions(loaded, part.X, probabilities, intervals)
-            return columns if measure is None else columns | _radii(loaded, part.X, measure)
+            columns |= _predictions(estimator, part.X, probabilities, intervals)
+            return columns if measure is None else columns | _radii(estimator, part.X, measure)
 
-        parts = stream_parts(data, loaded, strict=strict, also=kept)
+        parts = stream_parts(data, estimator, strict=strict, also=kept)
         chunks = in_rank_order(comm, parts, columns_of)
         head = {"model": str(model), "data": data}
         if not comm.is_first:
@@ -128,12 +135,12 @@ def _check_distributed(data: str, out: Path | None) -> None:
         require_partitionable(data)
 
 
-def _check_options(model: LoadedModel, probabilities: bool, radius: bool, intervals: bool) -> None:
-    if model.is_classifier and intervals:
+def _check_options(estimator: Any, probabilities: bool, radius: bool, intervals: bool) -> None:
+    if is_classifier(estimator) and intervals:
         raise ValueError(
             "--intervals requires a regressor, but this model is a classifier; use --probabilities"
         )
-    if not model.is_classifier and (probabilities or radius):
+    if not is_classifier(estimator) and (probabilities or radius):
         option = "--probabilities" if probabilities else "--radius"
         raise ValueError(
             f"{option} requires a classifier, but this model is a regressor; use --intervals"
@@ -186,12 +193,11 @@ def _cell(cell: Any) -> Any:
 
 
 def _predictions(
-    model: LoadedModel, X: NDArray, probabilities: bool, intervals: bool
+    estimator: Any, X: NDArray, probabilities: bool, intervals: bool
 ) -> dict[str, Any]:
     import pyarrow as pa
 
-    estimator = model.estimator
-    if not model.is_classifier:
+    if not is_classifier(estimator):
         columns = {"predicted": estimator.predict(X)}
         if intervals:
             columns["lower"], columns["upper"] = estimator.predict_interval(X, 0.9)
@@ -207,9 +213,9 @@ def _predictions(
     }
 
 
-def _radii(model: LoadedModel, X: NDArray, measure: Measure) -> dict[str, Any]:
+def _radii(estimator: Any, X: NDArray, measure: Measure) -> dict[str, Any]:
     unit = f" in {measure.unit}" if measure.unit == DEVIATIONS else ""
-    radius = model.estimator.certified_radius(X, measure.scale)
+    radius = estimator.certified_radius(X, measure.scale)
     return {f"certified radius{unit}": _six_digits_down(radius)}
 
 

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from maxplus.cli import _options as opt
 from maxplus.cli._console import open_console
-from maxplus.cli._model import LoadedModel, UnknownLabels, open_dataset, open_model
+from maxplus.cli._model import (
+    UnknownLabels,
+    feature_names,
+    image_shape,
+    is_classifier,
+    measure_of,
+    open_dataset,
+    open_model,
+    pixel_limits,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -40,17 +49,17 @@ def report(
         from maxplus._files import write_whole
         from maxplus.report import render_page
 
-        loaded = open_model(model, classifier=False)
-        rows = open_dataset(data, loaded, labelled=True, optional=True, strict=strict)
+        estimator = open_model(model, classifier=False)
+        rows = open_dataset(data, estimator, labelled=True, optional=True, strict=strict)
         y = None
         if rows.y is not None:
-            unknown = UnknownLabels(loaded, data, strict=strict)
+            unknown = UnknownLabels(estimator, data, strict=strict)
             rows, y = unknown.known(rows)
             unknown.report(console)
-            if loaded.is_classifier:
-                y = loaded.estimator.classes_[y]
+            if is_classifier(estimator):
+                y = estimator.classes_[y]
         with console.stderr.status("Certifying and explaining"):
-            content = _content(loaded, rows, y, raw_units)
+            content = _content(estimator, rows, y, raw_units)
             page = render_page(content)
         write_whole(out, page.encode("utf-8"))
         console.print(f"{content['headline']['title']}. {content['headline']['text']}")
@@ -66,25 +75,27 @@ def report(
         )
 
 
-def _content(
-    model: LoadedModel, data: Dataset, y: NDArray | None, raw_units: bool
-) -> dict[str, Any]:
+def _content(estimator: Any, data: Dataset, y: NDArray | None, raw_units: bool) -> dict[str, Any]:
     """Return the content of the page."""
     from maxplus.report import regression_content, report_content
 
     options: dict[str, Any] = {
         "name": Path(data.name).name,
-        "feature_names": model.feature_names,
+        "feature_names": feature_names(estimator),
         "row_numbers": data.rows + 1,
         "ids": _ids(data),
     }
-    if not model.is_classifier:
-        return regression_content(model.estimator, data.X, y, **options)
-    measure = model.measure(raw_units)
+    if not is_classifier(estimator):
+        return regression_content(estimator, data.X, y, **options)
+    measure = measure_of(estimator, raw_units)
     options |= {"scale": measure.scale, "unit": measure.unit, "missing": data.missing}
-    if model.image_shape is not None:
-        options |= {"image_shape": model.image_shape, "missing": None, **model.limits(data)}
-    return report_content(model.estimator, data.X, y, **options)
+    if image_shape(estimator) is not None:
+        options |= {
+            "image_shape": image_shape(estimator),
+            "missing": None,
+            **pixel_limits(estimator, data.X),
+        }
+    return report_content(estimator, data.X, y, **options)
 
 
 def _ids(data: Dataset) -> list[str] | None:

@@ -26,12 +26,12 @@ def rules(
     Example: maxplus rules model.maxplus train.csv
     """
     with open_console(as_json, quiet) as console:
-        loaded = open_model(model)
-        unknown = UnknownLabels(loaded, data, strict=strict)
-        dataset = open_dataset(data, loaded, labelled=True, strict=strict)
+        estimator = open_model(model)
+        unknown = UnknownLabels(estimator, data, strict=strict)
+        dataset = open_dataset(data, estimator, labelled=True, strict=strict)
         rows, codes = unknown.known(dataset)
         unknown.report(console)
-        found = loaded.estimator.rules(rows.X, loaded.estimator.classes_[codes], n)
+        found = estimator.rules(rows.X, estimator.classes_[codes], n)
         console.print(str(found))
         console.result(
             {
