@@ -96,6 +96,8 @@ def test_missing_package_error_has_no_traceback(
     [
         (("train", IRIS, "--no-such"), "No such option: --no-such", "train"),
         (("train", IRIS, "--seed", "many"), "Invalid value for '--seed'", "train"),
+        (("train", IRIS, "--seed", "-1"), "Invalid value for '--seed'", "train"),
+        (("export", "m", "no/m.onnx"), "does not exist; create it first", "export"),
         (
             ("explain", "m", IRIS, "--max-columns", 0),
             "Invalid value for '--max-columns'",
@@ -151,6 +153,12 @@ def test_evaluate_rejects_tables_without_known_labels(orchard_model, tmp_path, c
     names = ["variety", "weight g", "sugar %", "bruise mm", "goes to"][: cells.count(",") + 1]
     (tmp_path / "t.csv").write_text(f"{','.join(names)}\n{cells}\n")
     assert message in bad("evaluate", orchard_model, tmp_path / "t.csv")
+
+
+def test_missing_mpi4py_error_has_no_traceback(monkeypatch):
+    monkeypatch.setenv("PMI_SIZE", "2")
+    monkeypatch.setitem(sys.modules, "mpi4py", None)
+    assert 'pip install "maxplus[mpi]"' in bad("train", IRIS)
 
 
 def test_warning_is_printed_once_for_all_folds(tmp_path):

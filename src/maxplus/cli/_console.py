@@ -7,7 +7,7 @@ import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -79,6 +79,11 @@ class Console:
             )
 
 
+def print_error(message: str) -> None:
+    """Print an error message without control characters."""
+    typer.echo(printable(f"Error: {message}"), err=True)
+
+
 def printable(text: str) -> str:
     """Remove control characters other than line breaks and tabs.
 
@@ -107,10 +112,17 @@ def open_console(as_json: bool, quiet: bool) -> Iterator[Console]:
     (`maxplus.distributed.use_mpi`).
     """
     from maxplus.distributed import current, use_mpi
-    from maxplus.distributed.communicator import is_launched
+    from maxplus.distributed.communicator import is_launched, launched_rank
 
     code = None
-    with use_mpi() if is_launched() else nullcontext():
+    with ExitStack() as stack:
+        if is_launched():
+            try:
+                stack.enter_context(use_mpi())
+            except ImportError as error:
+                if launched_rank() == 0:
+                    print_error(str(error))
+                raise typer.Exit(BAD_INPUT) from None
         is_first = current().is_first
         console = Console(as_json and is_first, quiet or not is_first)
         # Exit after use_mpi has finished, so that it does not terminate the ranks.
@@ -130,7 +142,7 @@ def open_console(as_json: bool, quiet: bool) -> Iterator[Console]:
             if not current().raised_on_all_ranks(error):
                 raise
             if is_first:
-                typer.echo(printable(f"Error: {_message(error)}"), err=True)
+                print_error(_message(error))
             code = BAD_INPUT
     if code is not None:
         raise typer.Exit(code)
@@ -155,11 +167,10 @@ def _print_warnings(console: Console) -> Iterator[None]:
 
 
 def _message(error: Exception) -> str:
-    if not isinstance(error, OSError):
+    if not isinstance(error, OSError) or error.filename is None:
         return str(error)
-    where = f"{error.filename}: " if error.filename else ""
     remedy = _similar_file(error.filename) if isinstance(error, FileNotFoundError) else ""
-    return f"{where}{error.strerror or error}{remedy}"
+    return f"{error.filename}: {error.strerror}{remedy}"
 
 
 def _similar_file(name: object) -> str:

@@ -41,7 +41,7 @@ Quiet = Annotated[
         "progress bars are printed as well.",
     ),
 ]
-Seed = Annotated[int, typer.Option(help="Seed of training and validation.")]
+Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of training and validation.")]
 RawUnits = Annotated[
     bool,
     typer.Option(
@@ -113,10 +113,11 @@ Groups = Annotated[
 
 def output_file(*names: str, help: str, panel: str | None = None) -> typer.models.OptionInfo:
     """Return an option for an output file, which fails early if the file cannot be written."""
-    return typer.Option(*names, help=help, rich_help_panel=panel, callback=_check_output_file)
+    return typer.Option(*names, help=help, rich_help_panel=panel, callback=check_output_file)
 
 
-def _check_output_file(path: Path | None) -> Path | None:
+def check_output_file(path: Path | None) -> Path | None:
+    """Raise BadParameter if a file cannot be written to this path."""
     if path is None:
         return None
     folder = path.resolve().parent

@@ -9,7 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from maxplus import __version__
-from maxplus.cli._console import BAD_INPUT, INTERRUPTED, printable
+from maxplus.cli._console import BAD_INPUT, INTERRUPTED, print_error
 from maxplus.cli.certify import certify
 from maxplus.cli.compare import compare
 from maxplus.cli.compile import compile_kernels
@@ -50,9 +50,9 @@ def _print_usage_error(error: Any) -> None:
     if type(error).show is not UsageError.show:
         error.show()  # Show the help of a command that was run without arguments.
     elif not is_launched() or launched_rank() == 0:
-        message = " ".join(error.format_message().split()).rstrip(".")
         where = "" if error.ctx is None else f"; see {error.ctx.command_path} --help"
-        typer.echo(printable(f"Error: {message}{where}"), err=True)
+        message = " ".join(error.format_message().split()).rstrip(".")
+        print_error(message + where)
 
 
 app = typer.Typer(
@@ -88,13 +88,13 @@ def options(
 
     command = context.invoked_subcommand
     if command not in MPI_COMMANDS and is_launched():
-        if launched_rank() == 0:
-            typer.echo(
-                f"Error: maxplus {command} runs in one process; start it without mpiexec (train "
-                "and predict support several ranks)",
-                err=True,
-            )
-        raise typer.Exit(BAD_INPUT if launched_rank() == 0 else 0)
+        if launched_rank() > 0:
+            raise typer.Exit
+        print_error(
+            f"maxplus {command} runs in one process; start it without mpiexec (train and predict "
+            "support several ranks)"
+        )
+        raise typer.Exit(BAD_INPUT)
 
 
 def main() -> None:

@@ -15,7 +15,12 @@ from maxplus.cli._model import open_model
 def export(
     model: opt.Model,
     out: Annotated[
-        Path, typer.Argument(metavar="FILE", help="The file to write; its name ends in .onnx.")
+        Path,
+        typer.Argument(
+            metavar="FILE",
+            help="The file to write; its name ends in .onnx.",
+            callback=opt.check_output_file,
+        ),
     ],
     as_json: opt.Json = False,
     quiet: opt.Quiet = False,
