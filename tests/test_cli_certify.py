@@ -85,14 +85,12 @@ def test_report_names_unit_of_radii(orchard_model, tmp_path, options, unit):
     assert f'"radius_unit":"{unit}"' in text.replace("\\u0027", "'")
 
 
-def test_report_command_writes_one_page(digits_model, orchard_model, tmp_path):
+def test_report_command_accepts_images(digits_model, tmp_path):
     pytest.importorskip("matplotlib")
-    for model, data in ((orchard_model, ORCHARD), (digits_model, "digits")):
-        good("report", model, data, "-o", tmp_path / "r.html")
-        page = (tmp_path / "r.html").read_text(encoding="utf-8")
-        assert "<!doctype html>" in page.lower()
-        assert not re.search(r'(src|href)="https?:', page)
-        assert len(re.findall("<h2>", page)) >= 5
+    good("report", digits_model, "digits", "-o", tmp_path / "r.html")
+    page = (tmp_path / "r.html").read_text(encoding="utf-8")
+    assert "<!doctype html>" in page.lower()
+    assert "Certified robustness" in page
 
 
 def test_certify_holds_categories_fixed_by_default(orchard_model):

@@ -41,7 +41,7 @@ Quiet = Annotated[
         "progress bars are printed as well.",
     ),
 ]
-Seed = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of training and validation.")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of training and validation.")]
 RawUnits = Annotated[
     bool,
     typer.Option(
