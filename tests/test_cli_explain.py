@@ -103,6 +103,8 @@ def test_explain_accepts_regressors(tmp_path):
     assert own == pytest.approx([line["contribution"] for line in row["lines"]])
     assert row["lines"][0]["baseline"] + sum(own) == pytest.approx(explanation.margin[0])
     assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
+    good("report", path, table, "-o", tmp_path / "r.html")
+    assert '<th scope="row">a</th>' in (tmp_path / "r.html").read_text(encoding="utf-8")
     for option in (("--fixed", "a"), ("--range", "free"), ("--max-columns", 2)):
         message = "is a regressor, and counterfactuals require a classifier"
         assert message in bad("explain", path, table, *option)

@@ -72,11 +72,6 @@ def image_shape(estimator: Any) -> tuple[int, int] | None:
     return getattr(encoder_of(estimator), "image_shape_", None)
 
 
-def feature_names(estimator: Any) -> list[str] | None:
-    """Return the feature names, if the model file contains them."""
-    return getattr(encoder_of(estimator), "feature_names", None)
-
-
 def pixel_limits(estimator: Any, X: NDArray) -> dict[str, Any]:
     """Return the limits of pixel values in counterfactuals; none for tables."""
     if image_shape(estimator) is None:

@@ -18,7 +18,6 @@ from maxplus.cli import _options as opt
 from maxplus.cli._console import open_console
 from maxplus.cli._model import (
     encoder_of,
-    feature_names,
     image_shape,
     is_classifier,
     open_dataset,
@@ -193,7 +192,6 @@ def _explanation(
     missing = None if dataset.missing is None else dataset.missing[rows]
     return estimator.explain(
         dataset.X[rows],
-        feature_names=feature_names(estimator),
         missing=missing,
         row_numbers=(dataset.rows[rows] + 1).tolist(),
         **options,

@@ -9,7 +9,6 @@ from maxplus.cli import _options as opt
 from maxplus.cli._console import open_console
 from maxplus.cli._model import (
     UnknownLabels,
-    feature_names,
     image_shape,
     is_classifier,
     measure_of,
@@ -81,20 +80,18 @@ def _content(estimator: Any, data: Dataset, y: NDArray | None, raw_units: bool) 
 
     options: dict[str, Any] = {
         "name": Path(data.name).name,
-        "feature_names": feature_names(estimator),
         "row_numbers": data.rows + 1,
         "ids": _ids(data),
     }
     if not is_classifier(estimator):
-        return regression_content(estimator, data.X, y, **options)
+        assert data.encoder is not None
+        names = data.encoder.feature_names
+        return regression_content(estimator, data.X, y, feature_names=names, **options)
     measure = measure_of(estimator, raw_units)
     options |= {"scale": measure.scale, "unit": measure.unit, "missing": data.missing}
-    if image_shape(estimator) is not None:
-        options |= {
-            "image_shape": image_shape(estimator),
-            "missing": None,
-            **pixel_limits(estimator, data.X),
-        }
+    shape = image_shape(estimator)
+    if shape is not None:
+        options |= {"image_shape": shape, "missing": None, **pixel_limits(estimator, data.X)}
     return report_content(estimator, data.X, y, **options)
 
 
