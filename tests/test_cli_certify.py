@@ -134,8 +134,6 @@ def test_certify_reports_missing_values(orchard_model, tmp_path):
 
 def test_certify_computes_radii_of_large_tables_only_on_request(orchard_model, monkeypatch):
     small = document("certify", orchard_model, ORCHARD)
-    monkeypatch.setattr(sys.modules["maxplus.cli.certify"], "BUFFER_BYTES", 0)
-    assert document("certify", orchard_model, ORCHARD) == small
     monkeypatch.setattr(sys.modules["maxplus.cli.certify"], "ROWS_WITH_RADII", 239)
     large = document("certify", orchard_model, ORCHARD)
     assert large["median_radius_of_right_rows"] is None

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 EPS = (0.0, 0.05, 0.1, 0.2, 0.3)
 # Radii are expensive and by default not computed for larger tables.
 ROWS_WITH_RADII = 100_000
-# Computing radii is delayed until the buffer is full, because it is skipped for large tables.
-BUFFER_BYTES = 50_000_000
 
 
 def certify(
@@ -142,7 +140,6 @@ class CertifiedCounts:
         self.n_rows = self.n_correct = self.n_missing = self.n_equal = 0
         self._correct: list[NDArray] = []
         self._radii: list[NDArray] = []
-        self._buffer: list[NDArray] = []
 
     def add(self, data: Dataset, codes: NDArray) -> None:
         """Count the rows of a chunk, with class indices ``codes``."""
@@ -163,20 +160,11 @@ class CertifiedCounts:
             # A row that is not certified for ε is not certified for any larger ε.
             certified = certified_at(model, X, step, scale, scores=scores, where=certified)
             self.n_certified[k] += np.count_nonzero(certified)
-        if not self.has_radii:
-            self._buffer.clear()
-            return
-        equal = equal_to_training(self._estimator, row_hashes(X))
-        self.n_equal += 0 if equal is None else int(equal.sum())
-        self._correct.append(correct)
-        self._buffer.append(X)
-        if sum(rows.nbytes for rows in self._buffer) > BUFFER_BYTES:
-            self._compute_radii()
-
-    def _compute_radii(self) -> None:
-        scale = self.measure.scale
-        self._radii += [self._estimator.certified_radius(X, scale) for X in self._buffer]
-        self._buffer.clear()
+        if self.has_radii:
+            equal = equal_to_training(self._estimator, row_hashes(X))
+            self.n_equal += 0 if equal is None else int(equal.sum())
+            self._correct.append(correct)
+            self._radii.append(self._estimator.certified_radius(X, scale))
 
     @property
     def has_radii(self) -> bool:
@@ -191,7 +179,6 @@ class CertifiedCounts:
     @property
     def radius(self) -> NDArray:
         """Certified radius of each row; requires ``has_radii``."""
-        self._compute_radii()
         return np.concatenate(self._radii)
 
 
