@@ -24,7 +24,7 @@ def table(rng, n=300):
 
 
 def violations(difference, rng, signs, scale=3.0, n=400):
-    """Return the number of rows that move against a sign when one feature grows."""
+    """Return the number of rows whose value changes against a sign if one feature increases."""
     found = 0
     for p in np.flatnonzero(signs):
         low = scale * rng.normal(size=(n, len(signs)))

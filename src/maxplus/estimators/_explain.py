@@ -25,7 +25,7 @@ from maxplus.explain import (
     term_boxes,
 )
 from maxplus.explain._shared import check_domain, records
-from maxplus.explain.counterfactuals import missing_columns
+from maxplus.explain.explanation import missing_columns
 from maxplus.models import LMM, AdditiveLMM
 
 
