@@ -19,7 +19,7 @@ from maxplus.estimators import SubgradientLMMClassifier
 from maxplus.models import Model
 from maxplus.models._softmax import log_softmax, losses
 from maxplus.training.monitor import Callback, Progress
-from maxplus.training.smooth import Adam
+from maxplus.training.smooth.annealing import Adam
 
 SIDES = ("train", "test")
 FIGURES = {"max_loss": "max loss", "mean_loss": "mean loss", "accuracy": "accuracy"}

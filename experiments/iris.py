@@ -30,6 +30,7 @@ from experiments.comparison import (
 from experiments.harness import Axes, Figure, Result, Settings, Table, mean_and_spread
 from maxplus.estimators import SubgradientLMMClassifier
 from maxplus.models import LOG2
+from maxplus.plots import plot_convergence
 from maxplus.plots._canvas import (
     BLUE,
     DASHED,
@@ -43,7 +44,6 @@ from maxplus.plots._canvas import (
     new_figure,
     quiet_frame,
 )
-from maxplus.plots.training import draw_convergence
 
 N_HIDDEN = 20
 N_ITERATIONS = 50_000
@@ -239,7 +239,8 @@ def plot_comparison(comparison: IrisComparison) -> Figure:
     left, right = figure.subplots(1, 2, gridspec_kw={"wspace": 0.08})
     # The step size is constant from this iteration.
     switch = math.ceil(MAX_SETTINGS["polyak_fraction"] * comparison.iterations)
-    draw_convergence(left, comparison.lmm_max.loss_curve, 3, switch, "flower")
+    curve = comparison.lmm_max.loss_curve
+    plot_convergence(curve, 3, switch=switch, sample="flower", ax=left)
     _draw_confidence(right, list(comparison.models.values()))
     return figure
 

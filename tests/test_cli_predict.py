@@ -112,7 +112,7 @@ def test_predict_counts_or_rejects_unknown_categories(orchard_model, tmp_path):
     assert run("predict", orchard_model, table, "--quiet").stderr == ""
     refused = bad("predict", orchard_model, table, "--strict")
     assert "line 3" in refused
-    assert "'Fuji', which the model has never seen" in refused
+    assert "unknown category 'Fuji'" in refused
 
 
 def test_predict_writes_nothing_if_a_batch_fails(orchard_model, tmp_path):

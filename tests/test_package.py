@@ -16,7 +16,7 @@ EVERYWHERE = {"_compile", "_files", "__version__"}
 BELOW = {
     "algebra": set(),
     "datasets": set(),
-    "tables": {"datasets", "distributed", "training"},
+    "tables": {"datasets", "distributed", "training", "explain"},
     "trees": {"algebra"},
     "models": {"algebra", "trees"},
     "distributed": set(),

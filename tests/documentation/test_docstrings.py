@@ -62,6 +62,11 @@ IGNORED |= {"PR04", "PR07", "PR08", "PR09", "RT02", "RT03", "RT04", "RT05"}
 ONE_LINE = {"PR01", "RT01", "YD01"}
 ONE_LINE_NAMES = (
     "maxplus.distributed.",
+    "maxplus.explain.Contributions.",
+    "maxplus.explain.Domain.",
+    "maxplus.explain.Explanation.",
+    "maxplus.explain.PredictionContributions.",
+    "maxplus.explain.Rules.",
     "maxplus.tables.Column.",
     "maxplus.tables.Number.",
     "maxplus.tables.Ranges.",

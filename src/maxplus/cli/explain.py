@@ -162,6 +162,8 @@ def _limits(model: LoadedModel, dataset: Dataset, ranges: Sequence[str]) -> dict
     if encoder is None:
         raise ValueError("--range needs column names, which this model file does not contain")
     domain = encoder.domain()
+    parts = zip(encoder.columns_, encoder.feature_slices, strict=True)
+    first_feature = {column.name: part.start for column, part in parts}
     low, high = domain.low.astype(float), domain.high.astype(float)
     for text in ranges:
         if text == FREE:
@@ -178,13 +180,17 @@ def _limits(model: LoadedModel, dataset: Dataset, ranges: Sequence[str]) -> dict
                 f"--range must be {FREE}, or a column with its least and largest value such as "
                 f"age=18:90; got {text!r}"
             )
-        features = encoder.features_of([column])
-        if domain.names[features[0]] != column or features[0] in domain.ordinals:
+        if column not in first_feature:
+            raise ValueError(
+                f"the model has no column {column!r}; it has {', '.join(list(first_feature)[:20])}"
+            )
+        feature = first_feature[column]
+        if domain.names[feature] != column or feature in domain.ordinals:
             raise ValueError(
                 f"--range is for numbers, and {column!r} is categorical; to keep its value: "
                 f"--fixed {column}"
             )
-        low[features[0]], high[features[0]] = bounds
+        low[feature], high[feature] = bounds
     return {"low": low, "high": high}
 
 

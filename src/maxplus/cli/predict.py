@@ -94,8 +94,7 @@ def predict(
         if not comm.is_alone and (data == "-" or out is None):
             refuse_over_ranks("standard input or output", "specify files for DATA and --out")
         if not comm.is_alone:
-            from maxplus.tables.dataset import is_built_in
-            from maxplus.tables.partitioned import require_partitionable
+            from maxplus.tables.dataset import is_built_in, require_partitionable
 
             if not is_built_in(data):
                 require_partitionable(data)

@@ -366,7 +366,7 @@ def _features(
     if data.table.columns:
         rows = data.table.take(training)
         fitted = clone(encoder).set_params(standardize=False)
-        X = fitted.fit_encode(rows).X
+        X = fitted.fit(rows).encode(rows).X
         scale = Domain.of(fitted.domain()).certificate_scale()
         frame = replace(rows, encoder=fitted, encoded=X)
         return frame, fitted.encode(data.table.take(test)).X, scale
