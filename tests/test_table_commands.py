@@ -304,7 +304,7 @@ def test_evaluate_scores_the_regression_predictions_of_predict(regressed):
     good("report", case.model, data, "--out", page)
     assert "test.csv" in page.read_text(encoding="utf-8")
     for command in ("rules", "certify"):
-        assert "predicts numbers" in bad(command, case.model, data)
+        assert "is a regressor" in bad(command, case.model, data)
 
 
 # -- the same in Python ---------------------------------------------------------------------------
@@ -411,7 +411,7 @@ def test_checkpoint_of_a_regressor_is_rejected(write):
     path = write("a,y\n" + "".join(f"{k / 4},{k * 1.37 % 5}\n" for k in range(60)))
     result = run("train", path, "--checkpoint", "c")
     assert result.exit_code == 2
-    assert result.stderr.startswith("Error: --checkpoint is for classes")
+    assert result.stderr.startswith("Error: --checkpoint requires a classification")
 
 
 def test_invalid_binary_files_and_folders_are_rejected(tmp_path):

@@ -51,7 +51,7 @@ SOURCES = {
     "mean accuracy": lambda: on_tables("LMM", "accuracy"),
     "mean log loss": lambda: on_tables("LMM", "log_loss"),
     "certified test accuracy": lambda: 100 - values("robust")["tasks"]["MNIST at 0.1"]["certified"],
-    "the paper's training": lambda: values("mnist")["LMM (max)"]["train_max_loss"],
+    "algorithm of the paper": lambda: values("mnist")["LMM (max)"]["train_max_loss"],
     "an exact iteration": lambda: (
         1e3 * iteration_of(engine="sparse", samples=60_000, hidden=500, w0_update_interval=100)
     ),
@@ -59,7 +59,7 @@ SOURCES = {
 
 
 def quotes():
-    section = text_of("README.md").partition("## Measured\n")[2].partition("\n## ")[0]
+    section = text_of("README.md").partition("## Benchmarks\n")[2].partition("\n## ")[0]
     return {match["what"]: match["number"] for match in QUOTE.finditer(section)}
 
 
@@ -79,7 +79,7 @@ def test_compared_numbers_equal_results():
     assert f"(forest: {accuracy['forest']:.2f} %, {best}: {accuracy[best]:.2f} %)" in text
     loss = {model: on_tables(model, "log_loss") for model in others}
     best = min(loss, key=loss.get)
-    assert f"({best}, the lowest of {len(others)} others: {loss[best]:.3f})" in text
+    assert f"({best}, the best of {len(others)} other models: {loss[best]:.3f})" in text
     assert f"{len(values('tables')['rows'])} tables" in text
     assert values("mnist")["iterations"] == 200_000
 
