@@ -69,8 +69,8 @@ def _warn_of_uninformative_columns(encoder: Any, table: Any) -> None:
             warn_user(f"the column {name!r} has only missing values and is ignored")
         elif name not in (*encoder.categorical, *encoder.keep):
             warn_user(
-                f"the column {name!r} has {reason} and is not informative for new samples; drop "
-                "it, or convert it to numbers or categories"
+                f"the column {name!r} contains {reason} and is not informative for new samples; "
+                "drop it, or convert it to numbers or categories"
             )
 
 
