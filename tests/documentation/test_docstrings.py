@@ -82,8 +82,6 @@ EXCEPTIONS = {
     "maxplus.explain.Contributions.": ONE_LINE,
     "maxplus.explain.Domain.": ONE_LINE,
     "maxplus.explain.Explanation.": ONE_LINE,
-    "maxplus.explain.PredictionContributions.": ONE_LINE,
-    "maxplus.explain.Rules.": ONE_LINE,
     "maxplus.tables.Column.": ONE_LINE,
     "maxplus.tables.Number.": ONE_LINE,
     "maxplus.tables.Ranges.": ONE_LINE,
