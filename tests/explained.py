@@ -140,7 +140,7 @@ def nearest_flip(model, x, y, low, high, tolerance):
 
 
 def check_flips(model, X, low=-np.inf, high=np.inf, *, tolerance=1e-9, rtol=1e-9, ties=False):
-    """Assert that every flip is real, within bounds and the nearest, except at ties with ``ties``."""
+    """Assert that every flip is real, within bounds and the nearest; ``ties`` allows ties."""
     found = flips_within(model, X, low, high)
     predicted = model.scores(X).argmax(axis=1)
     low, high = (np.broadcast_to(v, X.shape[1]) for v in (low, high))
