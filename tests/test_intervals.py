@@ -134,13 +134,19 @@ def test_standard_errors_are_printed_with_significant_digits(value, error, text)
 @pytest.mark.parametrize(
     ("radius", "words"),
     [
-        ([np.inf, np.inf], "All of those 2 provably stay right however far every number moves"),
+        (
+            [np.inf, np.inf],
+            "predictions of all 2 do not change for any change of the numeric features",
+        ),
         (
             [1.0, np.inf, np.inf],
-            "At least half of those 3 provably stay right however far every number moves; all of "
-            "them while every number moves by up to 1 deviations",
+            "at least half of these 3 do not change for any change of the numeric features, those "
+            "of all 3 if each changes by up to 1 deviations",
         ),
-        ([1.0, 2.0, np.inf], "every number moves by up to 2 deviations; all of them up to 1"),
+        (
+            [1.0, 2.0, np.inf],
+            "numeric feature changes by up to 2 deviations, those of all 3 up to 1",
+        ),
     ],
 )
 def test_unlimited_radii_are_not_printed_as_inf(radius, words):

@@ -7,21 +7,19 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from maxplus.certify import certified_at
-from maxplus.estimators._additive import on_first_rank
+from maxplus.estimators._additive import EpochReport, SumStage, TrainedSum
 from maxplus.estimators._cross_validation import deal_folds, stratified_part, temperature
-from maxplus.estimators._frames import ENCODER, changes_of_columns
+from maxplus.estimators._frames import ENCODER, change_of_features
 from maxplus.estimators._training_data import TrainingData, share_a_unit
-from maxplus.explain import Domain
-from maxplus.models import LMM, AdditiveLMM, FeatureMap, Model, Term
-from maxplus.training import Status, TrainingMonitor, TrainingProblem
+from maxplus.models import LMM, AdditiveLMM, FeatureMap, Term
+from maxplus.training import Status, TrainingMonitor
 from maxplus.training.monitor import run_parallel
-from maxplus.training.result import StateError, TrainingState
 from maxplus.training.smooth.annealing import Annealing
 from maxplus.training.smooth.interval import (
     IMAGE_ANNEALING,
@@ -32,7 +30,6 @@ from maxplus.training.smooth.interval import (
     window_terms,
 )
 from maxplus.training.smooth.structures import Structure, initial_terms
-from maxplus.training.stages.base import Outcome
 
 # Sizes of the boxes in training, as multiples of the certified box.
 FACTORS = (1.0, 1.5, 2.0, 3.0)
@@ -109,13 +106,10 @@ def max_change(robust_eps: Any, scale: NDArray, columns: Mapping[str, Any]) -> N
         Fitted attributes about the columns.
     """
     if isinstance(robust_eps, Mapping):
-        reach = np.zeros(len(scale))
-        for change in changes_of_columns(columns, robust_eps):
-            reach[change.features] = change.size
-        return reach
+        return change_of_features(columns, robust_eps, len(scale))
     if ENCODER in columns:
         # As in `certificate_scale`, categories and binary columns do not change.
-        unit = Domain.of(columns[ENCODER].domain()).certificate_scale()
+        unit = columns[ENCODER].domain().certificate_scale()
         scale = np.where(unit > 0, 1.0, 0.0) if (scale == 1.0).all() else unit
     eps = np.asarray(robust_eps, np.float64)
     if eps.ndim and eps.shape != scale.shape:
@@ -192,28 +186,7 @@ class RobustChoice(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Robust(Outcome):
-    """Sum of terms with certified training.
-
-    ``losses`` are the mean losses of all epochs. ``choice`` is None if the search was interrupted.
-    """
-
-    choice: RobustChoice | None
-    losses: NDArray
-
-    @property
-    def n_iter(self) -> int:
-        """Return the number of epochs."""
-        return self.losses.size
-
-    @property
-    def arrays(self) -> dict[str, NDArray]:
-        """Return the loss curve."""
-        return {"warmup_losses": self.losses}
-
-
-@dataclass(frozen=True)
-class RobustTraining:
+class RobustTraining(SumStage):
     """Training stage that chooses a candidate by certified accuracy and trains it.
 
     The search first compares all candidates, and then evaluates the two best candidates with other
@@ -243,23 +216,6 @@ class RobustTraining:
     augment: Augment | None = None
     annealing: Annealing = DEFAULT_ANNEALING
 
-    name: ClassVar[str] = "warm-up"
-    has_state: ClassVar[bool] = False
-
-    def check(self, state: TrainingState, problem: TrainingProblem, kind: type[Model]) -> Model:
-        """Raise StateError: this stage cannot be resumed."""
-        raise StateError("the certified training of a sum of terms cannot be resumed")
-
-    def run(
-        self,
-        model: AdditiveLMM,
-        problem: TrainingProblem,
-        monitor: TrainingMonitor,
-        state: TrainingState | None = None,
-    ) -> Robust:
-        """Search and train; return the initial ``model`` if the search is interrupted."""
-        return on_first_rank(problem, lambda rows, seed: self._train(model, rows, seed, monitor))
-
     def choose(
         self, model: AdditiveLMM, rows: TrainingData, seed: int, monitor: TrainingMonitor
     ) -> tuple[RobustChoice | None, Status]:
@@ -275,30 +231,17 @@ class RobustTraining:
 
     def _train(
         self, model: AdditiveLMM, rows: TrainingData, seed: int, monitor: TrainingMonitor
-    ) -> Robust:
+    ) -> TrainedSum:
         choice, status = self.choose(model, rows, seed, monitor)
         if choice is None:
-            return Robust(model, status, None, np.empty(0))
+            return TrainedSum(model, status, None, np.empty(0))
         if choice.chosen < 0:
-            return Robust(constant_model(rows, model.n_classes), status, choice, np.empty(0))
+            return TrainedSum(constant_model(rows, model.n_classes), status, choice, np.empty(0))
         monitor.begin(self.name, is_last=True)
         candidate = choice.candidates[choice.chosen]
-        n_epochs = self.annealing_of(candidate).epochs(len(rows.y))
-        losses: list[float] = []
-
-        def report(epoch: int, loss: float, now: Callable[[], AdditiveLMM]) -> bool:
-            nonlocal status
-            losses.append(loss)
-            end = Status.MAX_ITER if epoch + 1 == n_epochs else None
-            current_model = now() if monitor.has_callbacks else model
-            reason = monitor.report(
-                epoch + 1, n_epochs, loss, min(losses), current_model, None, end
-            )
-            status = reason or status
-            return reason is not None
-
+        report = EpochReport(monitor, self.annealing_of(candidate).epochs(len(rows.y)))
         trained = self.trained(candidate, rows, model.n_classes, 1.0, [seed, FOLDS], report, True)
-        return Robust(trained, status, choice, np.array(losses))
+        return TrainedSum(trained, report.status, choice, np.array(report.losses))
 
     def annealing_of(self, candidate: Candidate, length: float = 1.0) -> Annealing:
         """Return the annealing schedule of a candidate for a fraction of the full length."""
