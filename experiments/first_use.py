@@ -47,7 +47,7 @@ def run(settings: Settings) -> Result:
         [Table("CPU seconds", ("call", "minimum", "median", "maximum"), rows)],
         {"seconds": seconds},
         {},
-        f"{n_runs} run" if settings.quick else "",
+        f"{n_runs} run",
     )
 
 

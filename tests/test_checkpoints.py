@@ -74,13 +74,6 @@ def test_resume_rejects_damaged_state_of_level_rule(tmp_path, iris, damage):
         maxplus.resume(path, *iris)
 
 
-def test_checkpoints_without_rule_state_are_read(tmp_path, iris):
-    path = tmp_path / "checkpoint"
-    interrupt(path, "two-phase", iris)
-    tamper(path, lambda document, arrays: arrays.pop("step.memory"))
-    assert maxplus.resume(path, *iris).n_iter_ == 50
-
-
 def test_resume_requires_the_same_sample_weights(tmp_path, iris):
     path, weight = tmp_path / "checkpoint", 1.0 + np.arange(150) % 3
     options = {"n_hidden": 8, "max_iter": 300, "objective": "mean", "random_state": 3}

@@ -128,7 +128,7 @@ def test_command_errors_have_no_traceback(orchard_model, digits_model, tmp_path)
         (("train", tmp_path / "tt.csv"), f"did you mean {table}?"),
         (("predict", tmp_path / "nothing", table), f"no file in the folder {tmp_path} has a sim"),
         (("train", tmp_path / "no" / "t.csv"), f"the folder {tmp_path / 'no'} does not exist"),
-        (("train", names), "it needs a row of names, and one for each"),
+        (("train", names), "contains no rows; it needs a header"),
         (("train", IRIS, "--resume", orchard_model), "is a maxplus-model file"),
         (("predict", table, IRIS), "is not a readable maxplus-model file"),
         (("predict", orchard_model, IRIS), "lacks columns 'variety', 'weight g'"),

@@ -198,5 +198,5 @@ def test_comparison_includes_standard_baselines():
     X = rng.normal(size=(60, 2)) * [1.0, 1000.0] + 50.0
     y = 1e4 + 1e3 * (X[:, 0] + X[:, 1] / 1000.0)
     for name in ("ridge", "MLP", "SVR"):
-        # Targets of any size are learned.
+        # The scale of the target has no effect.
         assert SKLEARN_REGRESSORS[name](0).fit(X, y).score(X, y) > 0.8, name

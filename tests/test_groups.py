@@ -1,4 +1,4 @@
-"""Grouped validation: rows of one group are never on both sides of a split."""
+"""Grouped validation: training and test rows have no common groups."""
 
 import numpy as np
 import pandas as pd

@@ -116,7 +116,7 @@ def imports_of(path):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative import"
-            # ``from maxplus import models`` imports a layer too.
+            # ``from maxplus import models`` imports a layer, too.
             names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
     return {name for name in names if name.split(".")[0] == "maxplus"}
 

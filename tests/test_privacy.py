@@ -55,7 +55,7 @@ def contents(path):
 
 
 def lists_of(value, name="document"):
-    """Yield all lists of a JSON document, with their places."""
+    """Yield all lists of a JSON document and their paths."""
     if isinstance(value, dict):
         for key, item in value.items():
             yield from lists_of(item, f"{name}.{key}")
@@ -83,7 +83,7 @@ def guesses():
 
 
 def recovered(path):
-    """Return the guesses whose hashes are in the file, with counts and locations."""
+    """Return the guesses whose hashes are in the file."""
     arrays, document = contents(path)
     known = dict(zip(row_hashes(guesses()).tolist(), guesses().tolist(), strict=True))
     numbers = {name: array.ravel().tolist() for name, array in arrays.items()}
@@ -193,7 +193,7 @@ def test_intervals_are_saved_without_residuals(tmp_path, coverage):
     np.testing.assert_array_equal(
         again.predict_interval(X, coverage), reg.predict_interval(X, coverage)
     )
-    # Never narrower than the exact quantile of all residuals.
+    # Intervals are at least as wide as the exact quantile of all residuals.
     rank = int(np.ceil((N + 1) * coverage - 1e-9))
     exact = reg.residuals_[rank - 1] if rank <= N else np.inf
     lower, upper = reg.predict_interval(X[:1], coverage)

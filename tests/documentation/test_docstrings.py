@@ -65,8 +65,6 @@ ONE_LINE_NAMES = (
     "maxplus.explain.Contributions.",
     "maxplus.explain.Domain.",
     "maxplus.explain.Explanation.",
-    "maxplus.explain.PredictionContributions.",
-    "maxplus.explain.Rules.",
     "maxplus.tables.Column.",
     "maxplus.tables.Number.",
     "maxplus.tables.Ranges.",

@@ -26,7 +26,7 @@ ON_IMAGES = ("sparsity", "zero-hidden", "mnist", "timing", "quality")
 
 NAMES = [name for name in EXPERIMENTS if HAS_MNIST or name not in ON_IMAGES]
 
-# Rows of digits that the experiment on wrong labels has here; two thirds of them to train on.
+# Number of digits for the experiment on wrong labels; two thirds of them are training rows.
 FEW_DIGITS = 450
 
 
@@ -38,7 +38,7 @@ def few_digits(return_X_y):
 
 @pytest.fixture(scope="module")
 def everything(tmp_path_factory):
-    """The folder of a quick run with one seed, and what was printed.
+    """Return the folder and the output of a quick run with one seed.
 
     Experiments are made smaller still; ``make reproduce-quick`` runs them as they are.
     """

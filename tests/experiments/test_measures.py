@@ -41,7 +41,7 @@ pytestmark = pytest.mark.slow
     ],
 )
 def test_mnist_main_model_has_all_seeds(right, said):
-    """Twenty images, with a given number of correct predictions for each seed."""
+    """Twenty images are predicted, with a given number of correct labels for each seed."""
     labels = np.arange(20) % 10
 
     def trained(name, n):
@@ -126,7 +126,7 @@ def test_enlarged_images_are_multiples_of_grey_levels():
     images, labels = million.enlarge(X, y, 50, rng)
     assert set(labels) == {3, 5}
     np.testing.assert_allclose(255 * images, np.rint(255 * images), atol=1e-4)
-    # One pixel each, bright or half bright as the label says, whatever the shift.
+    # Each image has one pixel, whose brightness depends on the label.
     assert (np.count_nonzero(images, axis=1) == 1).all()
     assert np.array_equal(images.max(axis=1) > 0.75, labels == 3)
 

@@ -158,8 +158,6 @@ def _limits(estimator: Any, dataset: Dataset, ranges: Sequence[str]) -> dict[str
     if encoder is None:
         raise ValueError("--range requires column names, but this model file contains none")
     domain = encoder.domain()
-    parts = zip(encoder.columns_, encoder.feature_slices, strict=True)
-    first_feature = {column.name: part.start for column, part in parts}
     low, high = domain.low.astype(float), domain.high.astype(float)
     for text in ranges:
         if text == FREE:
@@ -176,11 +174,11 @@ def _limits(estimator: Any, dataset: Dataset, ranges: Sequence[str]) -> dict[str
                 f"--range must be {FREE}, or a column with its minimum and maximum, such as "
                 f"age=18:90; got {text!r}"
             )
-        if column not in first_feature:
+        if column not in domain.columns:
             raise ValueError(
-                f"the model has no column {column!r}; it has {', '.join(list(first_feature)[:20])}"
+                f"the model has no column {column!r}; it has {', '.join(domain.columns[:20])}"
             )
-        feature = first_feature[column]
+        feature = domain.column_names.index(column)
         if domain.names[feature] != column or feature in domain.ordinals:
             raise ValueError(
                 f"--range requires a numeric column, but {column!r} is categorical; to keep its "

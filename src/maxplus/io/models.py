@@ -214,7 +214,7 @@ def rebuild(document: dict[str, Any], arrays: dict[str, NDArray]) -> Any:
     model = estimator.model_ = network_from_arrays(estimator, arrays)
     encoder = document.get("encoder")
     n_features = document.get("n_features")
-    n_columns = check(document.get("n_columns", n_features), is_positive, "n_columns")
+    n_columns = check(document.get("n_columns"), is_positive, "n_columns")
     # An encoded data frame has fewer columns than features.
     if n_features != model.n_features or (encoder is None and n_columns != n_features):
         raise FileError(f"the number of features cannot be {n_features!r:.40}")
