@@ -115,14 +115,14 @@ class TermTraining(ABC):
     """
 
     n_classes: int
-    structures: Sequence[Structure]
+    structures: Sequence[Any]
     annealing: Annealing = TERM_ANNEALING
     monotonic_signs: NDArray | None = None
     loss: str = "log_loss"
 
     @abstractmethod
-    def prepare(self, rows: TrainingData, rng: np.random.Generator) -> Prepared:
-        """Transform features, and select features and pairs."""
+    def prepare(self, rows: TrainingData, rng: np.random.Generator) -> Any:
+        """Return the input of `train`: transformed features, and selected features and pairs."""
 
     def candidates(self, **evaluation: Any) -> Candidates:
         """Return the structures as candidates of a search."""
@@ -141,8 +141,8 @@ class TermTraining(ABC):
 
     def train(
         self,
-        structure: Structure,
-        prepared: Prepared,
+        structure: Any,
+        prepared: Any,
         length: float,
         seed: Sequence[int],
         on_epoch: OnEpoch | None = None,
@@ -214,6 +214,8 @@ class Choice(NamedTuple):
 
     Attributes
     ----------
+    structures : sequence of Structure
+        Candidates.
     losses : ndarray of shape (n_structures, n_folds)
         Log losses, inf for skipped folds.
     scores : ndarray of shape (n_structures, n_folds) or None
@@ -224,6 +226,7 @@ class Choice(NamedTuple):
         Optimal temperature of the chosen structure.
     """
 
+    structures: Sequence[Any]
     losses: NDArray
     scores: NDArray | None
     chosen: int
@@ -234,8 +237,8 @@ class Choice(NamedTuple):
 class Joint(Outcome):
     """Trained sum of terms.
 
-    ``losses`` are the smoothed losses of all epochs. ``choice`` is None if the search was
-    interrupted.
+    ``losses`` are the smoothed losses of all epochs. ``choice`` is None if there was a single
+    structure, or if the search was interrupted.
     """
 
     choice: Choice | None
@@ -267,7 +270,7 @@ class JointTraining(TermTraining):
         Maximum number of features in all terms.
     """
 
-    structures: Sequence[Structure] = STRUCTURES
+    structures: Sequence[Any] = STRUCTURES
     scorer: Scorer | None = None
     max_features: int | None = None
 
@@ -288,11 +291,14 @@ class JointTraining(TermTraining):
         """Search and train; return the initial ``model`` if the search is interrupted."""
 
         def search_and_train(rows: TrainingData, seed: int) -> Joint:
-            choice, status = self.choose(rows, seed, monitor)
-            if choice is None:
-                return Joint(model, status, None, np.empty(0))
+            choice, chosen = None, 0
+            if len(self.structures) > 1:
+                choice, status = self.choose(rows, seed, monitor)
+                if choice is None:
+                    return Joint(model, status, None, np.empty(0))
+                chosen = choice.chosen
             monitor.begin(self.name, is_last=True)
-            trained, losses, status = self.train_on_all(choice.chosen, rows, seed, monitor)
+            trained, losses, status = self.train_on_all(chosen, rows, seed, monitor)
             return Joint(without_weak_terms(trained, rows.X), status, choice, losses)
 
         return on_first_rank(problem, search_and_train)
@@ -303,8 +309,7 @@ class JointTraining(TermTraining):
         """Return the choice, or None if the search was interrupted, and the status."""
         monitor.begin("choice", is_last=False)
         score = None if self.scorer is None else self._score
-        effort = EFFORT if len(rows.y) < MANY_ROWS else EFFORT_MANY_ROWS
-        search = Search(self.candidates(score=score), rows, effort, seed)
+        search = Search(self.candidates(score=score), rows, self.effort(len(rows.y)), seed)
         status = search.run(monitor)
         if status is not None:
             return None, status
@@ -314,7 +319,11 @@ class JointTraining(TermTraining):
             held = search.rows.part(known)
             factor = temperature(search.outputs[chosen, known], held.y, held.weight)
         scores = None if self.scorer is None else search.scores
-        return Choice(search.losses, scores, chosen, factor), Status.MAX_ITER
+        return Choice(self.structures, search.losses, scores, chosen, factor), Status.MAX_ITER
+
+    def effort(self, n_rows: int) -> Effort:
+        """Return the size of the search for a number of rows."""
+        return EFFORT if n_rows < MANY_ROWS else EFFORT_MANY_ROWS
 
     def _score(self, model: AdditiveLMM, rows: TrainingData) -> float:
         assert self.scorer is not None

@@ -141,6 +141,8 @@ class Effort(NamedTuple):
         Minimum size of the subsample.
     share : float
         Minimum size of the subsample as a fraction of all rows.
+    n_folds : int
+        Number of folds.
     """
 
     survivors: int
@@ -148,6 +150,7 @@ class Effort(NamedTuple):
     others: float
     min_rows: int
     share: float
+    n_folds: int = FOLDS
 
 
 def _scores(model: Any, prepared: Any, X: NDArray) -> NDArray:
@@ -237,26 +240,26 @@ class Search:
             n = max(effort.min_rows, int(effort.share * len(y)))
             part = stratified_part(strata, n, rng)
             used = TrainingData(X, y, weight).part(part)
-            if not is_stratified and len(y) < 2 * FOLDS:
+            if not is_stratified and len(y) < 2 * effort.n_folds:
                 return used, np.full(len(y), -1)
-            return used, deal_folds(strata[part], FOLDS, rng)
+            return used, deal_folds(strata[part], effort.n_folds, rng)
 
         self.rows, self.fold_of = comm.root_only(deal, rows.X)
-        n = candidates.n
-        self.losses, self.scores = np.full((n, FOLDS), np.inf), np.full((n, FOLDS), -np.inf)
+        n, n_folds = candidates.n, effort.n_folds
+        self.losses, self.scores = np.full((n, n_folds), np.inf), np.full((n, n_folds), -np.inf)
         self.outputs = np.full((n, len(self.rows.y), 1), np.nan)
-        self._n_done, self._total = 0, n + (FOLDS - 1) * min(effort.survivors, n)
+        self._n_done, self._total = 0, n + (n_folds - 1) * min(effort.survivors, n)
 
     def run(self, monitor: TrainingMonitor) -> Status | None:
         """Evaluate the candidates; return a status if the search was stopped, else None."""
         numbers, n_survivors = list(range(self.candidates.n)), self.effort.survivors
         if n_survivors >= len(numbers):
-            return self._evaluate(numbers, range(FOLDS), monitor)
+            return self._evaluate(numbers, range(self.effort.n_folds), monitor)
         status = self._evaluate(numbers, range(1), monitor)
         if status is not None:
             return status
         survivors = sorted(sorted(numbers, key=lambda c: self._key(c, [0]))[:n_survivors])
-        return self._evaluate(survivors, range(1, FOLDS), monitor)
+        return self._evaluate(survivors, range(1, self.effort.n_folds), monitor)
 
     def _evaluate(
         self, numbers: Sequence[int], folds: range, monitor: TrainingMonitor
@@ -312,8 +315,8 @@ class Search:
     @property
     def survivors(self) -> list[int]:
         """Candidates that were evaluated on the largest number of folds."""
-        n_folds = np.isfinite(self.losses).sum(axis=1)
-        return np.flatnonzero(n_folds == n_folds.max()).tolist()
+        n_evaluated = np.isfinite(self.losses).sum(axis=1)
+        return np.flatnonzero(n_evaluated == n_evaluated.max()).tolist()
 
     @property
     def evaluated(self) -> NDArray:

@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar
 
-import numba
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
@@ -42,10 +41,10 @@ from maxplus.estimators._parameters import (
 )
 from maxplus.estimators._robust import (
     BOXES,
-    FACTORS,
     SHAPES,
-    Robust,
     RobustTraining,
+    Windows,
+    certified_share,
     is_positive,
     make_candidates,
     max_change,
@@ -54,6 +53,7 @@ from maxplus.estimators._training_data import Scaling, TrainingData
 from maxplus.models import LMM, LOG2, AdditiveLMM, Network
 from maxplus.training import Status, TrainingMonitor, TrainingProblem
 from maxplus.training.problem import count_samples
+from maxplus.training.smooth.interval import IMAGE_ANNEALING, TABLE_ANNEALING
 from maxplus.training.smooth.soft_terms import TERM_ANNEALING
 from maxplus.training.smooth.structures import Structure
 from maxplus.training.stages import (
@@ -226,8 +226,7 @@ class LMMClassifier(BaseLMMClassifier):
         Results of the structure search of a sum: the "candidates" as text, the held-out "losses"
         of shape (n_candidates, n_folds), and the index of the "chosen" candidate. With
         ``scoring``, also the "scores". Skipped folds have a loss of inf and a score of −inf. With
-        ``robust_eps``, losses are error rates, scores are certified accuracies, and the last
-        candidate is a constant.
+        ``robust_eps``, scores are certified accuracies, and the last candidate is a constant.
     term_means_ : ndarray of shape (n_terms, n_classes)
         Mean scores of each term on the training set, the reference of contributions in `explain`.
         Only for sums of terms.
@@ -551,19 +550,19 @@ class LMMClassifier(BaseLMMClassifier):
         return signs
 
     def _robust_training(self, data: TrainingData, state: FitState) -> RobustTraining:
-        is_automatic = isinstance(self.robust_training, str)
         structure = BOXES if self.structure == "auto" else SHAPES
-        factor = 1.0 if is_automatic else float(self.robust_training)
         candidates = current().root_only(
-            lambda X: make_candidates(X[:], structure, self.clip, factor), data.X
+            lambda X: make_candidates(X[:], structure, self.clip, self.robust_training), data.X
         )
+        is_image = isinstance(candidates[0].structure, Windows)
+        reach = self._reach(data, state)
         return RobustTraining(
-            self._reach(data, state),
+            data.n_classes,
             candidates,
-            FACTORS[1:] if is_automatic else (),
-            numba.get_num_threads(),
-            None if self.augment is None else partial(augmented, self.augment),
-            Annealing(**self._epochs_and_batch),
+            (IMAGE_ANNEALING if is_image else TABLE_ANNEALING)._replace(**self._epochs_and_batch),
+            scorer=partial(certified_share, reach),
+            reach=reach,
+            augment=None if self.augment is None else partial(augmented, self.augment),
         )
 
     def _reach(self, data: TrainingData, state: FitState) -> NDArray:
@@ -652,7 +651,7 @@ class LMMClassifier(BaseLMMClassifier):
         # The defaults apply if training was stopped before a stage.
         results: dict[str, NDArray] = {"warmup_losses": np.empty(0), **state.results}
         if self._is_sum:
-            factor, search = self._search_results(data, trained)
+            factor, search = self._search_results(trained)
         else:
             assert state.scaling is not None
             results = {"polish_losses": np.empty(0), **results}
@@ -672,20 +671,13 @@ class LMMClassifier(BaseLMMClassifier):
             **search,
         }
 
-    def _search_results(
-        self, data: TrainingData, trained: TrainingResult
-    ) -> tuple[float, dict[str, Any]]:
+    def _search_results(self, trained: TrainingResult) -> tuple[float, dict[str, Any]]:
         """Return the temperature of a sum of terms and a dict with the attribute ``search_``."""
-        for out in trained.outcomes:
-            if isinstance(out, Robust) and out.choice is not None:
-                search = out.choice.as_search
-                return out.choice.temperature if self._calibrates else 1.0, search
         choice = next((out.choice for out in trained.outcomes if isinstance(out, Joint)), None)
         if choice is None:
             return 1.0, {}
-        structures = self._joint_training(data).structures
         search = {
-            "candidates": np.array([str(structure) for structure in structures]),
+            "candidates": np.array([str(structure) for structure in choice.structures]),
             "losses": choice.losses,
             "chosen": choice.chosen,
         } | ({} if choice.scores is None else {"scores": choice.scores})

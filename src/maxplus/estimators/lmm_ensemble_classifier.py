@@ -188,7 +188,7 @@ perfect_fit_, training_losses_, training_labels_
             # No network was completed, so the model is the initial one, for scaled features.
             assert state.scaling is not None
             model = AdditiveLMM.mean([state.scaling.folded(model)])
-        factor, search = member._search_results(data, trained)
+        factor, search = member._search_results(trained)
         if member._is_sum and factor != 1.0:
             model = model.scaled(factor)
         if member.polish is not None:
