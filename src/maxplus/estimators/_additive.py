@@ -120,6 +120,8 @@ class TermTraining(ABC):
     monotonic_signs: NDArray | None = None
     loss: str = "log_loss"
 
+    n_folds: ClassVar[int] = FOLDS
+
     @abstractmethod
     def prepare(self, rows: TrainingData, rng: np.random.Generator) -> Any:
         """Return the input of `train`: transformed features, and selected features and pairs."""
@@ -190,7 +192,9 @@ class TermTraining(ABC):
 
         Returns the model, the loss of each epoch, and the status.
         """
-        prepared = self.prepare(rows, np.random.default_rng([seed, FOLDS]))
+        # Seeds 0 to n_folds − 1 are used by the search.
+        seeds = [seed, self.n_folds]
+        prepared = self.prepare(rows, np.random.default_rng(seeds))
         n_epochs = self.annealing_for(len(rows.y)).epochs(len(rows.y))
         losses: list[float] = []
         status = Status.MAX_ITER
@@ -205,7 +209,7 @@ class TermTraining(ABC):
             status = reason or status
             return reason is not None
 
-        model = self.train(self.structures[chosen], prepared, 1.0, [seed, FOLDS, 1], report)
+        model = self.train(self.structures[chosen], prepared, 1.0, [*seeds, 1], report)
         return model, np.array(losses), status
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -177,6 +177,8 @@ class RobustTraining(JointTraining):
     reach: NDArray
     augment: Augment | None = None
 
+    n_folds: ClassVar[int] = FOLDS
+
     def effort(self, n_rows: int) -> Effort:
         """Return the size of the search."""
         return IMAGE_EFFORT if isinstance(self.structures[0].structure, Windows) else EFFORT
@@ -205,7 +207,9 @@ class RobustTraining(JointTraining):
         on_epoch: OnEpoch | None = None,
     ) -> AdditiveLMM:
         """Train a candidate for a fraction of the full length."""
-        terms, rows, rng = structure.structure, prepared, np.random.default_rng(seed)
+        terms, rows = structure.structure, prepared
+        # The last number distinguishes training from `prepare`, which uses no random numbers here.
+        rng = np.random.default_rng(seed[:2])
         feature_map = FeatureMap.clip(rows.X, structure.clip)
         if terms is None:
             return constant_model(rows, self.n_classes, feature_map)
