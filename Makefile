@@ -121,7 +121,9 @@ lint: $(VENV)/.installed
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/mypy --strict --cache-dir .mypy_cache/strict tests/typed_program.py
+	mkdir -p build
+	$(BIN)/python tests/typed_program.py > build/public_names.py
+	$(BIN)/mypy --strict --cache-dir .mypy_cache/strict tests/typed_program.py build/public_names.py
 
 format: $(VENV)/.installed
 	$(BIN)/ruff format .

@@ -43,10 +43,10 @@ class TiltedLoss:
         T = self.temperature
         return ObjectiveValue(float(T * (logsumexp(losses / T) - np.log(len(losses)))))
 
-    def subgradient(self, model, X, y, weight, at, layers):
+    def subgradient(self, model, problem, at, layers):
         """Return a subgradient at the weights of the model, where the objective is ``at``."""
-        share = softmax(model.losses(X, y) / self.temperature)
-        return model.mean_subgradient(X, y, share).only(layers)
+        share = softmax(model.losses(problem.X, problem.y) / self.temperature)
+        return model.mean_subgradient(problem.X, problem.y, share).only(layers)
 
 
 # %%

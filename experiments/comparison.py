@@ -18,7 +18,7 @@ from maxplus.estimators import LMMClassifier, NoEffectWarning, SubgradientLMMCla
 from maxplus.models import LOG2, Model
 from maxplus.models._softmax import log_softmax, losses
 from maxplus.training.monitor import Callback, Progress
-from maxplus.training.smooth import Adam
+from maxplus.training.smooth.annealing import Adam
 
 
 @dataclass(frozen=True)

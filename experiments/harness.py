@@ -217,6 +217,7 @@ EXPERIMENTS = _by_name(
 BENCHMARKS = _by_name(
     Experiment("products", "min-plus and max-plus products against others", ("tropical-gemm",)),
     Experiment("long-run", "200,000 sparse iterations on MNIST, checked by dense ones"),
+    Experiment("first-use", "CPU time of the first calls, when no compiled kernel is cached"),
     Experiment("million", "time and memory with a million images"),
     Experiment("mpi", "exact training over several processes: equality and speed", ("mpi4py",)),
     Experiment(

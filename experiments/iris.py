@@ -29,6 +29,7 @@ from experiments.comparison import (
 )
 from experiments.harness import Result, Settings, Table, Watch, mean_and_spread, unwatched
 from maxplus.estimators import SubgradientLMMClassifier
+from maxplus.plots import plot_convergence
 from maxplus.plots._canvas import (
     BLUE,
     DASHED,
@@ -42,7 +43,6 @@ from maxplus.plots._canvas import (
     new_figure,
     quiet_frame,
 )
-from maxplus.plots.training import draw_convergence
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -323,6 +323,6 @@ def plot_comparison(comparison: IrisComparison) -> Figure:
     figure = new_figure(12.0, 4.8)
     left, right = figure.subplots(1, 2, gridspec_kw={"wspace": 0.08})
     curve, n_classes = comparison.lmm_max.loss_curve, comparison.n_classes
-    draw_convergence(left, curve, n_classes, comparison.switch, SAMPLE)
+    plot_convergence(curve, n_classes, switch=comparison.switch, sample=SAMPLE, ax=left)
     draw_confidence(right, comparison.models)
     return figure

@@ -1,4 +1,4 @@
-"""A real browser for pages; without Chromium and its driver, tests that ask for one are skipped."""
+"""Headless Chromium for tests of pages, which are skipped without Chromium and its driver."""
 
 import shutil
 
@@ -17,23 +17,26 @@ SWITCHES = (
 
 
 class Browser:
-    """Headless Chromium with a few words for what the tests do."""
+    """Headless Chromium with the operations of the tests."""
 
     def __init__(self, driver, folder):
         self.driver, self.folder = driver, folder
 
     def open(self, report, change=lambda page: page, address="", width=1200, scheme="light"):
-        """A new page; what the browser complained about is asked for by `complaints`."""
+        """Open the page of a report."""
         from maxplus.report import render_page
 
         self.show(change(render_page(report)), address, width, scheme)
 
     def show(self, page, address="", width=1200, scheme="light"):
-        """A page of any kind."""
+        """Open an HTML page and discard earlier console messages."""
+        from selenium.webdriver.support.wait import WebDriverWait
+
         path = self.folder / "page.html"
         path.write_text(page, encoding="utf-8")
-        self.driver.get("about:blank")  # else an address that differs in its # only is no new page
-        self.complaints()
+        # An address that differs only in its fragment would not load a new page.
+        self.driver.get("about:blank")
+        self.console_messages()
         self.driver.execute_cdp_cmd(
             "Emulation.setDeviceMetricsOverride",
             {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": False},
@@ -41,13 +44,9 @@ class Browser:
         feature = {"name": "prefers-color-scheme", "value": scheme}
         self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
         self.driver.get(path.as_uri() + address)
-        # On a busy machine the driver may come back while the blank page is still there.
-        self._wait("return location.protocol === 'file:' && document.readyState === 'complete'")
-
-    def _wait(self, condition):
-        from selenium.webdriver.support.wait import WebDriverWait
-
-        WebDriverWait(self.driver, 30).until(lambda driver: driver.execute_script(condition))
+        # The driver may return before the blank page has been replaced.
+        loaded = "return location.protocol === 'file:' && document.readyState === 'complete'"
+        WebDriverWait(self.driver, 30).until(lambda driver: driver.execute_script(loaded))
 
     def run(self, script, *args):
         return self.driver.execute_script(script, *args)
@@ -56,7 +55,7 @@ class Browser:
         return self.driver.find_element("css selector", selector)
 
     def column(self, table, number):
-        """Texts of a column, from top to bottom."""
+        """Return the texts of a column, from top to bottom."""
         return self.run(
             "return [...document.getElementById(arguments[0]).tBodies[0].rows]"
             ".map(row => row.cells[arguments[1]].textContent)",
@@ -70,7 +69,7 @@ class Browser:
     def press(self, *keys):
         self.driver.switch_to.active_element.send_keys(*keys)
 
-    def complaints(self):
+    def console_messages(self):
         return self.driver.get_log("browser")
 
     @property
@@ -84,7 +83,7 @@ class Browser:
 
 @pytest.fixture(scope="module")
 def session(tmp_path_factory):
-    """One browser for all tests of a module; each opens a page of its own."""
+    """Start one browser for all tests of a module."""
     webdriver = pytest.importorskip("selenium.webdriver")
     chromium, chromedriver = shutil.which("chromium"), shutil.which("chromedriver")
     if not (chromium and chromedriver):
@@ -102,9 +101,9 @@ def session(tmp_path_factory):
 
 @pytest.fixture
 def browser(session):
-    """The session, which must have nothing to complain about after a test."""
+    """Fail if the console has messages after a test."""
     yield session
-    assert session.complaints() == []
+    assert session.console_messages() == []
 
 
 @pytest.fixture

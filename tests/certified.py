@@ -1,4 +1,4 @@
-"""Models, exact bounds in fractions and attacks that the tests of certificates share."""
+"""Models, exact bounds in fractions, and attacks for tests of certificates."""
 
 from fractions import Fraction
 from typing import NamedTuple
@@ -24,14 +24,14 @@ def cast(model, dtype):
 
 
 def cones(centres, slope=1.0):
-    """One unit per class, z_d(x) = −slope·‖x − centres[d]‖∞."""
+    """Return a model with one unit per class, z_d(x) = −slope·‖x − centres[d]‖∞."""
     W0 = slope * np.tile([1.0, -1.0], centres.shape[1])
     W1 = -W0[:, None] * np.repeat(centres.T, 2, axis=0)
     return LMM(W0, W1, np.where(np.eye(len(centres)), 0.0, -999.0))
 
 
 def random_model(rng, P, H, C):
-    """Slopes of all signs, a few of them zero."""
+    """Return a model whose slopes have any signs; some are zero."""
     W0 = rng.normal(size=2 * P) * (rng.random(2 * P) < 0.9)
     return LMM(W0, rng.normal(size=(2 * P, H)), rng.normal(size=(H, C)))
 
@@ -44,13 +44,13 @@ def predict(model, X):
 
 
 def two_best(model, X):
-    """Return the highest score and the one after it."""
+    """Return the two highest scores of each row."""
     Z = np.sort(model.scores(X).astype(float), axis=1)
     return Z[:, -1], Z[:, -2]
 
 
 def lipschitz_radius(model, X, scale=1.0):
-    """(z₁ − z₂) / (2·max |W0|·scale): sound, because no score is steeper than that."""
+    """Return (z₁ − z₂) / (2·max |W0|·scale), a lower bound of the radius."""
     first, second = two_best(model, X)
     slopes = np.abs(model.W0.astype(float)) * np.repeat(np.broadcast_to(scale, X.shape[1]), 2)
     return (first - second) / (2.0 * slopes.max())
@@ -63,11 +63,11 @@ def size(model, X, eps, scale=1.0):
     return largest[0] * inputs + largest[1] + largest[2]
 
 
-# -- slow, obvious and without any rounding ---------------------------------------------------
+# -- reference implementation in exact arithmetic ---------------------------------------------
 
 
 def exact(values):
-    """Nested lists of the same numbers as fractions."""
+    """Return nested lists of the values as fractions."""
     return [exact(v) if np.ndim(v) else Fraction(float(v)) for v in values]
 
 
@@ -78,10 +78,10 @@ def exact_box(x, eps, scale):
 
 
 def exact_units(model, x, eps, scale):
-    """Lowest and highest g_h over the box, feature by feature.
+    """Return the lowest and the highest g_h over the box.
 
-    Inside a unit, a feature contributes min(a·t + A, b·t + B). Over an interval that
-    is lowest and highest at an end point or where the two lines cross.
+    A feature contributes min(a·t + A, b·t + B) to a unit. Over an interval, its minimum and its
+    maximum are at an end or where the two lines cross.
     """
     W0, W1 = exact(model.W0), exact(model.W1)
     lowest, highest = [], []
@@ -101,7 +101,7 @@ def exact_units(model, x, eps, scale):
 
 
 def exact_bounds(model, x, eps, scale):
-    """Lowest and highest scores that follow from those of the units."""
+    """Return the bounds of scores that follow from those of the units."""
     W2, classes = exact(model.W2), range(model.n_classes)
     return [
         [max(g + heights[d] for g, heights in zip(unit, W2, strict=True)) for d in classes]
@@ -112,8 +112,9 @@ def exact_bounds(model, x, eps, scale):
 def exact_gap(model, x, eps, scale):
     """Return the exact lower bound of the margin that `maxplus.certify.margins` computes.
 
-    Of one feature it is attained, at an end or where two lines of a class cross. Else, each unit
-    h may decide another class's score, and the largest of three lower bounds of z_y counts.
+    With one feature, it is the minimum over the ends and the crossings of two lines of a class.
+    Otherwise, it is the minimum over the units h that may decide the score of another class, of the
+    largest of three lower bounds of z_y.
     """
     y = int(predict(model, x[None])[0])
     W0, W1, W2 = exact(model.W0), exact(model.W1), exact(model.W2)
@@ -157,9 +158,9 @@ class Case(NamedTuple):
 
 @st.composite
 def cases(draw, dtypes=DTYPES):
-    """A small model, rows and a box: values on a grid with many ties, or any, some of them large.
+    """Draw a small model, rows and a box; values are on a grid with many ties, or arbitrary.
 
-    The scales are powers of two and 0, so that eps·scale_p is not rounded.
+    Scales are 0 or powers of two, so that eps·scale_p is not rounded.
     """
     P, H, C, N = (draw(st.integers(low, 4)) for low in (1, 1, 2, 1))
     rng = np.random.default_rng(draw(SEEDS))
@@ -191,7 +192,7 @@ def cases(draw, dtypes=DTYPES):
 
 
 def inside(X, step):
-    """X + step, rounded towards X: what lies in the box exactly also does after rounding."""
+    """Return X + step, rounded towards X so that it stays in the box."""
     return np.nextafter((X + step).astype(X.dtype), X)
 
 
@@ -206,7 +207,7 @@ def peaks(model):
 
 
 def assess(model, points, y):
-    """Of all points[n, k]: whether y[n] is not predicted, and how far it is ahead."""
+    """Return for all points[n, k] whether y[n] is not predicted, and the margin of y[n]."""
     Z = model.scores(points.reshape(-1, points.shape[2])).reshape(*points.shape[:2], -1)
     index = y[:, None, None]
     lost = Z.argmax(axis=2) != y[:, None]
@@ -218,33 +219,36 @@ def assess(model, points, y):
 def attack(model, X, radius, scale=1.0, tries=20, rounds=8, width=16, seed=0):
     """Return whether an attack found a point of another class in each row's box.
 
-    The attack tries random points, random corners, the best point of the box for each
-    unit, and from the best of all these a pattern search: one feature at a time goes
-    to one of its ends, among them always the feature that decides the class's score.
+    The attack evaluates random points and corners and, for an LMM, the maximiser of each unit.
+    Starting at the one with the lowest margin, a pattern search moves one feature at a time to an
+    end of its interval or to a random point. For an LMM, one of the features is always the one that
+    decides the score of the class.
     """
-    rng = np.random.default_rng(seed)
+    rng, is_single = np.random.default_rng(seed), isinstance(model, LMM)
     (N, P), y, rows = X.shape, predict(model, X), np.arange(len(X))
     if N == 0:
         return np.zeros(0, bool)
-    reach = np.broadcast_to(radius, N)[:, None] * np.broadcast_to(scale, P)
+    reach = np.broadcast_to(np.minimum(radius, 1e9), N)[:, None] * np.broadcast_to(scale, P)
     centre, span = X[:, None], reach[:, None]
     steps = [
         span * rng.uniform(-1.0, 1.0, (N, tries, P)),
         span * rng.choice([-1.0, 1.0], (N, tries, P)),
-        np.clip(peaks(model) - centre, -span, span),
     ]
+    if is_single:
+        steps.append(np.clip(peaks(model) - centre, -span, span))
     points = inside(centre, np.concatenate(steps, axis=1))
     lost, ahead = assess(model, points, y)
     flipped, best = lost.any(axis=1), points[rows, ahead.argmin(axis=1)]
-    ends = np.stack([inside(X, -reach), X, inside(X, reach)])
     for _ in range(rounds):
+        shares = [-1.0, 0.0, 1.0, rng.uniform(-1.0, 1.0, X.shape)]
+        values = np.stack([inside(X, share * reach) for share in shares])
         feature = rng.integers(P, size=(N, width))
-        feature[:, 0] = model.active_path(best).row[rows, y] // 2
-        points = np.tile(best[:, None], (1, 1 + 3 * width, 1))
+        if is_single:
+            feature[:, 0] = model.active_path(best).row[rows, y] // 2
+        points = np.tile(best[:, None], (1, 1 + len(values) * width, 1))
         for k in range(width):
-            points[rows, 1 + 3 * k + np.arange(3)[:, None], feature[:, k]] = ends[
-                :, rows, feature[:, k]
-            ]
+            places = 1 + len(values) * k + np.arange(len(values))[:, None]
+            points[rows, places, feature[:, k]] = values[:, rows, feature[:, k]]
         lost, ahead = assess(model, points, y)
         flipped |= lost.any(axis=1)
         best = points[rows, ahead.argmin(axis=1)]

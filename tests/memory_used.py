@@ -4,7 +4,7 @@ import tracemalloc
 
 import numpy as np
 
-from maxplus._compile import aligned
+from maxplus.training.engines.sparse._state import aligned_bytes
 
 
 def most_memory(call):
@@ -28,5 +28,5 @@ def own_bytes(array):
     """Return the bytes of an array with its alignment, or None for a view of another array."""
     if array.base is None:
         return array.nbytes
-    with_place = aligned.count_bytes(array.shape, array.dtype)
+    with_place = aligned_bytes(array.shape, array.dtype)
     return with_place if array.base.nbytes == with_place else None

@@ -1,4 +1,4 @@
-"""The three kinds of models with their oracles, and small models of each kind."""
+"""The three models with their oracles, and small examples of each."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -12,12 +12,12 @@ import oracles
 from maxplus.models import LMM, LinearMaxPlus, ZeroHidden
 from strategies import DTYPES, SEEDS, SIZES, SIZES_OR_ZERO, grid_array
 
-# Sizes of a model where nothing hangs on them: features, units, classes.
+# Default numbers of features, units and classes.
 P, H, C = 4, 6, 3
 
 
 class Case(NamedTuple):
-    """A kind of model: its weights' shapes from (P, H, C) and its oracles."""
+    """A model class, the shapes of its weights for (P, H, C), and its oracles."""
 
     model: type
     shapes: Callable
@@ -55,7 +55,7 @@ FLOATS = pytest.mark.parametrize("dtype", [np.float32, np.float64])
 
 @st.composite
 def problems(draw):
-    """Shape (P, H, C), X and labels; weights are drawn from the generator that comes first."""
+    """Draw a generator for the weights, the sizes (P, H, C), X and labels."""
     P, H, C = (draw(SIZES) for _ in range(3))
     rng, dtype = np.random.default_rng(draw(SEEDS)), draw(DTYPES)
     n = draw(SIZES_OR_ZERO)
@@ -76,7 +76,7 @@ def score_model(n_classes, dtype=np.float64):
 
 
 def paths(case, X, model):
-    """Per sample the oracle's z and winners."""
+    """Return z and the winners of each sample, by the oracle."""
     return [case.path(x.tolist(), model) for x in X]
 
 
@@ -85,7 +85,7 @@ def table(rows, n_classes, dtype):
 
 
 def dense(model, subgradient):
-    """Return the subgradient as full arrays; an entry named twice is an error."""
+    """Return the subgradient as dense arrays; check that no entry occurs twice."""
     full = {}
     for name, entries in subgradient.items():
         named = list(zip(*(i.tolist() for i in entries.index), strict=True))

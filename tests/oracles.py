@@ -1,7 +1,7 @@
 """Reference implementations of the kernels: plain Python loops over lists of numbers.
 
-Slow and obvious on purpose; nothing here imports maxplus. Matrices are anything
-that can be indexed twice, results are lists. Ties go to the lowest index because
+They are simple and do not import maxplus. Matrices are sequences
+of sequences, results are lists. Ties are broken by the lowest index, because
 ``list.index`` finds the first one.
 """
 

@@ -9,7 +9,7 @@ import time
 
 from maxplus.io.container import read_container
 
-# Forks a writer for every line it reads, because repeated imports would take minutes.
+# Forks a writer for each input line, because repeated imports would take minutes.
 WRITERS = """
 import os, sys
 import numpy as np
@@ -24,7 +24,7 @@ for line in sys.stdin:
     os.waitpid(pid, 0)
     print("gone", flush=True)
 """
-# Importing anew for each moment would take longer than the trainings.
+# All interrupts in one process: imports would take longer than the trainings.
 INTERRUPTED = """
 import os, signal, sys, threading, time, warnings
 import numpy as np
@@ -57,27 +57,34 @@ print("done")
 """
 
 
-def run_fresh(code, *arguments):
-    """Return the JSON output of a new interpreter."""
+def run_python(code, *arguments, timeout=300, **environment):
+    """Run code in a new interpreter; check that it succeeds, and return the process."""
     done = subprocess.run(
         [sys.executable, "-c", code, *map(str, arguments)],
         capture_output=True,
         text=True,
-        check=True,
-        timeout=60,
+        timeout=timeout,
+        env={**os.environ, **environment},
+        check=False,
     )
-    return json.loads(done.stdout)
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def run_fresh(code, *arguments):
+    """Return the JSON output of a new interpreter."""
+    return json.loads(run_python(code, *arguments, timeout=60).stdout)
 
 
 def answered_here(function, arguments):
-    """Call a function as a separate process would, without the time for imports."""
+    """Call a function in this process and convert its result to JSON and back."""
     return json.loads(json.dumps(function(**arguments)))
 
 
 def kill_writers(path, kind, kills, longest, draw):
-    """Kill writers of a file, each within a given time, and count those that had replaced it.
+    """Kill writers of a file after random times, and count those that have replaced the file.
 
-    Whenever one is killed, the file that is there is whole.
+    After each kill, the file must be complete.
     """
     n = progressed = 0
     with subprocess.Popen(
@@ -107,14 +114,7 @@ def kill_writers(path, kind, kills, longest, draw):
 def interrupt_second_fits(load, columns, recipe, moments):
     """Press Ctrl-C at random times of a second fit; the complete old or new model must remain.
 
-    The first fit is on a sixth of the rows that ``load`` of scikit-learn gives, and some columns.
+    The first fit uses a sixth of the rows of the scikit-learn data set ``load``, and some columns.
     """
     code = INTERRUPTED.format(load=load, columns=columns, recipe=recipe)
-    done = subprocess.run(
-        [sys.executable, "-c", code, *map(str, moments)],
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == "done\n"
+    assert run_python(code, *moments, timeout=240).stdout == "done\n"

@@ -15,115 +15,77 @@ from maxplus.report import regression_content, report_content
 
 ATTACK = '</script></style><!-- <img src=x onerror="window.broken = 1">\' & äß 数'
 VOID = {"meta", "link", "img", "br", "input", "hr"}
-# What a report's texts are not: pictures, weights, dates, and words that choose a template.
+# Entries of a report that are not texts: images, weights, dates, and choices of templates.
 KEPT = {"svg", "network", "made_at", "task", "id", "kind", "colours", "lines", "image"}
 
 
-@functools.cache
-def _clinic():
-    table = patients()
-    clf = trained(table)
-    clf.validation_ = validate(
-        LMMClassifier(8, slope=2.0, warmup_epochs=4, random_state=0), *_features(table), cv=0.3
-    ).to_json()
-    both = patients(120)
-    encoder, samples = clf.encoder_, prepared(both)[1]
+def fresh(build):
+    """Decorate a function of a report: build it once, and return a copy at each call."""
+    cached = functools.cache(build)
+    return functools.wraps(build)(lambda: copy.deepcopy(cached()))
+
+
+def _content(clf, samples, y, name, **options):
     return report_content(
         clf,
         samples.X,
-        samples.y,
-        name="clinic.csv",
-        feature_names=encoder.feature_names,
-        ids=both.columns["patient"].tolist(),
+        y,
+        name=name,
+        feature_names=clf.encoder_.feature_names,
         missing=samples.missing,
         scale=clf.certificate_scale(),
         unit="deviations",
+        **options,
     )
 
 
-def _features(table):
-    samples = prepared(table)[1]
-    return samples.X, samples.y
+@fresh
+def clinic_report():
+    """Return the report of 120 patients, some of whom the model was trained on."""
+    table, both = patients(), patients(120)
+    clf, known = trained(table), prepared(table)[1]
+    recipe = LMMClassifier(8, slope=2.0, warmup_epochs=4, random_state=0)
+    clf.validation_ = validate(recipe, known.X, known.y, cv=0.3).to_json()
+    samples = prepared(both)[1]
+    return _content(clf, samples, samples.y, "clinic.csv", ids=both.columns["patient"].tolist())
 
 
-@functools.cache
-def _sum():
-    table = patients()
-    clf = trained(table, is_sum=True)
-    samples = prepared(table)[1]
-    return report_content(
-        clf,
-        samples.X,
-        samples.y,
-        name="clinic.csv",
-        missing=samples.missing,
-        feature_names=clf.encoder_.feature_names,
-        scale=clf.certificate_scale(),
-        unit="deviations",
-    )
+@fresh
+def sum_report():
+    """Return the report of a sum of terms."""
+    samples = prepared(patients())[1]
+    return _content(trained(patients(), is_sum=True), samples, samples.y, "clinic.csv")
 
 
-@functools.cache
-def _unlabelled():
-    clf = trained(patients())
-    samples = prepared(patients(120))[1]
-    return report_content(
-        clf,
-        samples.X,
-        None,
-        name="new.csv",
-        feature_names=clf.encoder_.feature_names,
-        scale=clf.certificate_scale(),
-        unit="deviations",
-    )
+@fresh
+def unlabelled_report():
+    """Return the report of patients without labels."""
+    return _content(trained(patients()), prepared(patients(120))[1], None, "new.csv")
 
 
-@functools.cache
-def _digits():
+@fresh
+def digits_report():
+    """Return the report of images."""
     X, y = load_digits(n_class=3, return_X_y=True)
     clf = LMMClassifier(9, slope=1.0, warmup_epochs=3, random_state=0).fit(X[:300], y[:300])
     return report_content(clf, X[300:], y[300:], name="digits", image_shape=(8, 8), low=0, high=16)
 
 
-@functools.cache
-def _curve():
+@fresh
+def curve_report():
+    """Return the report of a regression."""
     rng = np.random.default_rng(0)
     X = rng.uniform(-2, 2, (80, 2))
     y = np.abs(X[:, 0]) + rng.normal(0, 0.1, 80)
-    reg = LMMRegressor(epochs=20, random_state=0).fit(X[:60], y[:60])
-    reg.validation_ = validate(
-        LMMRegressor(epochs=20, random_state=0), X[:60], y[:60], cv=0.3
-    ).to_json()
+    recipe = LMMRegressor(epochs=20, random_state=0)
+    found = validate(recipe, X[:60], y[:60], cv=0.3).to_json()
+    reg = recipe.fit(X[:60], y[:60])
+    reg.validation_ = found
     return regression_content(reg, X, y, name="curve", feature_names=["length", "width"])
 
 
-def clinic_report():
-    """Of 120 patients, some of whom a model was trained on; it can be edited."""
-    return copy.deepcopy(_clinic())
-
-
-def sum_report():
-    """Of a sum of terms."""
-    return copy.deepcopy(_sum())
-
-
-def unlabelled_report():
-    """Of patients whose outcome is not known."""
-    return copy.deepcopy(_unlabelled())
-
-
-def digits_report():
-    """Of pictures."""
-    return copy.deepcopy(_digits())
-
-
-def curve_report():
-    """Of a regression."""
-    return copy.deepcopy(_curve())
-
-
 def emptied():
-    """A report in which every list may be empty is."""
+    """Return a report in which every list that may be empty is empty."""
     report = clinic_report() | {"rows": [], "sources": [], "training": [], "search": None}
     report["importances"]["columns"] = []
     report["rules"] = None
@@ -134,7 +96,7 @@ def emptied():
 
 
 def unknown():
-    """Every number that may be unknown is."""
+    """Return a report in which every number that may be unknown is unknown."""
     report = clinic_report()
     report["headline"]["holds"] = None
     report["certificate"]["max_loss"] = math.inf
@@ -162,7 +124,7 @@ REPORTS = {
 
 
 def renamed(value, change):
-    """The same report with every text changed, but for those that are not for people."""
+    """Return the report with every displayed text changed."""
     if isinstance(value, dict):
         return {
             key: entry if key in KEPT else renamed(entry, change) for key, entry in value.items()
@@ -173,7 +135,7 @@ def renamed(value, change):
 
 
 class Page(HTMLParser):
-    """What a browser would make of the page: tags in order, attributes, texts per tag."""
+    """Parsed page: tags in order, attributes, and texts by tag."""
 
     def __init__(self, text):
         super().__init__()

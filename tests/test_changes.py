@@ -150,7 +150,7 @@ def test_changes_of_sums_for_integers_and_missing_values_are_the_smallest(seed):
         whole=np.array([True, True, False]),
         indicators={1: 2},
     ).with_fixed([2])
-    assert domain.is_long[:2].all()
+    assert domain.is_unlisted[:2].all()
     # A whole number that was filled in by a fraction cannot stay what it is.
     x = np.array([rng.integers(-30, 31), rng.integers(-30, 31) + rng.choice([0.0, 0.4]), 1.0])
     y = model.scores(x[None]).argmax()

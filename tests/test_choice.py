@@ -1,16 +1,10 @@
 """Choices by cross-validation: structure, scaling, temperature, and whether to polish."""
 
-import os
-import signal
-import warnings
-
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from safetensors.numpy import load_file
-from sklearn.datasets import load_breast_cancer, load_wine
 from sklearn.model_selection import StratifiedKFold, cross_val_score
-from sklearn.preprocessing import StandardScaler
 
 import maxplus
 from maxplus import LMMClassifier
@@ -22,24 +16,25 @@ from maxplus.estimators._cross_validation import (
     stratified_part,
     temperature,
 )
-from maxplus.estimators._lmm import Capacity
+from maxplus.estimators._lmm import automatic_n_hidden
 from maxplus.estimators._training_data import Scaling, share_a_unit
 from maxplus.io import Checkpoint
 from maxplus.io.container import FileError
 from maxplus.models import LMM, AdditiveLMM
 from maxplus.training import KeepBestOnInterrupt, Status
 from maxplus.training.smooth import soft_terms
+from trainings import press_ctrl_c
 
 pytestmark = pytest.mark.slow
 
 
-# Few epochs, where the question is not how good the choice is.
+# Few epochs, for tests that do not depend on the quality of the choice.
 QUICK = {"warmup_epochs": 15, "random_state": 0}
 
 
 @pytest.fixture(scope="module")
 def noisy():
-    """Two classes that a line tells apart, but for a fifth of the labels; raw, uneven features."""
+    """Two linearly separable classes with 20 % wrong labels, and features of different scales."""
     rng = np.random.default_rng(3)
     Z = rng.normal(size=(240, 5))
     y = (Z @ [1.0, -1.0, 0.5, 0.0, 0.0] > 0).astype(int)
@@ -53,14 +48,15 @@ def chosen(noisy):
 
 
 def assert_same(a, b):
+    """Assert that two classifiers have bit-identical weights and search results."""
     weights, others = a.model_.weights_by_name(), b.model_.weights_by_name()
     assert list(weights) == list(others)
     for name, W in weights.items():
         assert_array_equal(W, others[name], strict=True)
     assert a.temperature_ == b.temperature_
     assert hasattr(a, "search_") == hasattr(b, "search_")
-    for name, fact in getattr(a, "search_", {}).items():
-        assert_array_equal(fact, b.search_[name])
+    for name, value in getattr(a, "search_", {}).items():
+        assert_array_equal(value, b.search_[name])
 
 
 # -- the search -------------------------------------------------------------------------------
@@ -87,6 +83,7 @@ def test_structure_parameter_limits_the_terms(noisy, structure, most):
         LMMClassifier(structure="boxes").fit(X, y)
 
 
+@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
     "options",
     [
@@ -100,47 +97,30 @@ def test_structure_parameter_limits_the_terms(noisy, structure, most):
     ],
 )
 def test_single_network_parameters_select_an_lmm(iris, options):
-    clf = LMMClassifier(warmup_epochs=2, random_state=0, **options)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        clf.fit(*iris)
+    clf = LMMClassifier(warmup_epochs=2, random_state=0, **options).fit(*iris)
     assert isinstance(clf.model_, LMM)
+    assert not hasattr(clf, "search_")
+    assert clf.temperature_ == 1.0
+    slope = options.get("slope", clf.slope_)
+    assert_allclose(np.abs(clf.W0_), np.repeat(slope / clf.scale_, 2))
     assert isinstance(LMMClassifier(warmup_epochs=2).fit(*iris).model_, AdditiveLMM)
 
 
 def test_structure_search_depends_only_on_random_state(noisy, chosen):
-    assert_same(chosen, LMMClassifier(**QUICK).fit(*noisy))
+    for n_jobs in (1, 2):
+        assert_same(chosen, LMMClassifier(**QUICK, n_jobs=n_jobs).fit(*noisy))
     other = LMMClassifier(**QUICK | {"random_state": 1}).fit(*noisy)
     assert not np.array_equal(other.search_["losses"], chosen.search_["losses"])
 
 
-def test_structure_search_does_not_depend_on_n_jobs(noisy, chosen):
-    for n_jobs in (1, 2):
-        again = LMMClassifier(**QUICK, n_jobs=n_jobs).fit(*noisy)
-        for name, fact in chosen.search_.items():
-            assert_array_equal(fact, again.search_[name])
-        assert again.temperature_ == chosen.temperature_
-
-
 def test_structure_search_does_not_memorise_noise(noisy):
-    """A fixed capacity fits what it can; the chosen one is better on rows it has not seen."""
     X, y = noisy
     folds = StratifiedKFold(3, shuffle=True, random_state=0)
-    given, free = (
+    fixed, chosen = (
         cross_val_score(clf, X, y, cv=folds, scoring="neg_log_loss").mean()
         for clf in (LMMClassifier(30, random_state=0), LMMClassifier(random_state=0))
     )
-    assert free > given + 0.1
-
-
-def test_fit_with_given_n_hidden_or_slope_skips_search(noisy):
-    X, y = noisy
-    for options in ({"n_hidden": 12}, {"slope": 2.0}):
-        clf = LMMClassifier(random_state=0, **options).fit(X, y)
-        assert not hasattr(clf, "search_")
-        assert clf.temperature_ == 1.0
-    assert clf.slope_ == 2.0
-    assert_allclose(np.abs(clf.W0_), np.repeat(2.0 / clf.scale_, 2))
+    assert chosen > fixed + 0.1
 
 
 @pytest.mark.parametrize("counts", [(1, 1), (1, 9), (2, 2), (3, 1, 8), (2, 3, 4), (5, 5)])
@@ -166,16 +146,15 @@ def test_fit_accepts_constant_and_repeated_columns(noisy):
 
 
 def test_probabilities_of_repeated_rows_are_their_class_rates():
-    """A table of fourteen different rows, where labels are a matter of chance."""
+    """The table has 14 distinct rows with random labels."""
     rng = np.random.default_rng(0)
     X = np.array([[a, b] for a in range(7) for b in range(2)], float)[rng.integers(14, size=600)]
     rate = 0.1 + 0.1 * X[:, 0]
     y = (rng.random(600) < rate).astype(int)
     p = LMMClassifier(random_state=0).fit(X, y).predict_proba(X)[:, 1]
-    # Probabilities stay spread out, and near the truth.
     assert p.max() - p.min() > 0.4
     assert np.abs(p - rate).mean() < 0.1
-    assert Capacity().hidden_for(X, 2) == 14
+    assert automatic_n_hidden(X, 2) == 14
 
 
 def test_folds_keep_every_class():
@@ -191,7 +170,7 @@ def test_folds_keep_every_class():
     assert_array_equal(stratified_part(y, 1000, rng), np.arange(433))
 
 
-# -- ends -------------------------------------------------------------------------------------
+# -- callbacks, interruption, checkpoints -----------------------------------------------------
 
 
 def test_progress_reports_structure_search(noisy):
@@ -217,7 +196,7 @@ def test_callback_ends_search_and_training(noisy):
 def test_ctrl_c_ends_the_search(noisy):
     def press(progress):
         if progress.stage == "choice" and progress.iteration == 2:
-            os.kill(os.getpid(), signal.SIGINT)
+            press_ctrl_c()
 
     with pytest.warns(UserWarning, match="interrupted after 0 epochs of the warm-up"):
         clf = LMMClassifier(**QUICK, callbacks=[press, KeepBestOnInterrupt()]).fit(*noisy)
@@ -226,7 +205,7 @@ def test_ctrl_c_ends_the_search(noisy):
 
 
 def test_interrupted_search_ends_running_trainings(noisy, monkeypatch):
-    """Other trainings of a fold stop after an epoch, and are not waited for."""
+    """Other training runs of the fold stop after an epoch."""
     epochs = []
     train_epoch = soft_terms.train_epoch
 
@@ -235,46 +214,30 @@ def test_interrupted_search_ends_running_trainings(noisy, monkeypatch):
         return train_epoch(*arguments)
 
     monkeypatch.setattr(soft_terms, "train_epoch", count)
-
-    def press(progress):
-        os.kill(os.getpid(), signal.SIGINT)
-
     options = {"warmup_epochs": 2_000, "random_state": 0, "n_jobs": 2}
     with pytest.warns(UserWarning, match="interrupted"):
-        LMMClassifier(**options, callbacks=[press, KeepBestOnInterrupt()]).fit(*noisy)
-    # 1,000 of each structure: two at a time are done, and the third has only just begun.
+        LMMClassifier(**options, callbacks=[press_ctrl_c, KeepBestOnInterrupt()]).fit(*noisy)
+    # Each structure has 1,000 epochs. Two are complete, and the third has just started.
     assert len(epochs) < 2_400
 
 
-def test_failed_search_leaves_estimator_unchanged(noisy, chosen):
-    before = dict(vars(chosen))
-
-    def fail(progress):
-        raise RuntimeError("no")
-
-    with pytest.raises(RuntimeError, match="no"):
-        chosen.set_params(callbacks=fail).fit(*noisy)
-    chosen.set_params(callbacks=None)
-    assert vars(chosen) == before
-
-
 def test_checkpoints_are_rejected_for_sums_of_terms(tmp_path, noisy):
-    with pytest.raises(ValueError, match=r"sum of terms has no state to keep; .* give n_hidden"):
+    with pytest.raises(ValueError, match=r"sum of terms has no state to save; .* set n_hidden"):
         LMMClassifier(callbacks=Checkpoint(tmp_path / "checkpoint")).fit(*noisy)
 
 
-@pytest.mark.parametrize("options", [{}, {"class_weight": {0: 1.0, 1: 2.5}, "calibrate": True}])
-def test_resumed_warm_up_ends_with_the_same_weights(tmp_path, noisy, options):
-    options = {"n_hidden": 10, "random_state": 3, "warmup_epochs": 30, **options}
-    whole = LMMClassifier(**options).fit(*noisy)
+def test_resumed_warm_up_keeps_temperature_and_class_weight(tmp_path, noisy):
+    weight = {0: 1.0, 1: 2.5}
+    options = {"n_hidden": 10, "random_state": 3, "warmup_epochs": 30, "class_weight": weight}
+    whole = LMMClassifier(**options, calibrate=True).fit(*noisy)
     path = tmp_path / "checkpoint"
     stop = [Checkpoint(path, every=0.0), lambda p: p.stage == "warm-up" and p.iteration == 12]
-    LMMClassifier(**options, callbacks=stop).fit(*noisy)
+    LMMClassifier(**options, calibrate=True, callbacks=stop).fit(*noisy)
     for _ in range(2):
         again = maxplus.resume(path, *noisy, Checkpoint(path))
         assert_same(again, whole)
         assert again.max_loss_ == whole.max_loss_
-        assert again.get_params()["class_weight"] == options.get("class_weight")
+        assert again.class_weight == weight
 
 
 def test_resume_checks_results_of_earlier_stages(tmp_path, noisy):
@@ -288,7 +251,7 @@ def test_resume_checks_results_of_earlier_stages(tmp_path, noisy):
     for name in names:
         for damage in (None, arrays[name][None], np.full_like(arrays[name], -7)):
             if name == "before.centre" and damage is not None and damage.ndim == 1:
-                continue  # a mean may be any number
+                continue  # Any mean is valid.
             broken = {n: A for n, A in arrays.items() if n != name}
             if damage is not None:
                 broken[name] = damage
@@ -302,25 +265,9 @@ def test_saved_model_keeps_search_results(tmp_path, noisy, chosen):
     again = maxplus.load(tmp_path / "m")
     assert_same(again, chosen)
     assert_array_equal(again.scale_, chosen.scale_)
-    assert_array_equal(again.predict_proba(noisy[0]), chosen.predict_proba(noisy[0]))
-    weighted = LMMClassifier(8, class_weight={0: 2.0, 1: 1.0}, random_state=0).fit(*noisy)
-    weighted.save(tmp_path / "m")
-    assert maxplus.load(tmp_path / "m").class_weight == {0: 2.0, 1: 1.0}
 
 
-# -- scale ---------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("load", [load_wine, load_breast_cancer])
-def test_raw_and_standardised_features_have_equal_accuracy(load):
-    X, y = load(return_X_y=True)
-    folds = list(StratifiedKFold(3, shuffle=True, random_state=0).split(X, y))[:2]
-    raw, scaled = (
-        cross_val_score(LMMClassifier(random_state=0), Z, y, cv=folds).mean()
-        for Z in (X, StandardScaler().fit_transform(X))
-    )
-    assert raw > 0.94
-    assert raw == pytest.approx(scaled, abs=0.015)
+# -- scaling ----------------------------------------------------------------------------------
 
 
 def test_scaling_is_robust_and_folded_into_weights(noisy):
@@ -336,12 +283,17 @@ def test_scaling_is_robust_and_folded_into_weights(noisy):
     assert_allclose(np.abs(plain.W0_), plain.slope_, rtol=1e-12)
 
 
+def test_rare_values_are_not_outliers():
+    rare = (np.arange(100)[:, None] < 2) * 1.0
+    assert Scaling.of(rare).spread[0] == pytest.approx(rare.std())
+
+
 def test_image_features_are_not_rescaled(digits):
     for X in (digits.X, digits.X / 16, digits.X * 17.0):
         assert share_a_unit(X)
         assert Scaling.of(X).is_none
     rng = np.random.default_rng(0)
-    assert not share_a_unit(rng.random((50, 60)))  # no empty ground
+    assert not share_a_unit(rng.random((50, 60)))  # few zeros
     assert not share_a_unit(digits.X[:, :40])
     assert not share_a_unit(np.column_stack([digits.X, np.full(500, 1e4)]))
     assert_array_equal(LMMClassifier(20, random_state=0).fit(*digits).scale_, 1.0)
@@ -349,29 +301,18 @@ def test_image_features_are_not_rescaled(digits):
 
 def test_augmentation_receives_raw_features(noisy):
     X, y = noisy
-    seen = []
+    batches = []
 
-    def look(rows, rng):
-        seen.append(rows.copy())
+    def augment(rows, rng):
+        batches.append(rows.copy())
         return rows
 
     options = {"n_hidden": 10, "warmup_epochs": 2, "random_state": 0}
-    clf = LMMClassifier(augment=look, **options).fit(X, y)
-    rows = np.concatenate(seen)
+    clf = LMMClassifier(augment=augment, **options).fit(X, y)
+    rows = np.concatenate(batches)
     assert_allclose(np.sort(rows[:, 1])[[0, -1]], np.sort(X[:, 1])[[0, -1]], rtol=1e-6)
     plain = LMMClassifier(**options).fit(X, y)
     assert_allclose(clf.predict_proba(X), plain.predict_proba(X), atol=1e-2)
-
-
-@pytest.mark.parametrize("far", [1e4, 1e9])
-def test_default_fit_does_not_depend_on_distance_of_outlier(noisy, far):
-    X, y = noisy
-    scores = []
-    for value in (X[0, 0] + 1e3 * X[:, 0].std(), X[0, 0] + far * X[:, 0].std()):
-        wild = X.copy()
-        wild[0, 0] = value
-        scores.append(LMMClassifier(**QUICK).fit(wild, y).decision_function(X[1:]))
-    assert_array_equal(*scores)
 
 
 # -- temperature ------------------------------------------------------------------------------
@@ -402,15 +343,10 @@ def test_temperature_minimises_weighted_loss():
     assert temperature(np.eye(3)[[0, 1, 2] * 10], np.arange(30) % 3) < 10
 
 
-def test_calibration_can_be_enabled(noisy):
-    clf = LMMClassifier(30, calibrate=True, random_state=0).fit(*noisy)
-    assert clf.temperature_ < 0.8  # thirty units memorise
-    assert not hasattr(clf, "search_")
-
-
-def test_perfect_fit_survives_temperature(iris):
+def test_temperature_preserves_perfect_fit(iris):
     clf = LMMClassifier(30, calibrate=True, polish="log2", random_state=0).fit(*iris)
     assert clf.perfect_fit_
+    assert clf.temperature_ != 1.0
     Z = np.array([[1.0, 0.2, 0.2], [0.1, 1.0, 0.0]])
     y = np.array([0, 1])
     level = losses_of(0.9 * Z, y).max()
@@ -420,28 +356,10 @@ def test_perfect_fit_survives_temperature(iris):
     assert keep_level(3.0, Z, y, level) == 3.0
 
 
-# -- polish -----------------------------------------------------------------------------------
-
-
-def test_suspects_of_a_sum_are_the_rows_it_does_not_fit(noisy, chosen):
+def test_suspects_of_a_sum_are_misclassified_rows(noisy, chosen):
     assert chosen.status_ == Status.MAX_ITER.value
     wrong = np.flatnonzero(chosen.predict(noisy[0]) != noisy[1])
     assert_array_equal(chosen.suspects_, wrong)
-
-
-def test_polish_is_decided_by_held_out_rows(iris, noisy):
-    """The rows that fit by nature are polished; noise is left; threads change nothing."""
-    options = {"n_hidden": 30, "random_state": 0}
-    fitted = LMMClassifier(**options).fit(*iris)
-    assert fitted.status_ == Status.POLISHED.value
-    assert fitted.perfect_fit_
-    one = LMMClassifier(**options, n_jobs=1).fit(*iris)
-    assert_array_equal(one.W1_, fitted.W1_)
-    left = LMMClassifier(**options).fit(*noisy)
-    assert left.status_ == Status.UNFIT.value
-    plain = LMMClassifier(**options, polish=None).fit(*noisy)
-    assert_array_equal(left.W1_, plain.W1_)
-    assert left.suspects_.size > 0
 
 
 # -- weights ----------------------------------------------------------------------------------
@@ -454,11 +372,11 @@ def test_balanced_class_weights_find_rare_class():
     y[:15] = 1
     X[:15] += [1.6, 1.6, 0.0, 0.0]
     test = rng.normal(size=(400, 4)) + np.repeat([[0.0] * 4, [1.6, 1.6, 0.0, 0.0]], 200, axis=0)
-    plain, balanced = (
+    unweighted, balanced = (
         LMMClassifier(random_state=0, class_weight=weight).fit(X, y).predict(test)
         for weight in (None, "balanced")
     )
-    assert balanced[200:].mean() > 0.6 > plain[200:].mean()
+    assert balanced[200:].mean() > 0.6 > unweighted[200:].mean()
     assert balanced[:200].mean() < 0.35
 
 
@@ -481,25 +399,25 @@ def test_class_weights_equal_sample_weights(noisy):
         LMMClassifier(class_weight={"yes": 0.0}, **options).fit(X, labels)
 
 
-# -- the user's scorer --------------------------------------------------------------------------
+# -- scoring ----------------------------------------------------------------------------------
 
 
 def test_custom_scorer_selects_structure(noisy):
     X, y = noisy
 
-    def likes_few_units(estimator, rows, labels):
+    def few_units(estimator, rows, labels):
         assert rows.shape[1] == X.shape[1]
         assert set(labels) <= set(y)
         return -float(estimator.n_hidden_)
 
-    clf = LMMClassifier(scoring=likes_few_units, warmup_epochs=4, random_state=0).fit(X, y)
+    clf = LMMClassifier(scoring=few_units, warmup_epochs=4, random_state=0).fit(X, y)
     scores = clf.search_["scores"]
     assert_array_equal(np.isfinite(scores), np.isfinite(clf.search_["losses"]))
     assert clf.search_["chosen"] == 0
     assert_array_equal(scores[0], -clf.n_hidden_)
 
 
-def test_named_scorer_weights_held_out_rows(tmp_path, noisy):
+def test_named_scorer_weights_held_out_rows(noisy):
     X, y = noisy
     weight = np.where(np.arange(len(y)) % 2, 5.0, 1.0)
     options = {"scoring": "balanced_accuracy", "warmup_epochs": 4, "random_state": 0}
@@ -511,17 +429,13 @@ def test_named_scorer_weights_held_out_rows(tmp_path, noisy):
     assert means[clf.search_["chosen"]] == means.max()
     unweighted = LMMClassifier(**options).fit(X, y)
     assert not np.array_equal(unweighted.search_["scores"], scores)
-    clf.save(tmp_path / "m")
-    again = maxplus.load(tmp_path / "m")
-    assert_same(again, clf)
-    assert again.scoring == "balanced_accuracy"
 
 
 def test_failing_or_unknown_scorer_is_rejected(noisy):
     def broken(estimator, X, y):
-        raise RuntimeError("no such luck")
+        raise RuntimeError("injected")
 
-    with pytest.raises(RuntimeError, match="no such luck"):
+    with pytest.raises(RuntimeError, match="injected"):
         LMMClassifier(scoring=broken, warmup_epochs=1).fit(*noisy)
     with pytest.raises(ValueError, match=r"scoring must be the name of a scorer.*'auc'"):
         LMMClassifier(scoring="auc").fit(*noisy)

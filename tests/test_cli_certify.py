@@ -143,8 +143,8 @@ def test_certify_holds_categories_fixed_by_default(orchard_model, tmp_path):
     assert (radius > 1.1 * moving).any()
     printed = good("certify", orchard_model, ORCHARD)
     assert "(variety) are held fixed." in printed
-    assert f"{right.sum()} of 240 rows are right." in printed
-    assert "nor about rows that are not here" in printed
+    assert f"{right.sum()} of 240 rows are predicted correctly." in printed
+    assert "are not certified." in printed
     raw = document("certify", orchard_model, ORCHARD, "--eps", 2, "--raw-units")
     scale = np.where(words, 0.0, 1.0)
     assert raw["certified_accuracy"] == [model.certified_accuracy(samples.X, samples.y, 2.0, scale)]

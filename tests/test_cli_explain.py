@@ -167,7 +167,7 @@ def test_printed_counterfactuals_hold_and_fixed_columns_stay(orchard_model, tmp_
         assert now == [flip["class"] for _, flip in flips]
         changed = {flip["feature"] for _, flip in flips}
     assert changed <= {"weight g", "sugar %"}
-    assert "fixed names 'colour', which is no column" in bad(
+    assert "fixed: column 'colour' does not exist" in bad(
         "explain", orchard_model, ORCHARD, "--fixed", "colour"
     )
 

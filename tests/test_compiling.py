@@ -1,4 +1,4 @@
-"""The notice that kernels are being compiled, and ``maxplus compile``."""
+"""The message that kernels are being compiled, and the command ``maxplus compile``."""
 
 import io
 import json
@@ -18,14 +18,14 @@ from maxplus.training.progress import ProgressBar
 
 @pytest.fixture
 def _fresh_process():
-    """As in a process that has not compiled anything."""
+    """Reset the message to its state in a new process."""
     monitor._announced.clear()
     yield
     monitor._announced.set()
 
 
 def compile_kernel():
-    """Start and end a compilation, and one inside it, as far as listeners can tell."""
+    """Trigger the events of a compilation with a nested one."""
     with event.trigger_event("numba:compile"), event.trigger_event("numba:compile"):
         pass
 
@@ -71,8 +71,8 @@ def test_commands_announce_compilation_unless_quiet(capsys, quiet):
 
 
 @pytest.fixture
-def few_parts(monkeypatch):
-    """Parts that only note what they are given."""
+def recorded_parts(monkeypatch):
+    """Replace the parts by functions that record their arguments."""
     used = []
 
     def part(name):
@@ -82,9 +82,9 @@ def few_parts(monkeypatch):
     return used
 
 
-def test_all_parts_are_compiled_in_both_float_types(few_parts):
+def test_all_parts_are_compiled_in_both_float_types(recorded_parts):
     printed = good("compile")
-    assert [(name, dtype) for name, dtype, *_ in few_parts] == [
+    assert [(name, dtype) for name, dtype, *_ in recorded_parts] == [
         ("default", "float64"),
         ("default", "float32"),
         ("paper", "float64"),
@@ -93,12 +93,14 @@ def test_all_parts_are_compiled_in_both_float_types(few_parts):
     assert [line.split()[0] for line in printed.splitlines()] == ["default", "paper"]
 
 
-def test_parts_are_chosen_by_name(few_parts):
+def test_parts_are_chosen_by_name(recorded_parts):
     result = run("compile", "paper", "paper", "--json", "--quiet")
     assert (
-        {name for name, *_ in few_parts} == set(json.loads(result.stdout)["seconds"]) == {"paper"}
+        {name for name, *_ in recorded_parts}
+        == set(json.loads(result.stdout)["seconds"])
+        == {"paper"}
     )
-    assert len(few_parts) == 2
+    assert len(recorded_parts) == 2
     assert "no part 'papers'; choose from default, paper" in bad("compile", "papers")
 
 

@@ -1,4 +1,4 @@
-"""Explanations of sums of terms: contributions, shape functions, importances, and their figure."""
+"""Contributions, shape functions and importances of sums of terms."""
 
 import dataclasses
 
@@ -16,8 +16,7 @@ from maxplus.explain import (
     term_means,
 )
 from maxplus.models import LMM, AdditiveLMM, FeatureMap, Term
-from maxplus.plots import plot_shape_functions
-from strategies import SEEDS, quick
+from strategies import DTYPES, SEEDS, quick
 
 P = 4
 
@@ -46,28 +45,20 @@ def random_groups(rng):
 
 
 @quick(60)
-@given(seed=SEEDS)
-def test_contributions_add_up_to_the_margin(seed):
+@given(seed=SEEDS, dtype=DTYPES)
+def test_contributions_add_up_to_the_margin(seed, dtype):
     rng = np.random.default_rng(seed)
-    model = random_model(rng, random_groups(rng))
+    model = random_model(rng, random_groups(rng), dtype=dtype)
     X = rng.normal(size=(30, P))
     found = contributions(model, X, term_means(model, rng.normal(size=(20, P))))
-    Z = np.sort(model.scores(X), axis=1)
+    Z = np.sort(model.scores(X).astype(float), axis=1)
     assert_array_equal(found.predicted, model.scores(X).argmax(axis=1))
     assert_array_equal(found.margin, Z[:, -1] - Z[:, -2])
+    assert found.contribution.dtype == np.float64
     size = np.abs(found.baseline) + np.abs(found.contribution).sum(axis=1)
     apart = np.abs(found.baseline + found.contribution.sum(axis=1) - found.margin)
-    assert (apart <= 1e-12 * size).all()
-
-
-def test_contributions_of_a_float32_model_add_up_to_rounding():
-    rng = np.random.default_rng(0)
-    model = random_model(rng, random_groups(rng), dtype=np.float32)
-    X = rng.normal(size=(30, P))
-    found = contributions(model, X, term_means(model, X))
-    total = found.baseline + found.contribution.sum(axis=1)
-    assert found.contribution.dtype == np.float64
-    assert_allclose(total, found.margin, rtol=1e-4, atol=1e-5)
+    tolerance = 1e-12 * size if dtype == np.float64 else 1e-5 * (1.0 + size)
+    assert (apart <= tolerance).all()
 
 
 @quick(20)
@@ -251,16 +242,6 @@ def test_importance_of_a_box_goes_to_the_feature_of_the_deciding_wall():
     assert_array_equal(feature_importances(model, X), [1.0, 0.0])
 
 
-def test_importances_leave_out_rows_of_weight_zero():
-    rng = np.random.default_rng(9)
-    model = random_model(rng, random_groups(rng))
-    X, kept = rng.normal(size=(50, P)), np.arange(50) < 30
-    assert_allclose(
-        feature_importances(model, X, weight=kept.astype(float)),
-        feature_importances(model, X[kept]),
-    )
-
-
 def test_importances_of_a_constant_model_are_zeros():
     flat = LMM(np.zeros(2), np.ones((2, 1)), np.ones((1, 2)))
     importance = feature_importances(AdditiveLMM([Term([0], flat)], 2), np.eye(2))
@@ -279,7 +260,7 @@ def test_importances_of_a_constant_model_are_zeros():
         ({"against": 3}, r"against must be an integer 0\.\.2"),
         ({"feature_names": ["a"]}, "feature_names must name 4"),
         ({"class_names": ["a"]}, "class_names must name 3"),
-        ({"domain": Domain.free(3)}, "domain must be of 4"),
+        ({"domain": Domain.free(3)}, "domain must have 4"),
         (
             {"domain": Domain.free(4), "feature_names": list("abcd")},
             "feature_names must not be given",
@@ -307,99 +288,3 @@ def test_wrong_models_rows_and_weights_are_refused():
         contributions(random_model(rng, [[0]], n_classes=1), X, np.zeros((1, 1)))
     with pytest.raises(ValueError, match=r"p must be an integer 0\.\.3"):
         shape_function(model, 4)
-
-
-# -- figure -----------------------------------------------------------------------------------
-
-
-def titles(figure):
-    return [ax.get_title(loc="left") for ax in figure.axes]
-
-
-def rows_with_levels(rng):
-    X = rng.normal(size=(80, P))
-    X[:, 3] = X[:, 3] > 0
-    return X
-
-
-def test_figure_of_two_classes_has_a_panel_for_each_feature_pair_and_one_colour_bar():
-    pytest.importorskip("matplotlib")
-    rng = np.random.default_rng(10)
-    model = random_model(rng, [[0], [1], [2], [3], [0, 3], [0, 1, 2, 3]], n_classes=2)
-    figure = plot_shape_functions(model, rows_with_levels(rng), ["a", "b", "c", "d"], ["no", "yes"])
-    assert sorted(titles(figure)) == ["", "a", "a × d", "b", "c", "d"]
-    assert figure.get_supylabel() == "score of yes − score of no"
-
-
-def test_figure_of_several_classes_has_a_line_for_each():
-    pytest.importorskip("matplotlib")
-    rng = np.random.default_rng(11)
-    X = rows_with_levels(rng)
-    model = random_model(rng, [[0], [1], [3], [0, 1]])
-    figure = plot_shape_functions(model, X, class_names=["a", "b", "c"])
-    assert len(figure.axes) == 4
-    coloured = [line for line in figure.axes[0].lines if len(line.get_xdata()) > 2]
-    assert len(coloured) == 3
-    assert_allclose(sum(line.get_ydata() for line in coloured), 0.0, atol=1e-9)
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["a", "b", "c"]
-
-
-def test_figure_shows_the_most_important_features_first():
-    pytest.importorskip("matplotlib")
-    rng = np.random.default_rng(12)
-    model, X = random_model(rng, [[p] for p in range(P)]), rng.normal(size=(50, P))
-    order = np.argsort(-feature_importances(model, X))
-    figure = plot_shape_functions(model, X, max_features=2)
-    assert titles(figure) == [f"x{p}" for p in order[:2]]
-
-
-def test_figure_of_constant_columns_and_many_classes_is_drawn():
-    pytest.importorskip("matplotlib")
-    rng = np.random.default_rng(13)
-    model = random_model(rng, [[0], [1], [0, 1]], n_classes=9, mapped=False)
-    X = np.zeros((10, P))
-    X[:, 1] = np.arange(10)
-    figure = plot_shape_functions(model, X)
-    figure.canvas.draw()
-    assert len(figure.axes) == 3
-
-
-def test_curves_are_the_scores_of_terms_and_categories_are_levels():
-    pytest.importorskip("matplotlib")
-    rng = np.random.default_rng(15)
-    X = np.column_stack([rng.uniform(size=200), np.eye(2)[rng.integers(2, size=200)]])
-    names = ["age", "sex = f", "sex = m"]
-    sex = OneHotGroup("sex", (1, 2), ("f", "m"))
-    domain = dataclasses.replace(Domain.of_rows(X, names=names), categories=(sex,))
-    line = LMM.of_boxes([[0.0], [1.0]], 0.5, np.eye(2), slope=1.0)
-    pair = LMM.of_boxes([[1.0, 0.0], [0.0, 1.0]], 0.2, np.eye(2), slope=1.0)
-    model = AdditiveLMM([Term([0], line.scaled(3.0)), Term([1, 2], pair)], 3)
-    means = term_means(model, X)
-    figure = plot_shape_functions(model, X, baseline=means, domain=domain)
-    assert titles(figure) == ["age", "sex"]
-    age, levels = figure.axes
-    drawn = max(age.lines, key=lambda curve: len(curve.get_xdata())).get_xydata()
-    expected = 3.0 * 2.0 * (drawn[:, 0] - X[:, 0].mean())
-    assert_allclose(drawn[:, 1], expected, atol=1e-9)
-    assert [tick.get_text() for tick in levels.get_xticklabels()] == ["f", "m"]
-    rows = np.array([[0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
-    scores = pair.scores(rows[:, 1:]) - means[1]
-    (found,) = [curve.get_ydata() for curve in levels.lines if len(curve.get_ydata()) == 2][-1:]
-    assert_allclose(found, scores[:, 1] - scores[:, 0], atol=1e-9)
-
-
-def test_surfaces_are_the_scores_of_pairs():
-    pytest.importorskip("matplotlib")
-    X = np.random.default_rng(0).uniform(0.0, 1.0, (200, 2))
-    corners = LMM.of_boxes([[0.0, 0.0], [1.0, 1.0]], 0.2, np.eye(2), slope=2.0)
-    figure = plot_shape_functions(AdditiveLMM([Term([0, 1], corners)], 2), X)
-    cells = figure.axes[0].collections[0].get_array()
-    assert cells[0, 0] < 0 < cells[-1, -1]
-
-
-def test_figure_of_boxes_only_is_refused():
-    model = random_model(np.random.default_rng(14), [[0, 1, 2, 3]])
-    with pytest.raises(ValueError, match="terms over one or two features"):
-        plot_shape_functions(model, np.zeros((5, P)))
-    with pytest.raises(ValueError, match="max_features must be >= 1"):
-        plot_shape_functions(model, np.zeros((5, P)), max_features=0)

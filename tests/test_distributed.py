@@ -1,4 +1,4 @@
-"""Distributed training: several ranks give the results of one process."""
+"""Distributed training: results of several ranks equal those of one process."""
 
 import numpy as np
 import pytest
@@ -24,6 +24,10 @@ from maxplus.training import (
 from maxplus.training.engines import DenseEngine, SparseEngine
 from maxplus.training.result import Block, Signal
 from thread_communicator import run_ranks, split
+from trainings import assert_same_arrays, assert_same_training, assert_same_weights
+
+ALL = slice(None)
+WEIGHTS = ("W0_", "W1_", "W2_")
 
 
 def start(data, n_hidden=9):
@@ -32,155 +36,157 @@ def start(data, n_hidden=9):
     return prototype_lmm(X[chosen], y[chosen], int(y.max()) + 1, 2.0, 1.0)
 
 
-def course(engine_class, data, part, objective, step, n_iter, w0_update_interval):
-    X, y = data
-    problem = TrainingProblem(
-        X[part], y[part], objective, step, w0_update_interval=w0_update_interval
-    )
-    engine = engine_class(start(data), problem)
-    done = train(engine, n_iter)
-    return dict(done.history), engine.model.weights_by_name(), engine.best.weights_by_name()
+def run_parts(size, fit, n_rows, **options):
+    """Return the results of ``fit`` on the rows of each rank."""
+    parts = split(n_rows, size, **options)
+    return run_ranks(size, lambda rank: fit(parts[rank]))
 
 
-def same(one, other):
-    for mine, yours in zip(one, other, strict=True):
-        for name, array in mine.items():
-            np.testing.assert_array_equal(array, yours[name], err_msg=name)
+def assert_same_attributes(found, expected, names):
+    for name in names:
+        np.testing.assert_array_equal(
+            getattr(found, name), getattr(expected, name), err_msg=name, strict=True
+        )
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4])
 @pytest.mark.parametrize("objective", [MaxLoss(), TopKLoss(7), TrimmedMaxLoss(7)])
 def test_distributed_iterates_equal_one_process(iris, size, objective):
-    step, n_iter = two_phase(polyak(0.3), constant(0.02), 60), 120
-    expected = course(DenseEngine, iris, slice(None), objective, step, n_iter, 7)
-    parts = split(len(iris.y), size, seed=size)
-    for found in run_ranks(
-        size, lambda r: course(SparseEngine, iris, parts[r], objective, step, n_iter, 7)
-    ):
-        same(found, expected)
+    rule = two_phase(polyak(0.3), constant(0.02), 60)
 
+    def trained(part, kind=SparseEngine):
+        problem = TrainingProblem(iris.X[part], iris.y[part], objective, rule, 7)
+        engine = kind(start(iris), problem)
+        return engine, train(engine, 120)
 
-def fitted(clf, names):
-    return {name: getattr(clf, name) for name in names}
+    expected = trained(ALL, DenseEngine)
+    for found in run_parts(size, trained, len(iris.y), seed=size):
+        assert_same_training(*found, *expected)
 
 
 EXACT = (
-    "W0_",
-    "W1_",
-    "W2_",
+    *WEIGHTS,
     "classes_",
     "unit_activation_counts_",
     "prototypes_",
     "feature_importances_",
+    "n_iter_",
+    "status_",
+    "slope_",
+    "max_loss_",
 )
+LABELS = np.array(["a", "bb", "c"])
 
 
 def fit_part(data, part, weight=None, **options):
     clf = SubgradientLMMClassifier(12, max_iter=80, random_state=3, n_jobs=1, **options)
-    own = None if weight is None else weight[part]
-    return clf.fit(data.X[part], np.array(["a", "bb", "c"])[data.y[part]], own)
+    return clf.fit(data.X[part], LABELS[data.y[part]], None if weight is None else weight[part])
 
 
 @pytest.mark.parametrize("size", [2, 3])
 def test_distributed_fit_equals_one_process(iris, size):
     weight = np.ones(len(iris.y))
     weight[::7] = 0.0
-    alone = fit_part(iris, slice(None), weight)
+    expected = fit_part(iris, ALL, weight)
     parts = split(len(iris.y), size)
-    for rank, clf in enumerate(run_ranks(size, lambda r: fit_part(iris, parts[r], weight))):
-        same([fitted(clf, EXACT), dict(clf.history_)], [fitted(alone, EXACT), alone.history_])
-        assert (clf.n_iter_, clf.status_, clf.slope_, clf.max_loss_) == (
-            alone.n_iter_,
-            alone.status_,
-            alone.slope_,
-            alone.max_loss_,
-        )
-        assert clf.mean_loss_ == pytest.approx(alone.mean_loss_, rel=1e-12)
-        np.testing.assert_array_equal(clf.training_losses_, alone.training_losses_[parts[rank]])
+    for part, clf in zip(
+        parts, run_ranks(size, lambda rank: fit_part(iris, parts[rank], weight)), strict=True
+    ):
+        assert_same_attributes(clf, expected, EXACT)
+        assert_same_arrays(clf.history_, expected.history_)
+        assert clf.mean_loss_ == pytest.approx(expected.mean_loss_, rel=1e-12)
+        np.testing.assert_array_equal(clf.training_losses_, expected.training_losses_[part])
 
 
 def test_training_on_three_ranks_resumes_on_two_and_one(iris, tmp_path):
-    path, labels = tmp_path / "training.ckpt", np.array(["a", "bb", "c"])[iris.y]
-    whole = fit_part(iris, slice(None))
+    path, expected = tmp_path / "training.ckpt", fit_part(iris, ALL)
 
-    def begin(rank, parts):
+    def begin(part):
         stop = [Checkpoint(path, every=0.0), lambda progress: progress.iteration > 20]
-        fit_part(iris, parts[rank], callbacks=stop)
+        fit_part(iris, part, callbacks=stop)
 
-    def resumed(rank, parts):
-        return maxplus.resume(path, iris.X[parts[rank]], labels[parts[rank]])
+    def resume(part):
+        return maxplus.resume(path, iris.X[part], LABELS[iris.y[part]])
 
-    parts = split(len(iris.y), 3)
-    run_ranks(3, lambda r: begin(r, parts))
-    parts = split(len(iris.y), 2, seed=5)
-    for clf in run_ranks(2, lambda r: resumed(r, parts)):
-        same([fitted(clf, EXACT), dict(clf.history_)], [fitted(whole, EXACT), whole.history_])
-    clf = resumed(0, [slice(None)])
-    same([fitted(clf, EXACT)], [fitted(whole, EXACT)])
+    run_parts(3, begin, len(iris.y))
+    for clf in [*run_parts(2, resume, len(iris.y), seed=5), resume(ALL)]:
+        assert_same_attributes(clf, expected, EXACT)
+        assert_same_arrays(clf.history_, expected.history_)
 
 
-def refused(size, work, kind, match):
-    """All ranks refuse, with one and the same error."""
+def assert_all_ranks_raise(size, work, kind, match):
+    """Check that all ranks raise an error with the same message."""
     messages = []
 
-    def one(rank):
+    def raise_on(rank):
         with pytest.raises(kind, match=match) as caught:
             work(rank)
         messages.append(str(caught.value))
 
-    run_ranks(size, one)
+    run_ranks(size, raise_on)
     assert len(messages) == size
     assert len(set(messages)) == 1
 
 
-def test_ranks_with_different_parameters_are_rejected(iris):
-    def fit(X, y, **options):
-        SubgradientLMMClassifier(4, **{"max_iter": 2, **options}).fit(X, y)
-
-    X, y = iris
-    refused(2, lambda r: fit(X[:, : 4 - r], y), DifferentRanksError, "number of features")
-    refused(2, lambda r: fit(X.astype(["f8", "f4"][r]), y), DifferentRanksError, "rank 1 has '<f4'")
-    refused(
-        2,
-        lambda r: fit(X, y, slope=[1.0, 2.0][r]),
-        DifferentRanksError,
-        "same parameter slope; rank 0 has 1.0, rank 1 has 2.0",
-    )
-    kinds = SubgradientLMMClassifier, LMMClassifier
-    refused(
-        2, lambda r: kinds[r](4).fit(X, y), DifferentRanksError, "same estimator; rank 0 has 'Su"
-    )
-    refused(2, lambda r: fit(X, y, max_iter=r), ValueError, "rank 0 of 2: max_iter must be")
-    refused(
-        2, lambda r: fit([X, X * np.nan][r], y), ValueError, "rank 1 of 2: Input X contains NaN"
-    )
-    refused(2, lambda r: fit(X, y * 0), ValueError, "one class only")
-    refused(3, lambda r: fit(X[:0], y[:0]), ValueError, "no samples")
-    refused(2, lambda r: fit(X, y, engine="dense"), ValueError, "is for one process")
+def subgradient(X, y, **options):
+    return SubgradientLMMClassifier(4, **{"max_iter": 2, **options}).fit(X, y)
 
 
-def warm(part, data, **options):
+@pytest.mark.parametrize(
+    ("fit", "message"),
+    [
+        (lambda X, y, rank: subgradient(X[:, : 4 - rank], y), "number of features"),
+        (lambda X, y, rank: subgradient(X.astype(["f8", "f4"][rank]), y), "rank 1 has '<f4'"),
+        (
+            lambda X, y, rank: subgradient(X, y, slope=[1.0, 2.0][rank]),
+            "same parameter slope; rank 0 has 1.0, rank 1 has 2.0",
+        ),
+        (
+            lambda X, y, rank: (SubgradientLMMClassifier, LMMClassifier)[rank](4).fit(X, y),
+            "same estimator; rank 0 has 'Su",
+        ),
+    ],
+)
+def test_ranks_with_different_parameters_are_rejected(iris, fit, message):
+    assert_all_ranks_raise(2, lambda rank: fit(*iris, rank), DifferentRanksError, message)
+
+
+@pytest.mark.parametrize(
+    ("fit", "message"),
+    [
+        (lambda X, y, rank: subgradient(X, y, max_iter=rank), "rank 0 of 2: max_iter must be"),
+        (lambda X, y, rank: subgradient([X, X * np.nan][rank], y), "rank 1 of 2: Input X contains"),
+        (lambda X, y, rank: subgradient(X, y * 0), "one class only"),
+        (lambda X, y, rank: subgradient(X[:0], y[:0]), "no samples"),
+        (lambda X, y, rank: subgradient(X, y, engine="dense"), "is for one process"),
+        (
+            lambda X, y, rank: LMMRegressor().fit(X, X[:, 0]),
+            "a regression cannot be trained over 2 ranks",
+        ),
+    ],
+)
+def test_errors_are_raised_on_all_ranks(iris, fit, message):
+    assert_all_ranks_raise(2, lambda rank: fit(*iris, rank), ValueError, message)
+
+
+def warm(data, part, **options):
     clf = LMMClassifier(12, warmup_epochs=3, random_state=1, n_jobs=1, **options)
     return clf.fit(data.X[part], data.y[part])
 
 
-START = ("slope_", "scale_")
-
-
 @pytest.mark.parametrize("options", [{"early_stopping": True}, {"class_weight": "balanced"}])
 def test_distributed_warm_up_is_close_to_one_process(few_digits, options):
-    alone = warm(slice(None), few_digits, **options)
-    parts = split(len(few_digits.y), 3)
-    together = run_ranks(3, lambda r: warm(parts[r], few_digits, **options))
-    for clf in together:
+    def fit(part):
+        return warm(few_digits, part, **options)
+
+    expected = fit(ALL)
+    classifiers, again = (run_parts(3, fit, len(few_digits.y)) for _ in range(2))
+    for clf in [*classifiers, *again]:
         # The initial weights are bit-identical; batches differ.
-        same([fitted(clf, START)], [fitted(alone, START)])
-        same([fitted(clf, ("W0_", "W1_", "W2_"))], [fitted(together[0], ("W0_", "W1_", "W2_"))])
+        assert_same_attributes(clf, expected, ("slope_", "scale_"))
+        assert_same_attributes(clf, classifiers[0], (*WEIGHTS, "max_loss_"))
         assert clf.score(*few_digits) > 0.95
-        assert clf.loss_curve_[-1] == pytest.approx(alone.loss_curve_[-1], rel=0.2, abs=0.02)
-        assert clf.max_loss_ == together[0].max_loss_
-    again = run_ranks(3, lambda r: warm(parts[r], few_digits, **options))
-    same([fitted(again[0], ("W1_", "W2_"))], [fitted(together[0], ("W1_", "W2_"))])
+        assert clf.loss_curve_[-1] == pytest.approx(expected.loss_curve_[-1], rel=0.2, abs=0.02)
 
 
 def test_distributed_search_equals_one_process(iris):
@@ -188,17 +194,16 @@ def test_distributed_search_equals_one_process(iris):
         clf = LMMClassifier(warmup_epochs=8, polish=None, random_state=1, n_jobs=1)
         return clf.fit(iris.X[part], iris.y[part])
 
-    alone = search(slice(None))
-    parts = split(len(iris.y), 2)
-    for clf in run_ranks(2, lambda r: search(parts[r])):
-        same([clf.search_], [alone.search_])
-        same([clf.model_.weights_by_name()], [alone.model_.weights_by_name()])
+    expected = search(ALL)
+    for clf in run_parts(2, search, len(iris.y)):
+        assert_same_arrays(clf.search_, expected.search_)
+        assert_same_arrays(clf.model_.weights_by_name(), expected.model_.weights_by_name())
 
 
 @pytest.mark.parametrize("size", [2, 3])
 def test_distributed_polish_equals_one_process(cloud, size):
     X, y = cloud
-    # Two labels for one point: one sample cannot be fitted.
+    # Two equal points with different labels: one sample cannot be fitted.
     X, y = np.concatenate([X, X[:1]]), np.append(y, (y[0] + 1) % 3)
     model = start((X, y), 20)
 
@@ -207,24 +212,21 @@ def test_distributed_polish_equals_one_process(cloud, size):
         with TrainingMonitor() as monitor:
             return Polish(LOG2, max_rounds=9).run(model, problem, monitor)
 
-    alone = polish(slice(None))
-    assert alone.above.size
-    assert alone.steps > 50
-    parts = split(len(y), size, seed=3)
-    for done in run_ranks(size, lambda r: polish(parts[r])):
-        same([done.model.weights_by_name()], [alone.model.weights_by_name()])
-        same([done.arrays], [alone.arrays])
-        assert (done.status, done.steps) == (alone.status, alone.steps)
+    expected = polish(ALL)
+    assert expected.above.size
+    assert expected.steps > 50
+    for found in run_parts(size, polish, len(y), seed=3):
+        assert_same_weights(found.model, expected.model)
+        assert_same_arrays(found.arrays, expected.arrays)
+        assert (found.status, found.steps) == (expected.status, expected.steps)
 
 
-def test_polish_decision_is_taken_once_for_all_ranks(few_digits):
+def test_all_ranks_take_the_same_decision_about_the_polish(few_digits):
     def fit(part):
-        return warm(part, few_digits, polish="auto", slope=3.0)
+        return warm(few_digits, part, polish="auto", slope=3.0)
 
-    parts = split(len(few_digits.y), 2)
-    first, second = run_ranks(2, lambda r: fit(parts[r]))
-    same([fitted(first, ("W1_", "W2_"))], [fitted(second, ("W1_", "W2_"))])
-    assert first.status_ == second.status_
+    first, second = run_parts(2, fit, len(few_digits.y))
+    assert_same_attributes(first, second, (*WEIGHTS, "status_"))
     assert first.polish_losses_.size
 
 
@@ -236,21 +238,11 @@ def test_distributed_ensemble_equals_one_process(iris, bootstrap, options):
         clf = LMMEnsembleClassifier(network, 2, bootstrap=bootstrap, random_state=1, n_jobs=1)
         return clf.fit(iris.X[part], iris.y[part])
 
-    alone = fit(slice(None))
-    parts = split(len(iris.y), 2)
-    first, second = run_ranks(2, lambda r: fit(parts[r]))
-    for clf in (first, second):
-        same([clf.model_.weights_by_name()], [alone.model_.weights_by_name()])
-        assert clf.scale_.tolist() == alone.scale_.tolist()
-        assert clf.max_loss_ == alone.max_loss_
-    assert first.score(*iris) > 0.9
-
-
-def test_regression_over_several_ranks_is_rejected(iris):
-    def curve(rank):
-        LMMRegressor().fit(iris.X, iris.X[:, 0])
-
-    refused(2, curve, ValueError, "a regression cannot be trained over 2 ranks")
+    expected = fit(ALL)
+    for clf in run_parts(2, fit, len(iris.y)):
+        assert_same_arrays(clf.model_.weights_by_name(), expected.model_.weights_by_name())
+        assert_same_attributes(clf, expected, ("scale_", "max_loss_"))
+        assert clf.score(*iris) > 0.9
 
 
 def losses_by_block(engine):
@@ -261,29 +253,28 @@ def losses_by_block(engine):
         yield block.loss
 
 
-def one_after_the_other(engines):
+def run_in_sequence(engines):
     return [[*losses_by_block(engine)] for engine in engines]
 
 
-def in_turn(engines):
+def run_alternately(engines):
     return list(zip(*zip(*map(losses_by_block, engines), strict=True), strict=True))
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])
-@pytest.mark.parametrize("run", [one_after_the_other, in_turn])
+@pytest.mark.parametrize("run", [run_in_sequence, run_alternately])
 def test_two_sparse_engines_of_a_communicator_do_not_interfere(iris, run, size):
-    """They share memory for thresholds: one must not read what another has left there."""
+    """They share memory for thresholds, which is reset at the beginning of each block."""
     trained = DenseEngine(start(iris), TrainingProblem(*iris, MaxLoss(), polyak()))
     train(trained, 50)
     models = start(iris), trained.best
-    parts = split(len(iris.y), size)
 
     def engines(part):
         problem = TrainingProblem(iris.X[part], iris.y[part], MaxLoss(), constant(0.02))
         return [SparseEngine(model.copy(), problem) for model in models]
 
-    expected = [np.concatenate([*losses_by_block(engine)]) for engine in engines(slice(None))]
+    expected = [np.concatenate([*losses_by_block(engine)]) for engine in engines(ALL)]
     assert expected[0].min() > expected[1].max()
-    for found in run_ranks(size, lambda rank: run(engines(parts[rank]))):
+    for found in run_parts(size, lambda part: run(engines(part)), len(iris.y)):
         for blocks, losses in zip(found, expected, strict=True):
             np.testing.assert_array_equal(np.concatenate(blocks), losses)

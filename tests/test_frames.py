@@ -1,12 +1,11 @@
 """Data frames with categories, dates and missing values use the same TableEncoder as files."""
 
 import datetime
-import warnings
 
 import numpy as np
 import pyarrow
 import pytest
-from sklearn.base import clone
+from sklearn.base import clone, is_regressor
 from sklearn.model_selection import cross_val_predict
 
 import maxplus
@@ -16,13 +15,13 @@ from messy import HEADER, LEFT_OUT, expected, is_missing, messy_rows, written
 from table_helpers import encoder_of, opened
 
 QUICK = {"slope": 1.0, "warmup_epochs": 2, "random_state": 0}
-# The columns that a command uses; `fit` uses all that it is given.
+# Columns that commands use. `fit` uses all columns.
 USED = [name for name in HEADER[:-1] if name not in LEFT_OUT]
 LIBRARIES = ("pandas", "polars", "pyarrow")
 
 
 def columns_of(rows, names=USED):
-    """Return the columns of messy rows, typed as a data frame has them."""
+    """Return the columns of messy rows with the types of a data frame."""
     columns = {name: [None if is_missing(r[name]) else r[name] for r in rows] for name in names}
     for name in {"age", "weight", "nr"} & set(names):
         columns[name] = [None if cell is None else float(cell) for cell in columns[name]]
@@ -32,7 +31,7 @@ def columns_of(rows, names=USED):
 
 
 def frame_of(columns, library):
-    """Return a data frame of a library; the test is skipped where that is not installed."""
+    """Return a data frame of a library; skip the test if it is not installed."""
     if library == "pyarrow":
         return pyarrow.table(columns)
     return pytest.importorskip(library).DataFrame(columns)
@@ -70,26 +69,17 @@ def test_data_frame_is_encoded_as_its_file(write, rows, y, fitted, library):
 
 
 def test_every_method_accepts_the_raw_frame(rows, y, fitted):
-    shuffled = columns_of(rows, ["town", *reversed(HEADER[2:8])])
-    frame = frame_of(shuffled, "pandas")
+    frame = frame_of(columns_of(rows, ["town", *reversed(HEADER[2:8])]), "pandas")
     X = fitted.encoder_.transform(table_of(frame))
     assert fitted.n_features_in_ == len(USED)
     assert fitted.feature_names_in_.tolist() == USED
-    for method in (
-        "predict",
-        "predict_proba",
-        "predict_log_proba",
-        "decision_function",
-        "certified_radius",
-    ):
+    methods = "predict predict_proba predict_log_proba decision_function certified_radius"
+    for method in methods.split():
         assert np.array_equal(getattr(fitted, method)(frame), getattr(fitted, method)(X))
     assert fitted.score(frame, y) == fitted.score(X, y) > 0.7
-    scale = fitted.certificate_scale()
-    assert fitted.certified_accuracy(frame, y, 0.1, scale) == fitted.certified_accuracy(
-        X, y, 0.1, scale
-    )
-    why = fitted.explain(frame.iloc[:2])
-    assert why.text(0) == fitted.explain(X[:2]).text(0)
+    box = 0.1, fitted.certificate_scale()
+    assert fitted.certified_accuracy(frame, y, *box) == fitted.certified_accuracy(X, y, *box)
+    assert fitted.explain(frame.iloc[:2]).text(0) == fitted.explain(X[:2]).text(0)
     assert set(np.array(fitted.units()["feature"])) >= {"age", "colour = rot"}
 
 
@@ -103,16 +93,12 @@ def test_every_method_accepts_the_raw_frame(rows, y, fitted):
     ids=lambda estimator: type(estimator).__name__,
 )
 def test_every_estimator_saves_its_encoder(tmp_path, rows, y, estimator):
-    frame = frame_of(columns_of(rows), "pandas")
-    target = np.array([row["age"] == "30" for row in rows], float) + np.arange(len(rows)) / 7
-    labels = target if isinstance(estimator, LMMRegressor) else y
-    found = clone(estimator).fit(frame, labels)
+    frame, is_regression = frame_of(columns_of(rows), "pandas"), is_regressor(estimator)
+    found = clone(estimator).fit(frame, np.arange(len(rows)) / 7 if is_regression else y)
     found.save(tmp_path / "model")
     again = maxplus.load(tmp_path / "model")
     assert again.encoder_.to_json() == found.encoder_.to_json()
-    assert again.encoder_.target_.task == (
-        "regression" if isinstance(estimator, LMMRegressor) else "classification"
-    )
+    assert again.encoder_.target_.task == ("regression" if is_regression else "classification")
     assert np.array_equal(again.predict(frame), found.predict(frame))
 
 
@@ -122,7 +108,7 @@ def test_labels_take_the_name_of_their_series(rows, y):
     series = pandas.Series(y, name="class")
     found = LMMClassifier(4, **QUICK).fit(frame, series).encoder_
     assert found.target_.name == "class"
-    # A column of X is a feature, whatever its name is.
+    # A column of X with the name of the series is a feature.
     same_name = LMMClassifier(4, **QUICK).fit(frame.assign(**{"class": y}), series).encoder_
     assert same_name.feature_names == [*found.feature_names, "class = ill", "class = well"]
     assert same_name.target_.name == "y"
@@ -140,22 +126,21 @@ def test_numeric_frame_is_not_encoded(rows, y):
     found = LMMClassifier(4, **QUICK).fit(plain, y)
     assert found.feature_names_in_.tolist() == ["nr", "b"]
     assert not hasattr(found, "encoder_")
-    # A fit with an array after one with words forgets the words.
+    # A second fit with an array removes the encoder.
     found.fit(pandas.DataFrame(columns_of(rows)), y)
     assert hasattr(found, "encoder_")
     found.fit(plain.to_numpy(float), y)
     assert not hasattr(found, "encoder_")
 
 
+@pytest.mark.filterwarnings("ignore")
 def test_partial_fit_keeps_the_encoder(rows, y):
     frame = frame_of(columns_of(rows), "pandas")
     found = SubgradientLMMClassifier(4, max_iter=10, random_state=0)
     found.partial_fit(frame.iloc[:60], y[:60], classes=np.unique(y))
-    decided = found.encoder_
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        found.partial_fit(frame.iloc[60:], y[60:])
-    assert found.encoder_ is decided
+    encoder = found.encoder_
+    found.partial_fit(frame.iloc[60:], y[60:])
+    assert found.encoder_ is encoder
 
 
 def test_cross_validation_accepts_frames(rows, y):

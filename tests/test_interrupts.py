@@ -21,7 +21,7 @@ MODELS = {
 
 
 class CtrlC:
-    """Presses it at the first report of each training, and counts."""
+    """Callback that sends SIGINT at the first report of each training and counts the signals."""
 
     def __init__(self):
         self.pressed = 0
@@ -32,7 +32,7 @@ class CtrlC:
             signal.raise_signal(signal.SIGINT)
 
     def __deepcopy__(self, memo):
-        return self  # Searches clone their estimators; the count is of all together.
+        return self  # Searches clone their estimators, but the signals of all clones are counted.
 
 
 @pytest.fixture(params=MODELS)

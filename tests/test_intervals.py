@@ -1,4 +1,4 @@
-"""Intervals of held-out accuracy, errors of areas, and measured numbers as text."""
+"""Intervals of held-out accuracy, standard errors of ROC AUC, and formatted numbers."""
 
 import math
 
@@ -19,13 +19,13 @@ def covered(interval, value):
     return interval[0] <= value <= interval[1]
 
 
-@pytest.mark.parametrize("spread", [0.0, 0.05, 0.1])
+@pytest.mark.parametrize(("spread", "coverage"), [(0.0, 0.94), (0.05, 0.91), (0.1, 0.88)])
 @pytest.mark.parametrize("accuracy", [0.6, 0.85])
-def test_accuracy_interval_covers_folds_that_differ(accuracy, spread):
-    """Models of five folds are not equally good; the interval is about their mean."""
+def test_accuracy_interval_covers_folds_that_differ(accuracy, spread, coverage):
+    """The interval is for the mean accuracy of models whose accuracies differ between folds."""
     rng = np.random.default_rng(1)
     fold = np.repeat(np.arange(5), 40)
-    ours = plain = 0
+    adjusted = plain = 0
     for _ in range(TRIALS):
         means = np.full(5, accuracy)
         if spread:
@@ -33,10 +33,10 @@ def test_accuracy_interval_covers_folds_that_differ(accuracy, spread):
             means = rng.beta(accuracy * size, (1 - accuracy) * size, 5)
         right = rng.random(200) < means[fold]
         share = right.mean()
-        ours += covered(wilson_interval(share, 200 / fold_dispersion(right, fold)), accuracy)
+        adjusted += covered(wilson_interval(share, 200 / fold_dispersion(right, fold)), accuracy)
         plain += covered(wilson_interval(share, 200), accuracy)
-    # Five folds tell little of how much they differ: with much spread, some is missed.
-    assert ours / TRIALS > {0.0: 0.94, 0.05: 0.91, 0.1: 0.88}[spread]
+    # Five folds are few for estimating a large variation.
+    assert adjusted / TRIALS > coverage
     if spread == 0.1:
         assert plain / TRIALS < 0.78
 
@@ -51,7 +51,7 @@ def test_score_interval_covers_scores_of_new_tables(n_new):
         inside += covered(score_interval(share, n, n_new), score)
         narrow += covered(wilson_interval(share, n), score)
     assert 0.93 < inside / TRIALS < 0.985
-    # The interval of the accuracy itself is too narrow here: three of eighteen lay outside.
+    # The interval of the accuracy itself is too narrow for few new rows.
     if n_new <= 200:
         assert narrow / TRIALS < 0.88
 
@@ -134,13 +134,19 @@ def test_standard_errors_are_printed_with_significant_digits(value, error, text)
 @pytest.mark.parametrize(
     ("radius", "words"),
     [
-        ([np.inf, np.inf], "All of those 2 provably stay right however far every number moves"),
+        (
+            [np.inf, np.inf],
+            "predictions of all 2 do not change for any change of the numeric features",
+        ),
         (
             [1.0, np.inf, np.inf],
-            "At least half of those 3 provably stay right however far every number moves; all of "
-            "them while every number moves by up to 1 deviations",
+            "at least half of these 3 do not change for any change of the numeric features, those "
+            "of all 3 if each changes by up to 1 deviations",
         ),
-        ([1.0, 2.0, np.inf], "every number moves by up to 2 deviations; all of them up to 1"),
+        (
+            [1.0, 2.0, np.inf],
+            "numeric feature changes by up to 2 deviations, those of all 3 up to 1",
+        ),
     ],
 )
 def test_unlimited_radii_are_not_printed_as_inf(radius, words):

@@ -4,8 +4,6 @@ import importlib.util
 import json
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import numba
@@ -15,12 +13,12 @@ from numba.core import caching
 from numpy.testing import assert_allclose
 
 import maxplus
-from maxplus._compile import aligned
-from maxplus._compile.elementary import exp64, log64
+from maxplus._compile.elementary import exp32, exp64, log64
 from maxplus._compile.jit import njit, warn_uncached
 from maxplus._compile.linking import require
 from maxplus.certify import certified_radius
 from maxplus.explain import decisive_paths, nearest_counterfactuals
+from processes import run_python
 
 SOURCE = """
 from numba import prange
@@ -71,7 +69,7 @@ def fresh(tmp_path, monkeypatch):
 
 @pytest.fixture
 def warned(monkeypatch):
-    """Reset the warning that is given once per process."""
+    """Allow the warning again, which is given once per process."""
     warn_uncached.cache_clear()
     yield
     warn_uncached.cache_clear()
@@ -107,7 +105,7 @@ def test_linked_callee_has_no_machine_code_of_its_own(fresh, tmp_path):
     part = whole.py_func.__globals__["double"]
     assert not part.signatures
     assert [path.name.split("-")[0] for path in kept(tmp_path, "nbc")] == ["kernels.double_all"]
-    # Called from Python, it is.
+    # It is compiled when it is called from Python.
     assert_works(part)
     again = fresh("double_all")
     again(np.arange(3.0), out)
@@ -115,7 +113,6 @@ def test_linked_callee_has_no_machine_code_of_its_own(fresh, tmp_path):
 
 
 def test_wide_vector_loops_are_vectorised_before_inlining(fresh):
-    """The width belongs to a function: elsewhere the loop would get the usual one."""
     halve, x = fresh("halve"), np.arange(100.0)
     halve(x)
     assert np.array_equal(x, np.arange(100.0) / 2)
@@ -128,11 +125,11 @@ def test_wide_vector_loops_are_vectorised_before_inlining(fresh):
 @pytest.mark.slow
 def test_parallel_kernel_has_a_serial_version(fresh, tmp_path):
     kernel, x = fresh("double_apart"), np.arange(5.0)
-    for twin in (kernel, kernel.serial):
+    for variant in (kernel, kernel.serial):
         out = np.empty(5)
-        twin(x, out)
+        variant(x, out)
         assert np.array_equal(out, 2 * x)
-    # Each finds its own machine code in a later process.
+    # Both are cached separately.
     assert len(kept(tmp_path, "nbi")) == 2
     again = fresh("double_apart")
     again.serial(x, out)
@@ -143,7 +140,6 @@ def test_parallel_kernel_has_a_serial_version(fresh, tmp_path):
 
 @pytest.mark.slow
 def test_serial_and_parallel_kernels_give_the_same_results(fitted, iris, monkeypatch):
-    """Few rows are a serial kernel's, many its parallel twin's."""
     model, X = fitted.model_, iris.X[::5]
 
     def results():
@@ -152,7 +148,7 @@ def test_serial_and_parallel_kernels_give_the_same_results(fitted, iris, monkeyp
         return (model.scores(X), model.wins(X), certified_radius(model, X), *flips, *paths)
 
     few = results()
-    for place in ("models.lmm", "certify.margins", "explain.boundary", "models._lmm_kernels"):
+    for place in ("certify.margins", "explain.boundary", "models._lmm_kernels"):
         monkeypatch.setattr(f"maxplus.{place}.PARALLEL_FROM", 0)
     for one, other in zip(few, results(), strict=True):
         assert np.array_equal(one, other, equal_nan=True)
@@ -164,7 +160,7 @@ def test_cache_is_safe_for_concurrent_writers(fresh, monkeypatch):
     save = files._save_data
 
     def late(name, data):
-        # The second one looked into the index before there was one, and is quicker.
+        # The second kernel has read the index before it existed, and writes it first.
         monkeypatch.setattr(second._cache._cache_file, "_load_index", dict)
         assert np.array_equal(second(np.arange(3.0)), [0.0, 2.0, 4.0])
         save(name, data)
@@ -208,32 +204,23 @@ def test_kernels_work_without_a_writable_cache_folder(fresh, monkeypatch, warned
     assert "\n" not in str(w[0].message)
 
 
-def test_kernels_work_when_the_disk_is_full(fresh, monkeypatch, warned):
-    def full(self, name, data):
+@pytest.mark.parametrize("is_index_damaged", [False, True])
+def test_kernels_work_when_the_disk_is_full(fresh, tmp_path, monkeypatch, warned, is_index_damaged):
+    def full(self, *args):
         raise OSError("no space left on device")
 
-    monkeypatch.setattr(caching.IndexDataCacheFile, "_save_data", full)
+    if is_index_damaged:
+        assert_works(fresh())
+        for path in kept(tmp_path, "nbi"):
+            path.write_bytes(b"junk")
+    method = "_save_index" if is_index_damaged else "_save_data"
+    monkeypatch.setattr(caching.IndexDataCacheFile, method, full)
     with pytest.warns(RuntimeWarning, match="NUMBA_CACHE_DIR") as w:
         assert_works(fresh())
     assert len(w) == 1
 
 
-def test_kernels_work_when_the_disk_is_full_and_the_index_damaged(
-    fresh, tmp_path, monkeypatch, warned
-):
-    assert_works(fresh())
-    for path in kept(tmp_path, "nbi"):
-        path.write_bytes(b"junk")
-
-    def full(self, overloads):
-        raise OSError("no space left on device")
-
-    monkeypatch.setattr(caching.IndexDataCacheFile, "_save_index", full)
-    with pytest.warns(RuntimeWarning, match="NUMBA_CACHE_DIR"):
-        assert_works(fresh())
-
-
-NOWHERE = """
+NO_CACHE_FOLDER = """
 from numba.core import caching
 caching.FunctionCache._impl_class._locator_classes = []
 import maxplus
@@ -242,10 +229,7 @@ maxplus.LMMClassifier, maxplus.algebra, maxplus.explain, maxplus.certify
 
 
 def test_import_works_without_a_writable_cache_folder():
-    done = subprocess.run(
-        [sys.executable, "-c", NOWHERE], capture_output=True, text=True, check=True
-    )
-    assert done.stderr.count("NUMBA_CACHE_DIR") == 1
+    assert run_python(NO_CACHE_FOLDER).stderr.count("NUMBA_CACHE_DIR") == 1
 
 
 IN_THREADS = """
@@ -271,15 +255,9 @@ print(numba.threading_layer(), len(products))
 
 
 def test_workqueue_threads_serve_one_call_at_a_time():
-    """Without a lock, Numba ends the process: "Concurrent access has been detected"."""
-    done = subprocess.run(
-        [sys.executable, "-c", IN_THREADS],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env={**os.environ, "NUMBA_THREADING_LAYER": "workqueue", "NUMBA_NUM_THREADS": "2"},
-    )
-    assert (done.returncode, done.stdout) == (0, "workqueue 120\n"), done.stderr
+    """Without a lock, Numba terminates the process: "Concurrent access has been detected"."""
+    done = run_python(IN_THREADS, NUMBA_THREADING_LAYER="workqueue", NUMBA_NUM_THREADS="2")
+    assert done.stdout == "workqueue 120\n"
 
 
 AFTER_A_FORK = """
@@ -299,20 +277,14 @@ if __name__ == "__main__":
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_forked_process_computes_the_same():
-    """OpenMP ends a forked process that uses its parent's threads, and the pool would hang."""
-    done = subprocess.run(
-        [sys.executable, "-c", AFTER_A_FORK],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env={**os.environ, "NUMBA_NUM_THREADS": "2"},
-    )
-    assert done.returncode == 0, done.stderr
+    """OpenMP terminates a forked process that uses the threads of its parent."""
+    done = run_python(AFTER_A_FORK, NUMBA_NUM_THREADS="2")
     assert done.stdout.strip() in ("omp", "tbb", "workqueue")
 
 
 RESULTS = """
-import hashlib, json, sys
+import hashlib, json, sys, warnings
+warnings.simplefilter("ignore")
 if sys.argv[1] == "hide":
     from numba.core import codegen
     del codegen.JITCodeLibrary
@@ -342,14 +314,7 @@ print(json.dumps(results))
 @pytest.mark.slow
 def test_plain_njit_gives_the_same_results_where_numba_internals_are_missing(tmp_path):
     def run(mode, **environment):
-        done = subprocess.run(
-            [sys.executable, "-W", "ignore", "-c", RESULTS, mode],
-            capture_output=True,
-            text=True,
-            timeout=300,
-            env={**os.environ, **environment},
-        )
-        assert done.returncode == 0, done.stderr
+        done = run_python(RESULTS, mode, timeout=1200, **environment)
         return json.loads(done.stdout), done.stderr
 
     expected, message = run("keep")
@@ -357,7 +322,7 @@ def test_plain_njit_gives_the_same_results_where_numba_internals_are_missing(tmp
     hidden, message = run("hide", NUMBA_CACHE_DIR=str(tmp_path))
     assert message.count("compiles its kernels with plain numba.njit") == 1
     assert hidden == expected
-    # Numba's own cache is used.
+    # The cache of Numba is used.
     assert list(tmp_path.rglob("*.nbc"))
 
 
@@ -376,54 +341,46 @@ def test_only_the_package_compile_imports_private_parts_of_numba():
     assert {path for path in found if path.parent.name != "_compile"} == allowed
 
 
-# -- aligned arrays --------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int16, np.int8])
-@pytest.mark.parametrize("shape", [(7,), (3, 5), (0, 4), (2, 300, 77), ()])
-def test_aligned_arrays_begin_at_a_cache_line(shape, dtype):
-    arrays = [aligned.empty(shape, dtype) for _ in range(5)]
-    for array in arrays:
-        assert array.size == 0 or array.ctypes.data % 64 == 0
-        assert (array.shape, array.dtype) == (np.empty(shape).shape, dtype)
-        assert array.flags.c_contiguous
-        assert array.flags.writeable
-        assert array.flags.aligned
-        assert array.base.nbytes == aligned.count_bytes(array.shape, dtype)
-    for k, array in enumerate(arrays):
-        array[...] = k
-    assert all((array == k).all() for k, array in enumerate(arrays))
-
-
 # -- elementary functions --------------------------------------------------------------------------
 
 
-FLAGS = [False, {"reassoc", "contract", "arcp", "nsz"}]
+def exponent_limits():
+    """Return float32 numbers on both sides of each change of the power of two."""
+    halves = np.arange(-251, 252) * np.float32(np.log(2) / 2)
+    halves = halves[abs(halves) < 86.9]
+    return [np.nextafter(halves, side, dtype=np.float32) for side in (-np.inf, np.inf)]
 
 
-@pytest.mark.parametrize("fastmath", FLAGS)
-def test_exp64_agrees_with_numpy_whatever_flags_the_caller_has(fastmath):
+SMALL = np.geomspace(1e-30, 1, 1000)
+RANGES = {
+    exp32: np.concatenate(
+        [np.linspace(-87, 87, 2_000_001), SMALL, -SMALL, [0], *exponent_limits()]
+    ),
+    exp64: np.concatenate([np.linspace(-700, 700, 20_001), np.linspace(-1, 1, 20_001), [0]]),
+    log64: np.concatenate([np.geomspace(1e-300, 1e300, 20_001), np.linspace(0.5, 2, 20_001), [1]]),
+}
+
+
+FLAGS = {"reassoc", "contract", "arcp", "nsz"}
+
+
+@pytest.mark.parametrize(
+    ("function", "expected", "rtol", "atol", "fastmath"),
+    [
+        (exp32, np.exp, 3e-7, 0.0, False),
+        *((exp64, np.exp, 3e-14, 0.0, flags) for flags in (False, FLAGS)),
+        *((log64, np.log, 1e-15, 1e-15, flags) for flags in (False, FLAGS)),
+    ],
+)
+def test_elementary_functions_agree_with_numpy(function, expected, rtol, atol, fastmath):
     @njit(fastmath=fastmath)
     def apply(x, y):
         for i in range(x.size):
-            y[i] = exp64(x[i])
+            y[i] = function(x[i])
 
-    x = np.concatenate([np.linspace(-700.0, 700.0, 20_001), np.linspace(-1.0, 1.0, 20_001), [0.0]])
+    x = RANGES[function].astype(np.float32 if function is exp32 else np.float64)
     y = np.empty_like(x)
     apply(x, y)
-    assert_allclose(y, np.exp(x), rtol=3e-14)
-    assert y[-1] == 1.0
-
-
-@pytest.mark.parametrize("fastmath", FLAGS)
-def test_log64_agrees_with_numpy_whatever_flags_the_caller_has(fastmath):
-    @njit(fastmath=fastmath)
-    def apply(x, y):
-        for i in range(x.size):
-            y[i] = log64(x[i])
-
-    x = np.concatenate([np.geomspace(1e-300, 1e300, 20_001), np.linspace(0.5, 2.0, 20_001), [1.0]])
-    y = np.empty_like(x)
-    apply(x, y)
-    assert_allclose(y, np.log(x), rtol=1e-15, atol=1e-15)
-    assert y[-1] == 0.0
+    assert_allclose(y, expected(x.astype(np.float64)), rtol=rtol, atol=atol)
+    exact = x == (1.0 if function is log64 else 0.0)
+    assert (y[exact] == expected(x[exact])).all()

@@ -1,4 +1,4 @@
-"""LipschitzInterpolator: the approximation theorem in numbers."""
+"""LipschitzInterpolator: formula, bounds of the approximation theorem, input."""
 
 import numpy as np
 import pytest
@@ -47,7 +47,7 @@ def samples(draw):
     return np.array(points), np.array(values)
 
 
-# -- what it computes -------------------------------------------------------------------------
+# -- model ------------------------------------------------------------------------------------
 
 
 @given(data=samples(), slope=st.sampled_from([0.1, 1.0, 7.5]), seed=SEEDS)
@@ -102,21 +102,23 @@ def test_interpolator_slope_is_the_lipschitz_constant(data):
 
 def test_interpolator_warns_of_too_small_slope():
     X, y = [[0.0], [1.0], [2.0]], [0.0, 3.0, 0.0]
-    with pytest.warns(
-        ConvergenceWarning, match=r"slope 1 .* Lipschitz constant is 3.*larger slope"
-    ):
+    message = r"slope 1 .* Lipschitz constant is 3.*larger slope"
+    with pytest.warns(ConvergenceWarning, match=message):
         reg = interpolator(slope=1.0).fit(X, y)
     assert reg.lipschitz_ == 3.0
     assert reg.slope_ == 1.0
     assert not reg.interpolates_
     assert_array_equal(reg.predict(X), [2.0, 3.0, 2.0])
+    with pytest.warns(ConvergenceWarning, match="envelopes cross at 1 of 1 rows"):
+        lower, upper = reg.envelopes([[0.5]])
+    assert lower[0] > upper[0]
     assert interpolator(slope=3.0).fit(X, y).interpolates_
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("offset", [0.0, 1e4, 1e6])
 def test_interpolates_attribute_is_correct(offset, dtype):
-    """Far from the origin K·x − K·x_j cancels; a promise that rounding breaks is not made."""
+    """Far from the origin, cancellation in K·x − K·x_j may prevent interpolation."""
     rng = np.random.default_rng(0)
     X = (rng.normal(size=(200, 1)) + offset).astype(dtype)
     X, first = np.unique(X, axis=0, return_index=True)
@@ -126,7 +128,7 @@ def test_interpolates_attribute_is_correct(offset, dtype):
 
 
 def test_interpolator_envelopes_do_not_cross_by_rounding():
-    """Between points of the steepest slope both bounds are the line; in float32 they part."""
+    """If the slope is the Lipschitz constant, the bounds of a line differ only by rounding."""
     rng = np.random.default_rng(0)
     x = np.sort(rng.uniform(-1, 1, (40, 1)), axis=0).astype(np.float32)
     lower, upper = (
@@ -149,7 +151,6 @@ def test_interpolator_interval_contains_the_function(n_features, f, K, seed, n_s
     lower, upper = interpolator(slope=K).fit(X, f(X)).envelopes(new)
     assert (lower <= f(new) + ROUNDING).all()
     assert (upper >= f(new) - ROUNDING).all()
-    # The interval is no wider than the distance to the nearest sample allows.
     assert (upper - lower <= 2 * K * distances(new, X).min(axis=1) + ROUNDING).all()
 
 
@@ -207,7 +208,7 @@ def test_interpolator_accepts_a_subset_of_points(n_hidden):
 
 
 def test_interpolator_reports_slope_sufficient_for_chosen_points():
-    """``interpolates_`` is about the chosen points: a single one is always passed through."""
+    """``interpolates_`` refers to the selected points; a single one is always interpolated."""
     X, y = [[0.0], [1.0], [2.0]], [0.0, 3.0, 0.0]
     reg = interpolator(1, slope=1.0, random_state=0).fit(X, y)
     chosen = reg.prototypes_[0]
@@ -218,20 +219,9 @@ def test_interpolator_reports_slope_sufficient_for_chosen_points():
 # -- input ------------------------------------------------------------------------------------
 
 
-def test_interpolator_accepts_integers():
+def test_interpolator_accepts_integers_and_single_samples():
     reg = interpolator().fit(np.arange(5)[:, None], np.arange(5) ** 2)
     assert_array_equal(reg.predict([[2], [4]]), [4.0, 16.0])
     assert reg.predict([[2]]).dtype == np.float64
-
-
-def test_interpolator_of_single_sample_is_constant():
     reg = interpolator().fit([[1.0, 2.0]], [7.0])
     assert_array_equal(reg.predict([[1.0, 2.0], [50.0, -3.0]]), [7.0, 7.0])
-
-
-def test_interpolator_does_not_depend_on_threads():
-    rng = np.random.default_rng(0)
-    X, y, new = rng.normal(size=(500, 8)), rng.normal(size=500), rng.normal(size=(100, 8))
-    one, two = (interpolator(n_jobs=n).fit(X, y) for n in (1, 2))
-    assert one.lipschitz_ == two.lipschitz_
-    assert_array_equal(one.predict(new), two.predict(new))

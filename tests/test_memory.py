@@ -52,7 +52,7 @@ def test_documented_memory_formula_matches_the_sparse_engine():
     """The formula of docs/guide/distributed.md, without the libraries."""
     n, P, H, C = 100_000, 784, 500, 10
     model = LMM(np.zeros(2 * P, "f"), np.zeros((2 * P, H), "f"), np.zeros((H, C), "f"))
-    # All rows are one number in memory.
+    # All elements share the memory of one number.
     X = np.broadcast_to(np.zeros(1, "f"), (n, P))
     needed = X.nbytes + SparseEngine.bytes_needed(model, TrainingProblem(X, np.arange(n) % C))
     assert needed == pytest.approx(n * (8 * P + 12 * H + 20 * C), rel=0.1)
@@ -127,7 +127,7 @@ V2 = ("", "memory.max", "memory.current", "inactive_file")
 
 @pytest.fixture(params=[V1, V2], ids=["version 1", "version 2"])
 def groups(request, tmp_path):
-    """Write what a control group says, and which group the process is in."""
+    """Return a function that writes the files of a control group; the process is in /a/b."""
     top, limit, used, idle = request.param
 
     def write(path, most, taken, unused=None):
@@ -145,6 +145,7 @@ def groups(request, tmp_path):
 
 
 def test_available_memory_respects_cgroup_limits(tmp_path, groups):
+    assert memory._cgroup(tmp_path / "no files") is None
     assert memory._cgroup(tmp_path) is None
     groups("", "max", 100)
     assert memory._cgroup(tmp_path) is None
@@ -154,17 +155,13 @@ def test_available_memory_respects_cgroup_limits(tmp_path, groups):
     # Inactive file pages count as free.
     groups("", 5000, 1000, 600)
     assert memory._cgroup(tmp_path) == 4600
-    # The strictest of all groups around counts, and others do not.
+    # The smallest limit of the group and its parents applies.
     groups("a", 3000, 500)
     groups("a/b", 9000, 500)
     groups("a/c", 1, 1)
     assert memory._cgroup(tmp_path) == 2500
     groups("a/b", 500, 700)
     assert memory._cgroup(tmp_path) == 0
-
-
-def test_available_memory_without_cgroups_has_no_limit(tmp_path):
-    assert memory._cgroup(tmp_path) is None
 
 
 def test_available_memory_without_proc_is_total_memory(monkeypatch):
@@ -194,3 +191,11 @@ def test_available_memory_is_the_smallest_limit(monkeypatch):
 def test_available_memory_may_be_unknown(monkeypatch, text):
     monkeypatch.setattr(memory.Path, "read_text", lambda path: text)
     assert memory._meminfo() is None
+
+
+@pytest.mark.parametrize(
+    ("n", "text"),
+    [(0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (491.2e9, "491.2 GB"), (3.76e14, "376.0 TB")],
+)
+def test_memory_sizes_are_human_readable(n, text):
+    assert memory.human_bytes(n) == text

@@ -1,4 +1,4 @@
-"""The three models: scores, losses and active paths."""
+"""The three models: scores, losses, active paths and input validation."""
 
 import math
 
@@ -10,13 +10,15 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import oracles
 from maxplus.algebra._kernels import PARALLEL_FROM as SCORES_PARALLEL_FROM
-from maxplus.models import LMM
+from maxplus.models import LMM, LOG2, LinearMaxPlus, ZeroHidden
 from maxplus.models._softmax import PARALLEL_FROM as LOSSES_PARALLEL_FROM
-from maxplus.models.initialization import prototype_lmm
 from model_cases import (
     CASES,
     EVERY_MODEL,
     FLOATS,
+    C,
+    H,
+    P,
     assert_same_layers,
     dense,
     grid_model,
@@ -54,7 +56,7 @@ def test_forward_pass_matches_the_oracle(case, problem):
 @EVERY_MODEL
 @FLOATS
 def test_forward_pass_is_the_same_on_several_threads(case, dtype):
-    """Equal to the pass in fifty parts, each on one thread, and to the oracle in some rows."""
+    """Compare with fifty parts, each on one thread, and some rows with the oracle."""
     n, (P, H, C) = 4001, (33, 45, 33)
     assert n * P * C >= SCORES_PARALLEL_FROM > (n // 50 + 1) * 2 * P * H
     assert n * C >= LOSSES_PARALLEL_FROM > (n // 50 + 1) * C
@@ -210,22 +212,12 @@ def test_small_losses_are_accurate():
     assert_allclose(model.subgradient(z, 0)["W"].value, [-tiny, tiny], rtol=1e-12)
 
 
-def test_loss_of_a_single_class_is_zero():
-    model = score_model(1)
-    assert_array_equal(model.losses(np.array([[-3.0]]), np.array([0])), [0.0])
-    assert_array_equal(model.subgradient(np.array([-3.0]), 0)["W"].value, [0.0])
-
-
-# The paper's proposition: where every loss is below log 2, every sample is classified correctly.
-
-
-def worst_loss_and_all_correct(model, X, y):
-    return model.losses(X, y).max(), np.array_equal(model.scores(X).argmax(axis=1), y)
+# The paper's proposition: if all losses are below log 2, all samples are classified correctly.
 
 
 @st.composite
 def labelled_scores(draw):
-    """Scores in which the label is ahead by a margin that may or may not be enough."""
+    """Draw scores and labels; the score of the label is the largest, by various margins."""
     n, C = draw(st.integers(1, 6)), draw(st.integers(2, 5))
     rng = np.random.default_rng(draw(SEEDS))
     y = rng.integers(C, size=n)
@@ -238,33 +230,191 @@ def labelled_scores(draw):
 @given(case=labelled_scores())
 def test_all_losses_below_log_2_means_all_correct(case):
     Z, y = case
-    worst, correct = worst_loss_and_all_correct(score_model(Z.shape[1]), Z, y)
-    assume(worst < math.log(2))
-    assert correct
-
-
-def test_losses_below_log_2_imply_correct_predictions_of_both_models():
-    """Prototype models, from hopeless to perfect: both sides of the implication occur often."""
-    rng = np.random.default_rng(7)
-    premise = wrong = 0
-    for _ in range(300):
-        P, H, C = rng.integers(1, 5), rng.integers(3, 9), rng.integers(2, 4)
-        X, y = rng.normal(size=(H, P)), rng.integers(C, size=H)
-        model = prototype_lmm(X, y, C, slope=rng.uniform(0.5, 20), init_margin=rng.uniform(0, 3))
-        seen = X + rng.normal(size=X.shape) * rng.choice([0.0, 0.5])
-        worst, correct = worst_loss_and_all_correct(model, seen, y)
-        premise += worst < math.log(2)
-        wrong += not correct
-        assert correct or worst >= math.log(2)
-    assert premise > 50
-    assert wrong > 50
+    assume(score_model(Z.shape[1]).losses(Z, y).max() < LOG2)
+    assert_array_equal(Z.argmax(axis=1), y)
 
 
 @pytest.mark.parametrize("gap", [0.0, 5e-324, 1e-17, *(k * 2.0**-52 for k in range(1, 40)), 1e-9])
 def test_log_2_is_the_exact_threshold(gap):
-    """Of two classes, one that is behind or level never has a loss below log 2."""
-    worst, correct = worst_loss_and_all_correct(
-        score_model(2), np.array([[gap, 0.0]]), np.array([1])
-    )
-    assert not correct
-    assert worst >= math.log(2)
+    """A class whose score is not the larger of two has a loss of at least log 2."""
+    assert math.log(2) == LOG2
+    assert score_model(2).losses(np.array([[gap, 0.0]]), np.array([1]))[0] >= LOG2
+
+
+# -- input validation ---------------------------------------------------------------------
+
+METHODS = ["scores", "active_path", "probabilities", "hidden", "wins", "losses", "mean_subgradient"]
+
+
+def call(model, method, X, y=None):
+    """Call a public method with samples, and with labels if it takes labels."""
+    if method in ("losses", "mean_subgradient"):
+        return getattr(model, method)(X, np.zeros(len(X), int) if y is None else y)
+    return getattr(model, method)(X)
+
+
+def methods(model):
+    return [method for method in METHODS if hasattr(model, method)]
+
+
+@EVERY_MODEL
+@FLOATS
+@pytest.mark.parametrize("shape", [(5, 3), (5, 5), (0, 3), (4,), (5, 4, 1), (5, 0)])
+def test_methods_reject_samples_of_wrong_shape(case, dtype, shape):
+    model = normal_model(case, np.random.default_rng(0), (P, H, C), dtype)
+    for method in methods(model):
+        with pytest.raises(ValueError, match=r"X must have 4 columns.* got shape \(") as caught:
+            call(model, method, np.zeros(shape, dtype))
+        assert str(shape) in str(caught.value)
+
+
+@EVERY_MODEL
+def test_methods_reject_samples_of_wrong_type(case):
+    model = normal_model(case, np.random.default_rng(0), (P, H, C))
+    for method in methods(model):
+        with pytest.raises(ValueError, match="X must hold real numbers; got dtype"):
+            call(model, method, np.full((2, P), "a"))
+
+
+@EVERY_MODEL
+@FLOATS
+def test_methods_accept_zero_samples(case, dtype):
+    model = normal_model(case, np.random.default_rng(0), (P, H, C), dtype)
+    none = np.empty((0, P), dtype)
+    assert model.scores(none).shape == model.probabilities(none).shape == (0, C)
+    assert model.losses(none, []).shape == (0,)
+    path = model.active_path(none)
+    assert all(part.shape == (0, C) for part in (path if case.model is LMM else [path]))
+    if hasattr(model, "hidden"):
+        assert model.hidden(none).shape == (0, H)
+    if hasattr(model, "wins"):
+        assert_array_equal(model.wins(none), np.zeros(H))
+
+
+@EVERY_MODEL
+def test_methods_accept_lists(case):
+    model = normal_model(case, np.random.default_rng(0), (P, H, C))
+    X, y = np.random.default_rng(1).normal(size=(5, P)), np.array([0, 1, 2, 1, 0])
+    for method in methods(model):
+        if method != "mean_subgradient":
+            assert_array_equal(
+                call(model, method, X.tolist(), y.tolist()), call(model, method, X, y)
+            )
+
+
+@EVERY_MODEL
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [
+        ([0, 1], r"one label for each of the 3 rows of X; got shape \(2,\)"),
+        ([[0], [1], [2]], r"got shape \(3, 1\)"),
+        (0, r"got shape \(\)"),
+        ([0, 1, 3], r"labels 0\.\.2; got 3"),
+        ([0, -1, 2], r"labels 0\.\.2; got -1"),
+        (np.array([0, 2**63, 2], np.uint64), r"labels 0\.\.2; got 9223372036854775808"),
+        ([0.0, 1.0, 2.0], r"integers 0\.\.2; got dtype float64"),
+        (["a", "b", "c"], r"integers 0\.\.2; got dtype <U1"),
+    ],
+)
+def test_losses_reject_invalid_labels(case, y, message):
+    model = normal_model(case, np.random.default_rng(0), (P, H, C))
+    X = np.zeros((3, P))
+    for method in ("losses", "mean_subgradient"):
+        with pytest.raises(ValueError, match=f"y must hold .*{message}"):
+            call(model, method, X, np.asarray(y))
+
+
+@EVERY_MODEL
+@pytest.mark.parametrize("kind", [np.int8, np.uint8, np.int32, np.uint64])
+def test_losses_accept_labels_of_any_integer_type(case, kind):
+    model = normal_model(case, np.random.default_rng(0), (P, H, C))
+    X, y = np.random.default_rng(1).normal(size=(5, P)), np.array([0, 1, 2, 1, 0])
+    assert_array_equal(model.losses(X, y.astype(kind)), model.losses(X, y))
+    assert_array_equal(model.losses(X, np.repeat(y.astype(kind), 2)[::2]), model.losses(X, y))
+
+
+@EVERY_MODEL
+def test_subgradient_rejects_invalid_sample(case):
+    model = normal_model(case, np.random.default_rng(0), (P, H, C))
+    for shape in ((3,), (5,), (1, 4), ()):
+        with pytest.raises(ValueError, match=r"x must hold 4 numbers.* got shape"):
+            model.subgradient(np.zeros(shape), 0)
+    for y in (-1, 3, 1.0, "a", None):
+        with pytest.raises(ValueError, match=r"y must be an integer 0\.\.2; got"):
+            model.subgradient(np.zeros(P), y)
+    model.subgradient(np.zeros(P), np.int64(2))
+
+
+@EVERY_MODEL
+def test_mean_subgradient_rejects_weights_of_wrong_length(case):
+    model = normal_model(case, np.random.default_rng(0), (P, H, C))
+    with pytest.raises(ValueError, match=r"weight must hold one number .* 2 rows"):
+        model.mean_subgradient(np.zeros((2, P)), np.array([0, 1]), np.ones(3))
+
+
+@pytest.mark.parametrize(
+    ("model", "shapes"),
+    [
+        (LMM, [(8,), (6, 5), (5, 3)]),
+        (LMM, [(8,), (8, 5), (4, 3)]),
+        (LMM, [(4, 2), (8, 5), (5, 3)]),
+        (LMM, [(8,), (8, 5), (5,)]),
+        (LMM, [(8,), (5, 8), (5, 3)]),
+        (LMM, [(7,), (7, 5), (5, 3)]),
+        (LMM, [(0,), (0, 5), (5, 3)]),
+        (LMM, [(8,), (8, 0), (0, 3)]),
+        (LMM, [(8,), (8, 5), (5, 0)]),
+        (ZeroHidden, [(3,)]),
+        (ZeroHidden, [(3, 0)]),
+        (ZeroHidden, [(0, 4)]),
+        (LinearMaxPlus, [(4, 5), (4,), (5, 3)]),
+        (LinearMaxPlus, [(4, 5), (5, 1), (5, 3)]),
+        (LinearMaxPlus, [(4, 5), (5,), (4, 3)]),
+        (LinearMaxPlus, [(0, 5), (5,), (5, 3)]),
+    ],
+)
+def test_models_reject_weights_of_wrong_shape(model, shapes):
+    with pytest.raises(ValueError, match=f"{model.__name__} needs weights of shapes") as caught:
+        model(*(np.ones(shape) for shape in shapes))
+    assert all(str(shape) in str(caught.value) for shape in shapes)
+
+
+@EVERY_MODEL
+def test_models_reject_weights_of_wrong_type(case):
+    good = [np.ones(shape) for shape in case.shapes(P, H, C)]
+    for k in range(len(good)):
+        if len(good) > 1:
+            mixed = [W.astype(np.float32) if i == k else W for i, W in enumerate(good)]
+            with pytest.raises(ValueError, match=r"all float32 or all float64; got .*float32"):
+                case.model(*mixed)
+    for dtype in (int, bool, np.float16, complex, object):
+        with pytest.raises(ValueError, match="all float32 or all float64; got"):
+            case.model(*(W.astype(dtype) for W in good))
+
+
+# -- NaN --------------------------------------------------------------------------------------
+
+
+@EVERY_MODEL
+@FLOATS
+def test_nan_gives_valid_indices(case, dtype):
+    """Kernels do not check bounds, so that winners must be valid indices."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, P)).astype(dtype)
+    with_nan = X.copy()
+    with_nan[::3] = np.nan
+    sizes = {"LMM": (H, 2 * P), "ZeroHidden": (P,), "LinearMaxPlus": (H,)}[case.model.__name__]
+    for share in (0.0, 0.2, 1.0):
+        model = normal_model(case, rng, (P, H, C), dtype)
+        for name in model.layers:
+            W = getattr(model, name)
+            W[rng.random(W.shape) < share] = np.nan
+        for rows in (X, with_nan):
+            path = model.active_path(rows)
+            for winners, size in zip(path if case.model is LMM else [path], sizes, strict=True):
+                assert 0 <= winners.min() <= winners.max() < size
+            model.losses(rows, np.zeros(len(rows), int))
+            for entries in model.subgradient(rows[0], 0).values():
+                assert all((index >= 0).all() for index in entries.index)
+            if case.model is LMM:
+                assert model.wins(rows).sum() == len(rows) * C

@@ -24,7 +24,7 @@ def table(rng, n=300):
 
 
 def violations(difference, rng, signs, scale=3.0, n=400):
-    """Return the number of rows that move against a sign when one feature grows."""
+    """Return the number of rows whose value changes against a sign if one feature increases."""
     found = 0
     for p in np.flatnonzero(signs):
         low = scale * rng.normal(size=(n, len(signs)))
@@ -151,9 +151,9 @@ def test_fit_rejects_constraints_of_categories_and_of_many_classes():
     frame = pd.DataFrame({"word": np.where(X[:, 2] > 0, "a", "b"), "up": X[:, 0]})
     with pytest.raises(ValueError, match="'word', whose categories have no order"):
         LMMClassifier(monotonic_cst={"word": 1}).fit(frame, score > 0)
-    with pytest.raises(ValueError, match="which X has not; it has"):
+    with pytest.raises(ValueError, match="which does not exist; X has"):
         LMMClassifier(monotonic_cst={"age": 1}).fit(frame, score > 0)
-    with pytest.raises(ValueError, match="is for two classes; y has 3"):
+    with pytest.raises(ValueError, match="requires two classes, but y has 3"):
         LMMClassifier(monotonic_cst=[1, 0, 0]).fit(X, np.arange(90) % 3)
 
 

@@ -213,7 +213,7 @@ def test_column_overrides_apply_to_data_frame(trained):
 )
 def test_checkpoint_is_rejected_for_training_without_state(tmp_path, iris, estimator):
     estimator.set_params(callbacks=[Checkpoint(tmp_path / "c")])
-    with pytest.raises(ValueError, match=r"callbacks has a Checkpoint, but .* has no state"):
+    with pytest.raises(ValueError, match=r"callbacks contains a Checkpoint, but .* has no state"):
         estimator.fit(iris.X, iris.y)
     assert not hasattr(estimator, "model_")
 

@@ -6,19 +6,21 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
 
 from figure_helpers import labels, pixels, texts
+from maxplus.explain import Domain, OneHotGroup, feature_importances, term_means
 from maxplus.metrics import reliability
+from maxplus.models import LMM, AdditiveLMM, Term
 from maxplus.plots import (
     plot_convergence,
     plot_importances,
     plot_reliability,
     plot_search,
+    plot_shape_functions,
     plot_stages,
 )
+from maxplus.plots._canvas import new_figure
 from maxplus.report.figures import draw_predictions
-from strategies import SEEDS, quick
 
 pytest.importorskip("matplotlib")
 
@@ -34,15 +36,6 @@ def test_convergence_plot_has_best_loss_and_levels(curve):
     assert np.ptp(pixels(figure)) > 200
 
 
-def test_convergence_plot_of_two_classes_has_one_level():
-    assert "uniform guess" not in texts(plot_convergence(CURVE, n_classes=2))
-
-
-def test_convergence_plot_marks_switch():
-    assert "constant steps" in texts(plot_convergence(CURVE, 3, switch=1500))
-    assert "constant steps" not in texts(plot_convergence(CURVE, 3, switch=len(CURVE)))
-
-
 def test_convergence_plot_has_running_minimum():
     (line,) = plot_convergence(CURVE[::-1], 3).axes[0].get_lines()[:1]
     iteration, best = line.get_data()
@@ -52,12 +45,17 @@ def test_convergence_plot_has_running_minimum():
     assert (np.diff(best) <= 0).all()
 
 
-def test_convergence_plot_with_linear_scale():
-    ax = plot_convergence(CURVE, 3, scale="linear").axes[0]
+def test_convergence_plot_options():
+    figure = new_figure(8.0, 4.0)
+    ax = figure.subplots(1, 2)[1]
+    assert plot_convergence(CURVE, 3, scale="linear", ax=ax) is figure
     iteration, best = ax.get_lines()[0].get_data()
     assert ax.get_xscale() == "linear"
     assert iteration[-1] == len(CURVE) + 1
     assert best[-1] == CURVE.min()
+    assert "constant steps" in texts(plot_convergence(CURVE, 3, switch=1500))
+    assert "constant steps" not in texts(plot_convergence(CURVE, 3, switch=len(CURVE)))
+    assert "uniform guess" not in texts(plot_convergence(CURVE, n_classes=2))
     with pytest.raises(ValueError, match="scale must be 'log' or 'linear', got 'cubic'"):
         plot_convergence(CURVE, 3, scale="cubic")
 
@@ -116,7 +114,7 @@ def test_importances_plot_is_sorted():
     assert widths == [0.5, 0.3, 0.1]
     assert ax.get_yticklabels()[0].get_text() == "b"
     assert ax.yaxis_inverted()
-    with pytest.raises(ValueError, match=r"^names must be one for each importance; got 2"):
+    with pytest.raises(ValueError, match=r"^names must have one entry for each importance; got 2"):
         plot_importances(shares, names[:2])
 
 
@@ -209,56 +207,27 @@ RADII = {
     "all infinite": [np.inf, np.inf, np.inf],
     "ties and zeros": [0.0, 0.5, 0.5, 0.0, 0.25, 0.5, np.inf],
     "one": [0.7],
+    "random": np.random.default_rng(0).choice([0.0, 0.1, 0.2, 0.4, np.inf], 30),
 }
 
 
-def certified(plots, radius, correct):
+@pytest.mark.parametrize("is_first_correct", [True, False])
+@pytest.mark.parametrize("radius", RADII.values(), ids=RADII)
+def test_certified_accuracy_plot_equals_share_of_larger_radii(plots, radius, is_first_correct):
+    radius = np.array(radius)
+    correct = np.arange(len(radius)) >= (not is_first_correct)
     figure = plots.plot_certified_accuracy(radius, correct)
     (ax,) = figure.axes
     curve = max(ax.get_lines(), key=lambda line: len(line.get_xdata()))
     assert curve.get_drawstyle() == "steps-post"
-    return figure, *curve.get_data(), ax.get_xlim()[1]
-
-
-@pytest.mark.parametrize("wrong", [False, True])
-@pytest.mark.parametrize("radius", RADII.values(), ids=RADII)
-def test_certified_accuracy_plot_equals_share_of_larger_radii(plots, radius, wrong):
-    radius = np.array(radius)
-    correct = np.ones(len(radius), bool)
-    correct[0] = not wrong
-    figure, x, y, end = certified(plots, radius, correct)
+    (x, y), end = curve.get_data(), ax.get_xlim()[1]
+    assert (np.diff(x) >= 0).all()
+    assert (np.diff(y) <= 0).all()
     jumps = np.unique([0.0, *radius[np.isfinite(radius) & correct]])
     assert end > jumps[-1]
     for eps in (np.append(jumps[1:], end) + jumps) / 2:
-        share = np.mean([ok and r > eps for r, ok in zip(radius, correct, strict=True)])
-        drawn = y[np.flatnonzero(x <= eps)[-1]]
-        assert drawn == pytest.approx(share)
+        assert y[np.flatnonzero(x <= eps)[-1]] == pytest.approx(np.mean(correct & (radius > eps)))
     assert any(f"{100 * correct.mean():.1f}%" in text for text in labels(figure))
-    assert np.ptp(pixels(figure)) > 200
-
-
-@given(SEEDS)
-@settings(quick(20), derandomize=True)
-def test_certified_accuracy_plot_of_random_radii(seed):
-    pytest.importorskip("matplotlib")
-    import maxplus.plots
-
-    rng = np.random.default_rng(seed)
-    radius = rng.choice([0.0, 0.1, 0.2, 0.4, 0.8, np.inf], rng.integers(1, 30))
-    correct = rng.random(len(radius)) < 0.7
-    _, x, y, end = certified(maxplus.plots, radius, correct)
-    for eps in (0.05, 0.15, 0.3, 0.6):
-        if eps < end:
-            share = np.mean(correct & (radius > eps))
-            assert y[np.flatnonzero(x <= eps)[-1]] == pytest.approx(share)
-
-
-@pytest.mark.parametrize("radius", RADII.values(), ids=RADII)
-def test_certified_accuracy_plot_is_monotone(plots, radius):
-    _, x, y, _ = certified(plots, radius, np.ones(len(radius), bool))
-    assert (np.diff(x) >= 0).all()
-    assert (np.diff(y) <= 0).all()
-    assert y[-1] == pytest.approx(np.isinf(radius).mean())
 
 
 @pytest.mark.parametrize(
@@ -269,3 +238,87 @@ def test_certified_accuracy_plot_is_monotone(plots, radius):
 def test_certified_accuracy_plot_rejects_other_shapes(plots, radius, correct):
     with pytest.raises(ValueError, match="radius"):
         plots.plot_certified_accuracy(radius, correct)
+
+
+# -- shape functions ----------------------------------------------------------------------------
+
+
+def random_sum(rng, groups, n_classes=3):
+    sizes = [(2 * len(g), (2 * len(g), 3), (3, n_classes)) for g in groups]
+    lmms = [LMM(*(rng.normal(size=shape) for shape in shapes)) for shapes in sizes]
+    return AdditiveLMM([Term(g, lmm) for g, lmm in zip(groups, lmms, strict=True)], 4)
+
+
+def titles(figure):
+    return [ax.get_title(loc="left") for ax in figure.axes]
+
+
+def test_shape_plot_of_two_classes_has_a_panel_for_each_column_and_pair_and_a_colour_bar():
+    rng = np.random.default_rng(10)
+    X = rng.normal(size=(80, 4))
+    X[:, 3] = X[:, 3] > 0
+    model = random_sum(rng, [[0], [1], [2], [3], [0, 3], [0, 1, 2, 3]], n_classes=2)
+    figure = plot_shape_functions(model, X, ["a", "b", "c", "d"], ["no", "yes"])
+    assert sorted(titles(figure)) == ["", "a", "a × d", "b", "c", "d"]
+    assert figure.get_supylabel() == "score of yes − score of no"
+
+
+@pytest.mark.parametrize("n_classes", [3, 9])
+def test_shape_plot_of_several_classes_has_a_centred_line_for_each(n_classes):
+    rng = np.random.default_rng(11)
+    X = rng.normal(size=(80, 4))
+    X[:, 1] = 0.0  # A constant column is plotted as well.
+    names = [str(d) for d in range(n_classes)]
+    model = random_sum(rng, [[0], [1], [3], [0, 1]], n_classes)
+    figure = plot_shape_functions(model, X, class_names=names)
+    assert len(figure.axes) == 4
+    panel = figure.axes[titles(figure).index("x0")]
+    curves = [line for line in panel.lines if len(line.get_xdata()) > 2]
+    assert len(curves) == n_classes
+    np.testing.assert_allclose(sum(line.get_ydata() for line in curves), 0.0, atol=1e-9)
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == names
+    assert np.ptp(pixels(figure)) > 200
+
+
+def test_shape_plot_has_the_most_important_columns_first():
+    rng = np.random.default_rng(12)
+    model, X = random_sum(rng, [[p] for p in range(4)]), rng.normal(size=(50, 4))
+    order = np.argsort(-feature_importances(model, X))
+    assert titles(plot_shape_functions(model, X, max_features=2)) == [f"x{p}" for p in order[:2]]
+
+
+def test_shape_plot_has_curves_of_terms_and_levels_of_categories():
+    rng = np.random.default_rng(15)
+    X = np.column_stack([rng.uniform(size=200), np.eye(2)[rng.integers(2, size=200)]])
+    sex = OneHotGroup("sex", (1, 2), ("f", "m"))
+    domain = Domain.of_rows(X, names=["age", "sex = f", "sex = m"], categories=[sex])
+    line = LMM.of_boxes([[0.0], [1.0]], 0.5, np.eye(2), slope=1.0)
+    pair = LMM.of_boxes([[1.0, 0.0], [0.0, 1.0]], 0.2, np.eye(2), slope=1.0)
+    model = AdditiveLMM([Term([0], line.scaled(3.0)), Term([1, 2], pair)], 3)
+    means = term_means(model, X)
+    figure = plot_shape_functions(model, X, baseline=means, domain=domain)
+    assert titles(figure) == ["age", "sex"]
+    age, levels = figure.axes
+    drawn = max(age.lines, key=lambda curve: len(curve.get_xdata())).get_xydata()
+    expected = 3.0 * 2.0 * (drawn[:, 0] - X[:, 0].mean())
+    np.testing.assert_allclose(drawn[:, 1], expected, atol=1e-9)
+    assert [tick.get_text() for tick in levels.get_xticklabels()] == ["f", "m"]
+    scores = pair.scores(np.eye(2)) - means[1]
+    (found,) = [curve.get_ydata() for curve in levels.lines if len(curve.get_ydata()) == 2][-1:]
+    np.testing.assert_allclose(found, scores[:, 1] - scores[:, 0], atol=1e-9)
+
+
+def test_shape_plot_of_a_pair_is_a_surface():
+    X = np.random.default_rng(0).uniform(0.0, 1.0, (200, 2))
+    corners = LMM.of_boxes([[0.0, 0.0], [1.0, 1.0]], 0.2, np.eye(2), slope=2.0)
+    figure = plot_shape_functions(AdditiveLMM([Term([0, 1], corners)], 2), X)
+    cells = figure.axes[0].collections[0].get_array()
+    assert cells[0, 0] < 0 < cells[-1, -1]
+
+
+def test_shape_plot_rejects_models_without_small_terms():
+    model = random_sum(np.random.default_rng(14), [[0, 1, 2, 3]])
+    with pytest.raises(ValueError, match="terms over one or two features"):
+        plot_shape_functions(model, np.zeros((5, 4)))
+    with pytest.raises(ValueError, match="max_features must be >= 1"):
+        plot_shape_functions(model, np.zeros((5, 4)), max_features=0)

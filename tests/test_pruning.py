@@ -12,17 +12,13 @@ from maxplus.models.additive import useless_units, with_units
 
 
 def random_model(rng, P=3, H=8, C=3):
-    """Small whole numbers, so that ties and useless units are common."""
+    """Return a model with small integer weights, so that ties and unused units are common."""
     W0 = rng.choice([-2.0, -1.0, 1.0, 2.0], 2 * P)
     return LMM(W0, rng.integers(-2, 3, (2 * P, H)) * 1.0, rng.integers(-3, 4, (H, C)) * 1.0)
 
 
 def slow_wins(model, X):
-    wins = np.zeros(model.n_hidden, int)
-    for unit in model.active_path(X).unit:
-        for h in unit:
-            wins[h] += 1
-    return wins
+    return np.bincount(model.active_path(X).unit.ravel(), minlength=model.n_hidden)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -43,7 +39,7 @@ def test_provably_unused_units_change_no_score(seed):
     model = random_model(rng)
     useless = useless_units(model)
     assert not useless.all()
-    # Sums of these numbers are exact: with others, scores may differ by a rounding.
+    # Sums of these numbers are exact.
     X = np.concatenate([rng.integers(-9, 10, (300, 3)), rng.integers(-900, 900, (300, 3)) / 8])
     smaller = with_units(model, np.flatnonzero(~useless))
     assert np.array_equal(smaller.scores(X), model.scores(X))
@@ -54,18 +50,20 @@ def test_unused_units_are_found():
     model = random_model(rng, H=4)
     W1 = np.concatenate([model.W1, model.W1[:, :1], model.W1[:, 1:2] - 0.5], axis=1)
     W2 = np.concatenate([model.W2, model.W2[:1], model.W2[1:2] + 0.25])
-    more = LMM(model.W0, W1, W2)  # the first unit again, and one that is always 1/4 lower
+    more = LMM(model.W0, W1, W2)  # A copy of unit 0, and unit 1 lowered by 1/4.
     assert np.array_equal(np.flatnonzero(useless_units(more)[4:]), [0, 1])
     assert useless_units(more)[:4].sum() == useless_units(model).sum()
 
 
-@pytest.mark.parametrize("recipe", [LMMClassifier, SubgradientLMMClassifier])
-def test_pruning_keeps_training_scores(iris, recipe, tmp_path):
-    clf = recipe(100, random_state=0)
-    if recipe is LMMClassifier:
-        clf.set_params(warmup_epochs=20)
-    else:
-        clf.set_params(max_iter=200)
+@pytest.mark.parametrize(
+    "clf",
+    [
+        LMMClassifier(100, warmup_epochs=20, random_state=0),
+        SubgradientLMMClassifier(100, max_iter=200, random_state=0),
+    ],
+    ids=lambda clf: type(clf).__name__,
+)
+def test_pruning_keeps_training_scores(iris, clf, tmp_path):
     clf.fit(iris.X, iris.y)
     assert np.array_equal(clf.unit_activation_counts_, slow_wins(clf.model_, iris.X))
     scores, certified = clf.decision_function(iris.X), clf.perfect_fit_
@@ -79,12 +77,12 @@ def test_pruning_keeps_training_scores(iris, recipe, tmp_path):
     assert (clf.unit_activation_counts_ > 0).all()
     assert clf.perfect_fit_ == certified
     assert clf.prune() == (0, 0, left)
-    if recipe is not LMMClassifier:
+    if hasattr(clf, "prototypes_"):
         assert len(clf.prototypes_) == left
     clf.explain(iris.X[:2])
     clf.save(tmp_path / "m2")
     assert maxplus.load(tmp_path / "m2").n_hidden_ == left
-    # Activation counts are saved, too.
+    # Activation counts are saved.
     assert again.prune() == (dropped, provable, left)
     assert np.array_equal(again.W1_, clf.W1_)
 

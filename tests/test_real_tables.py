@@ -146,7 +146,7 @@ def test_explain_agrees_with_predict_and_its_counterfactuals_hold(classified):
         assert row["predicted"] == predicted[n]
         assert row["text"].startswith(f"Row {n + 1}: {predicted[n]} ")
         flip = row["flip"]
-        if flip is not None and flip["to"] != "none of the known words":
+        if flip is not None and flip["to"] != "none of the known categories":
             changed = case.test.iloc[[n]].astype(object)
             changed[flip["feature"]] = flip["to"].strip("'")
             flipped.append(changed)

@@ -88,7 +88,7 @@ def edited_table(table, row, cells):
     return RawTable(table.name, new)
 
 
-def said_by_python(clf, X, scale):
+def texts_of_python(clf, X, scale):
     """Return the texts of the radius and of all classes for each row."""
     Z = clf.decision_function(X)
     if Z.ndim == 1:
@@ -172,7 +172,7 @@ def test_edited_rows_equal_python(browser, kind):
     X = np.concatenate([encoder.encode(row).X for row in rows])
     browser.show(render_page(content))
     found = browser.run(EDIT, tasks)
-    expected = said_by_python(clf, X, scale)
+    expected = texts_of_python(clf, X, scale)
     for page, python in zip(found, expected, strict=True):
         check_radius(page["radius"], python["radius"])
         # The deciding feature's name is the third; it is compared in the content's own tests.

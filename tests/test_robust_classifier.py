@@ -74,7 +74,9 @@ def test_a_mapping_names_columns_in_their_own_units():
     clf = LMMClassifier(robust_eps={"age": 0.5}, **QUICK).fit(frame, y)
     assert_array_equal(clf.robust_reach_, [0.5, 0.0])
     assert clf.certified_accuracy(frame, y) > 0.8
-    with pytest.raises(ValueError, match="names the column 'aeg', but X has age, income"):
+    with pytest.raises(
+        ValueError, match="has the column 'aeg', which does not exist; X has age, income"
+    ):
         clone(clf).set_params(robust_eps={"aeg": 1}).fit(frame, y)
     with pytest.raises(ValueError, match="X has no column names; pass a data frame"):
         clone(clf).fit(X, y)
@@ -158,7 +160,7 @@ def test_joint_certificates_cover_numbers_and_one_category():
         frame, y, 0.4, scale, change_one_of=["colour", "size"]
     ) == pytest.approx((joint & correct).mean())
     for column in ("age", "weight"):
-        with pytest.raises(ValueError, match=f"change_one_of names '{column}', which is not a"):
+        with pytest.raises(ValueError, match=f"change_one_of contains '{column}', which is not a"):
             clf.is_certified(frame, 0.4, scale, change_one_of=[column])
     with pytest.raises(ValueError, match="eps must be a finite number >= 0; got"):
         clf.is_certified(frame, [0.1, 0.2], scale)
@@ -176,8 +178,8 @@ def test_joint_certificates_cover_numbers_and_one_category():
         ({"robust_eps": 0.1, "clip": (2.0, 1.0)}, "clip must be 'range'.* low < high"),
         ({"robust_eps": 0.1, "clip": "all"}, "clip must be 'range'"),
         ({"robust_eps": 0.1, "robust_training": 0.0}, "robust_training must be a finite number"),
-        ({"scoring": "certified"}, "scoring='certified' needs a robust_eps above 0"),
-        ({"robust_eps": 0.1, "monotonic_cst": [1, 0]}, "leave it or robust_eps out"),
+        ({"scoring": "certified"}, "scoring='certified' requires robust_eps above 0"),
+        ({"robust_eps": 0.1, "monotonic_cst": [1, 0]}, "remove one of them"),
     ],
 )
 def test_wrong_values_are_refused(options, message):
@@ -186,7 +188,7 @@ def test_wrong_values_are_refused(options, message):
 
 
 def test_an_ensemble_refuses_certified_sums():
-    with pytest.raises(ValueError, match="an ensemble cannot hold; give n_hidden"):
+    with pytest.raises(ValueError, match="an ensemble does not support; set n_hidden"):
         LMMEnsembleClassifier(LMMClassifier(robust_eps=0.1)).fit(*blobs(20))
 
 

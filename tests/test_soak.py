@@ -1,17 +1,17 @@
-"""One run of each soak trial, so that errors in the trials themselves are found early."""
+"""One run of each soak trial, and the record of failures."""
 
 import json
 
 import pytest
 
-from soak import __main__ as soak
+import soak
 
-# Those with processes of their own take long, and have tests of their own kind elsewhere.
-WITHIN = [name for name, trial in soak.TRIALS.items() if trial.__module__ != "soak.processes"]
+# Trials that start processes are slow and similar to other tests.
+NAMES = [name for name, trial in soak.TRIALS.items() if trial not in soak.PROCESS_TRIALS]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", WITHIN)
+@pytest.mark.parametrize("name", NAMES)
 def test_soak_trial_counts_its_checks(name):
     counts = soak.run(name, 1)
     assert counts
@@ -20,19 +20,16 @@ def test_soak_trial_counts_its_checks(name):
 
 def test_soak_failure_is_reported_with_seed_and_stored(tmp_path, monkeypatch, capsys):
     def fails(rng, folder):
-        raise ArithmeticError("always\nwith more to say")
+        raise ArithmeticError("first line\nsecond line")
 
-    monkeypatch.setattr(soak, "TRIALS", {"fine": lambda rng, folder: {"things": 2}, "fails": fails})
+    trials = {"passes": lambda rng, folder: {"checks": 2}, "fails": fails}
+    monkeypatch.setattr(soak, "TRIALS", trials)
     path = tmp_path / "results" / "soak.json"
-    monkeypatch.setattr(
-        "sys.argv", ["soak", "--seconds", "0.05", "--seed", "7", "--out", str(path)]
-    )
+    arguments = ["soak", "--seconds", "0.05", "--seed", "7", "--out", str(path)]
+    monkeypatch.setattr("sys.argv", arguments)
     assert soak.main() == 1
-    assert "FAILED fails, seed 8: ArithmeticError: always" in capsys.readouterr().out
+    assert "FAILED fails, seed 8: ArithmeticError: first line\n" in capsys.readouterr().out
     record = json.loads(path.read_text())
-    assert record["failures"][0] == {
-        "trial": "fails",
-        "seed": 8,
-        "error": "ArithmeticError: always",
-    }
-    assert record["counts"]["fine"]["things"] == 2 * record["counts"]["fine"]["trials"]
+    error = {"trial": "fails", "seed": 8, "error": "ArithmeticError: first line"}
+    assert record["failures"][0] == error
+    assert record["counts"]["passes"]["checks"] == 2 * record["counts"]["passes"]["trials"]

@@ -56,13 +56,13 @@ def test_default_fit_is_accurate_on_small_datasets(iris, load, scaled, least):
     X, y = iris if load is None else load(return_X_y=True)
     if scaled:
         X = StandardScaler().fit_transform(X)
-    # Some of five folds suffice as held-out rows.
+    # Evaluating some of the five folds saves time.
     folds = list(StratifiedKFold(5, shuffle=True, random_state=0).split(X, y))
     folds = folds[: 1 if load is load_digits else 3]
     assert cross_val_score(LMMClassifier(random_state=0), X, y, cv=folds).mean() >= least
     n_hidden = 100 if load is load_digits else 40
     clf = LMMClassifier(n_hidden, polish="log2", random_state=0).fit(X, y)
-    # The certificate is checked by the dense forward pass, apart from training.
+    # Check the losses by a forward pass that training does not use.
     assert clf.perfect_fit_
     losses = clf.model_.losses(np.ascontiguousarray(X), y)
     assert losses.max() < LOG2
@@ -96,7 +96,8 @@ def test_history_covers_all_stages(iris, dtype):
     assert clf.model_.dtype == dtype
     assert clf.loss_curve_.shape == (7,)
     assert clf.n_iter_ == 7 + clf.polish_losses_.size - 1
-    # The last is the kept model's, unless an earlier round had fewer samples above.
+    assert not hasattr(clf, "validation_scores_")
+    # The model is that of the last round, unless an earlier one had fewer samples above the level.
     assert clf.max_loss_ in clf.polish_losses_
 
 
@@ -110,7 +111,7 @@ def mixture(level=1e-6):
 
 
 def run_mixture(data, callbacks=(), state=None, level=1e-6):
-    """Train Iris through all three stages; from a state on, if there is one."""
+    """Train on Iris in three stages, or resume from a state."""
     rng = np.random.default_rng(0)
     model = box_lmm(*data, 30, 3, slope=6.0, drop=15.0, rng=rng)
     problem = TrainingProblem(*data, rng=rng, step=constant(0.01))
@@ -239,18 +240,6 @@ def test_ctrl_c_within_an_epoch_keeps_completed_batches(tmp_path, iris):
     assert np.array_equal(again.loss_curve_, whole.loss_curve_)
 
 
-def test_early_stopping_keeps_the_best_epoch(digits):
-    options = {"warmup_epochs": 60, "batch_size": 50, "polish": None, "random_state": 0}
-    clf = LMMClassifier(20, early_stopping=True, n_iter_no_change=3, **options).fit(*digits)
-    assert clf.validation_scores_.size == clf.loss_curve_.size < 60
-    since = clf.validation_scores_.size - 1 - np.argmax(clf.validation_scores_)
-    assert since == 3
-    assert clf.status_ == Status.VALIDATION.value
-    plain = LMMClassifier(20, **options).fit(*digits)
-    assert plain.loss_curve_.size == 60
-    assert not hasattr(plain, "validation_scores_")
-
-
 def test_early_stopping_requires_enough_samples(iris):
     few = np.r_[0:3, 50:53, 100:103]
     with pytest.raises(ValueError, match=r"validation_fraction=0.1 of 9 samples holds none"):
@@ -300,7 +289,7 @@ def test_pruning_after_partial_fit_keeps_units_of_first_samples(iris):
     clf.set_params(max_iter=1, keep="last").partial_fit(iris.X[:5], iris.y[:5])
     W1, kept = clf.W1_.copy(), clf.unit_activation_counts_ > 0
     assert kept[needed].all()
-    # The few new samples alone would have left most of those units without a win.
+    # On the new samples alone, some of these units are inactive.
     assert (clf.model_.wins(iris.X[:5]) == 0)[needed].any()
     clf.prune()
     assert np.array_equal(clf.W1_, W1[:, kept])
@@ -329,7 +318,7 @@ def test_n_jobs_one_limits_warm_up_to_one_thread(iris):
 
 
 def test_warm_up_uses_sample_weights(iris):
-    """A class of weight almost nothing is hardly learnt where it overlaps another."""
+    """The recall of a class with small weights is lower."""
     X, y = iris.X[50:], iris.y[50:]
     options = {"n_hidden": 4, "warmup_epochs": 40, "polish": None, "random_state": 0}
     recalls = []
@@ -341,21 +330,21 @@ def test_warm_up_uses_sample_weights(iris):
 
 
 def test_polish_reinitializes_idle_units(iris):
-    """Two flowers of different species lie so close that steps on one undo those on the other."""
+    """Steps on one of two close samples of different classes undo those on the other."""
     clf = LMMClassifier(30, standardize=False, polish=None, random_state=0).fit(*iris)
     assert (clf.unit_activation_counts_ == 0).any()
     result = polish(clf.model_, *iris, np.random.default_rng(0))
     assert result.succeeded
     assert result.status is Status.POLISHED
     assert result.n_iter > 3
-    # Units that decided nothing before the polish decide something after it.
+    # Some units that were inactive before the polish are active after it.
     idle = clf.unit_activation_counts_ == 0
     assert (result.model.wins(iris.X)[idle] > 0).any()
 
 
 def test_polish_skips_contradictory_samples(digits):
     X, y = digits.X.copy(), digits.y.copy()
-    X[1], X[3] = X[0], X[2]  # two images under two labels each
+    X[1], X[3] = X[0], X[2]  # equal images with different labels
     y[1], y[3] = (y[0] + 1) % 10, (y[2] + 1) % 10
     with pytest.warns(
         ConvergenceWarning, match=r"left \d of 500 training samples above .* 0\.6931.*max_suspects"
@@ -372,7 +361,7 @@ def test_polish_skips_contradictory_samples(digits):
 
 
 def test_polish_excludes_suspects(digits):
-    """Flipped labels have the largest losses; the polish may skip them."""
+    """Samples with flipped labels have the largest losses."""
     X, y = digits.X.copy(), digits.y.copy()
     flipped = np.arange(0, 500, 25)
     y[flipped] = (y[flipped] + 3) % 10
@@ -399,7 +388,7 @@ def test_polish_excludes_suspects(digits):
 
 
 def polish_if(model, X, y, *, helps=True, calls=None, **options):
-    """Return a `ValidatedPolish` with a fixed answer; ``calls`` records the calls."""
+    """Run a `ValidatedPolish` whose validation returns ``helps``; ``calls`` records its calls."""
 
     def decide(*about):
         if calls is not None:
@@ -422,13 +411,13 @@ def test_polish_runs_only_if_it_helps(iris):
     done = polish_if(warm.model_, *iris)
     assert done.status is Status.POLISHED
     assert done.losses.max() < LOG2
-    # The decision is not called where no loss is above the level.
+    # The validation is not called if no loss is above the level.
     calls = []
     assert polish_if(warm.model_, *iris, calls=calls, skip=n_above).status is Status.SKIPPED
     fine = np.flatnonzero(losses < LOG2)
     nothing = polish_if(warm.model_, iris.X[fine], iris.y[fine], calls=calls, helps=False)
     assert nothing.status is Status.POLISHED
-    # Nor where many do not fit.
+    # It is not called either if many losses are above the level.
     y = np.where(np.arange(150) % 15, iris.y, (iris.y + 1) % 3)
     many = polish_if(warm.model_, iris.X, y, calls=calls)
     assert many.status is Status.UNFIT
@@ -437,7 +426,7 @@ def test_polish_runs_only_if_it_helps(iris):
 
 
 def test_polish_has_a_limit(cloud):
-    """Labels without any structure: it would go on for a long time."""
+    """Random labels: without a limit, the polish takes many steps."""
     clf = LMMClassifier(6, standardize=False, polish=None, random_state=0).fit(*cloud)
     problem = TrainingProblem(cloud.X, cloud.y, rng=np.random.default_rng(0))
     free = Polish().run(clf.model_, problem, TrainingMonitor())
@@ -447,7 +436,7 @@ def test_polish_has_a_limit(cloud):
 
 
 def test_unfinished_polish_is_kept(iris):
-    """A flower under two labels can never fit; the others do."""
+    """Equal samples with different labels stay above the level."""
     X, y = np.vstack([iris.X, iris.X[:1]]), np.append(iris.y, 1)
     warm = LMMClassifier(30, standardize=False, polish=None, random_state=0).fit(X, y)
     assert (warm.model_.losses(X, y) >= LOG2).sum() > 2
@@ -459,7 +448,7 @@ def test_unfinished_polish_is_kept(iris):
 
 
 class Nudge:
-    """Replacement of a polish: raises the first class and leaves ``left`` rows unfitted."""
+    """Replacement of a polish: raises scores of the first class; ``left`` rows stay above."""
 
     level = LOG2
 
@@ -472,7 +461,7 @@ class Nudge:
         return SimpleNamespace(model=moved, above=np.arange(self.left))
 
 
-def is_worth_polishing(model, data, more, monitor=None, left=0):
+def passes_validation(model, data, more, monitor=None, left=0):
     def train(like, rows, length, rng, quiet):
         assert like is model
         assert len(rows.y) < len(data.y)
@@ -500,18 +489,18 @@ def test_polish_decision_uses_held_out_rows(iris):
         dearer = losses(moved) - losses(Z)
         wrong = 1.0 * (moved.argmax(axis=1) != iris.y) - (Z.argmax(axis=1) != iris.y)
         costs = any(d.mean() > d.std() / np.sqrt(150) for d in (dearer, wrong))
-        answers.append(is_worth_polishing(model, iris, more))
+        answers.append(passes_validation(model, iris, more))
         assert answers[-1] == (not costs), more
     assert set(answers) == {True, False}
     assert answers[0]
-    # One that leaves most of what is above the level there is for nothing.
-    assert not is_worth_polishing(model, iris, 0.0, left=150)
+    # A polish is rejected if most losses stay above the level.
+    assert not passes_validation(model, iris, 0.0, left=150)
 
 
 def test_polish_is_not_run_without_held_out_rows(iris):
     model = LMMClassifier(3, standardize=False, polish=None, random_state=0).fit(*iris).model_
     one_of_each = SimpleNamespace(X=iris.X[[0, 50, 100]], y=np.arange(3))
-    assert not is_worth_polishing(model, one_of_each, 0.0)
+    assert not passes_validation(model, one_of_each, 0.0)
     interrupted = TrainingMonitor()
     interrupted.interrupt()
-    assert not is_worth_polishing(model, iris, 0.0, interrupted)
+    assert not passes_validation(model, iris, 0.0, interrupted)

@@ -10,7 +10,6 @@ from numba import typeof
 
 from maxplus.training.steps import (
     FOREVER,
-    StepKind,
     constant,
     level,
     paper_alpha,
@@ -25,45 +24,19 @@ LATE = 10**9
 
 @pytest.mark.parametrize("t", [0, 1, LATE])
 @pytest.mark.parametrize(
-    ("target", "loss", "squared_norm", "expected"),
-    [(0.0, 6.0, 3.0, 2.0), (1.5, 6.0, 3.0, 1.5), (6.0, 6.0, 3.0, 0.0), (0.0, 0.5, 0.25, 2.0)],
-)
-def test_polyak_step_formula(t, target, loss, squared_norm, expected):
-    assert step_size(polyak(target), t, loss, squared_norm) == expected
-
-
-def test_polyak_target_is_zero_by_default():
-    assert polyak() == polyak(0.0)
-    assert polyak().target == 0.0
-
-
-@pytest.mark.parametrize("t", [0, 1, LATE])
-@pytest.mark.parametrize(("loss", "squared_norm"), [(6.0, 3.0), (0.0, 1e-300), (1e300, 1e300)])
-def test_constant_step_formula(t, loss, squared_norm):
-    assert step_size(constant(0.25), t, loss, squared_norm) == 0.25
-
-
-def test_constant_keeps_its_target():
-    assert constant(0.25).target == 0.0
-    assert constant(0.25, target=0.1).target == 0.1
-
-
-@pytest.mark.parametrize(
-    ("switch", "t", "expected"),
+    ("rule", "loss", "squared_norm", "expected"),
     [
-        (100, 0, 2.5),
-        (100, 99, 2.5),
-        (100, 100, 0.01),
-        (100, 101, 0.01),
-        (0, 0, 0.01),
-        (1, 0, 2.5),
-        (1, 1, 0.01),
+        (polyak(), 6.0, 3.0, 2.0),
+        (polyak(1.5), 6.0, 3.0, 1.5),
+        (polyak(6.0), 6.0, 3.0, 0.0),
+        (polyak(), 0.5, 0.25, 2.0),
+        (constant(0.25), 6.0, 3.0, 0.25),
+        (constant(0.25, target=0.1), 0.0, 1e-300, 0.25),
+        (constant(0.25), 1e300, 1e300, 0.25),
     ],
 )
-def test_two_phase_switches_once(switch, t, expected):
-    rule = two_phase(polyak(1.0), constant(0.01), switch)
-    assert rule.target == 1.0
-    assert step_size(rule, t, 6.0, 2.0) == expected
+def test_step_formula(rule, t, loss, squared_norm, expected):
+    assert step_size(rule, t, loss, squared_norm) == expected
 
 
 @quick(50)
@@ -74,11 +47,13 @@ def test_two_phase_switches_once(switch, t, expected):
     loss=st.floats(0, 100),
     squared_norm=st.floats(1e-3, 1e3),
 )
-def test_two_phase_equals_one_rule_then_the_other(switch, t, target, loss, squared_norm):
-    first, then = polyak(target), constant(0.3, target)
-    expected = (loss - target) / squared_norm if t < switch else 0.3
-    assert step_size(two_phase(first, then, switch), t, loss, squared_norm) == expected
-    assert step_size(first if t < switch else then, t, loss, squared_norm) == expected
+def test_two_phase_equals_first_rule_before_switch_and_second_after(
+    switch, t, target, loss, squared_norm
+):
+    rule = two_phase(polyak(target), constant(0.3), switch)
+    for at in (t, switch, max(switch - 1, 0)):
+        expected = (loss - target) / squared_norm if at < switch else 0.3
+        assert step_size(rule, at, loss, squared_norm) == expected
 
 
 @pytest.mark.parametrize(
@@ -89,28 +64,20 @@ def test_paper_step_formula(learning_rate, n_classes, expected):
     assert math.isclose(paper_alpha(learning_rate, n_classes), expected, rel_tol=1e-15)
 
 
-# -- attributes of rules ----------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
-    ("rule", "kind", "small_from"),
+    ("rule", "target", "small_from"),
     [
-        (polyak(), StepKind.POLYAK_THEN_CONSTANT, FOREVER),
-        (constant(0.1), StepKind.POLYAK_THEN_CONSTANT, 0),
-        (two_phase(polyak(), constant(0.1), 30), StepKind.POLYAK_THEN_CONSTANT, 30),
-        (level(1000), StepKind.LEVEL, 950),
-        (level(0), StepKind.LEVEL, 1),
+        (polyak(), 0.0, FOREVER),
+        (polyak(0.5), 0.5, FOREVER),
+        (constant(0.1), 0.0, 0),
+        (constant(0.1, target=0.2), 0.2, 0),
+        (two_phase(polyak(0.3), constant(0.1), 30), 0.3, 30),
+        (level(1000), 0.0, 950),
+        (level(0, 0.1), 0.1, 1),
     ],
 )
-def test_step_rules_have_kind_and_start_of_small_steps(rule, kind, small_from):
-    assert (rule.kind, rule.small_from) == (kind, small_from)
-
-
-def test_step_size_depends_on_kind_of_rule_not_on_state():
-    rule = level(10)
-    as_polyak = rule._replace(kind=int(StepKind.POLYAK_THEN_CONSTANT))
-    assert step_size(as_polyak, 5, 3.0, 1.0) == 3.0
-    assert step_size(rule, 5, 3.0, 1.0) == 1.5
+def test_step_rules_have_target_and_start_of_small_steps(rule, target, small_from):
+    assert (rule.target, rule.small_from) == (target, small_from)
 
 
 def test_step_rules_have_one_compiled_type():
@@ -121,20 +88,20 @@ def test_step_rules_have_one_compiled_type():
 # -- the rising level -------------------------------------------------------------------------
 
 
-def slow_level_steps(horizon, target, losses, norms):
-    """(level, step) of every iteration, from the whole past each time."""
-    results = []
+def level_steps(horizon, target, losses, norms):
+    """Return the step of every iteration, computed from all previous losses."""
+    steps = []
     for t, (loss, norm) in enumerate(zip(losses, norms, strict=True)):
         lowest = min(losses[: t + 1])
         iterations_left = horizon - t if t < horizon else 1
         aim = lowest - iterations_left / horizon * (lowest - target)
-        results.append((aim, (loss - aim) / norm))
-    return results
+        steps.append((loss - aim) / norm)
+    return steps
 
 
 @st.composite
 def loss_curves(draw):
-    """(horizon, target, losses above it, squared norms); the curve may outlast the horizon."""
+    """(horizon, target, losses above it, squared norms), possibly longer than the horizon."""
     target = draw(st.sampled_from([0.0, 0.7]))
     n = draw(st.integers(1, 60))
     above = draw(st.lists(st.floats(1e-9, 20.0), min_size=n, max_size=n))
@@ -144,30 +111,20 @@ def loss_curves(draw):
 
 @quick(200)
 @given(curve=loss_curves())
-def test_level_step_matches_the_oracle(curve):
+def test_level_step_matches_the_oracle_and_gap_never_grows(curve):
     horizon, target, losses, norms = curve
-    rule = level(horizon, target)
-    for t, (_, expected) in enumerate(slow_level_steps(*curve)):
-        step = step_size(rule, t, losses[t], norms[t])
-        # The slow one takes a difference of nearly equal numbers.
-        assert math.isclose(step, expected, rel_tol=1e-9, abs_tol=1e-13 / norms[t])
-        assert rule.memory[0] == min(losses[: t + 1])
-
-
-@quick(200)
-@given(curve=loss_curves())
-def test_level_lies_between_target_and_lowest_loss_and_gap_never_grows(curve):
-    horizon, target, losses, norms = curve
-    rule = level(horizon, target)
-    before = math.inf
-    for t, (loss, norm) in enumerate(zip(losses, norms, strict=True)):
+    rule, gap_before = level(horizon, target), math.inf
+    for t, (loss, norm, expected) in enumerate(
+        zip(losses, norms, level_steps(*curve), strict=True)
+    ):
         step = step_size(rule, t, loss, norm)
-        assert 0.0 < step < math.inf
-        gap = step * norm - (loss - rule.memory[0])
-        slack = 1e-14 * (1.0 + loss)
-        assert -slack <= gap <= min(before, rule.memory[0] - target) + slack
-        assert step <= step_size(polyak(target), t, loss, norm) * (1.0 + 1e-14)
-        before = gap
+        # The oracle subtracts nearly equal numbers.
+        assert math.isclose(step, expected, rel_tol=1e-9, abs_tol=1e-13 / norm)
+        assert rule.memory[0] == min(losses[: t + 1])
+        assert 0.0 < step <= step_size(polyak(target), t, loss, norm) * (1.0 + 1e-14)
+        gap, slack = step * norm - (loss - rule.memory[0]), 1e-14 * (1.0 + loss)
+        assert -slack <= gap <= min(gap_before, rule.memory[0] - target) + slack
+        gap_before = gap
 
 
 @pytest.mark.parametrize("target", [0.0, 0.1, 1.2])
@@ -189,19 +146,15 @@ def test_level_gap_is_constant_after_the_horizon():
 
 def test_resumed_level_rule_keeps_lowest_loss():
     assert step_size(level(100, best=2.0), 50, 3.0, 1.0) == 1.0 + 0.5 * 2.0
-    # Below the target there is nothing to aim at.
+    # A lowest loss below the target counts as the target.
     assert step_size(level(100, 1.0, best=0.5), 50, 3.0, 1.0) == 2.0
 
 
-def test_rules_without_state_have_empty_state():
+def test_only_level_rules_have_memory_and_each_training_has_its_own():
     for rule in (polyak(), constant(0.1), two_phase(polyak(), constant(0.1), 3)):
         step_size(rule, 0, 2.0, 1.0)
         assert rule.memory.size == 0
-
-
-def test_each_training_has_its_own_rule_state():
     rule = level(100)
     own = rule.with_new_memory()
     step_size(own, 0, 2.0, 1.0)
-    assert own.memory[0] == 2.0
-    assert rule.memory[0] == math.inf
+    assert (own.memory[0], rule.memory[0]) == (2.0, math.inf)

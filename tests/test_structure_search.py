@@ -1,9 +1,8 @@
-"""The choice of a structure for a sum of terms."""
+"""Search for the structure of a sum of terms."""
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from sklearn.datasets import load_iris
 
 from maxplus import LMMClassifier
 from maxplus.estimators._additive import (
@@ -21,14 +20,14 @@ from maxplus.training.smooth.structures import Structure
 
 
 def fit(rows, seed=0, structures=STRUCTURES):
-    """Choose among structures, and train."""
+    """Select a structure and train it."""
     rng = np.random.default_rng(seed)
     problem = TrainingProblem(rows.X, rows.y, weight=rows.weight, rng=rng)
     return JointTraining(2, structures).run(untrained(rows, 2, rng), problem, TrainingMonitor())
 
 
 def interaction(n=500):
-    """Rows whose class is the sign of a product, which no sum of shape functions can tell."""
+    """Return rows whose class is the sign of a product, not a sum of functions of features."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(n, 3))
     return TrainingData(X, (X[:, 0] * X[:, 2] > 0).astype(np.int64))
@@ -100,14 +99,6 @@ def test_max_features_keeps_important_features(structure):
     assert {term.features.tolist()[0] for term in one.model_.terms} <= {2, 5}
 
 
-def test_max_features_above_the_number_of_features_changes_nothing():
-    X, y = load_iris(return_X_y=True)
-    free, limited = (
-        LMMClassifier(max_features=k, warmup_epochs=5, random_state=0).fit(X, y) for k in (None, 9)
-    )
-    assert_array_equal(free.predict_proba(X), limited.predict_proba(X))
-
-
 def test_negligible_terms_are_removed():
     rows = interaction()
     wide = TrainingData(np.column_stack([rows.X, np.ones(500)]), rows.y)
@@ -117,6 +108,6 @@ def test_negligible_terms_are_removed():
     whole = untrained(wide, 2, rng)
     pruned = without_weak_terms(whole, wide.X)
     assert len(pruned.terms) < len(whole.terms)
-    # The constant feature's scores are the same for all rows.
+    # The scores of a term over a constant feature are the same for all rows.
     assert_allclose(pruned.scores(wide.X), whole.scores(wide.X), atol=1e-12)
     assert without_weak_terms(pruned, wide.X) is pruned

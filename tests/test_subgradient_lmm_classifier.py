@@ -1,8 +1,6 @@
-"""SubgradientLMMClassifier: starts, steps, fitted attributes, going on, weights, interruption."""
+"""SubgradientLMMClassifier: initialisation, steps, fitted attributes, partial_fit, interruption."""
 
 import itertools
-import signal
-import threading
 from types import SimpleNamespace
 
 import numba
@@ -13,14 +11,13 @@ from numpy.testing import assert_allclose, assert_array_equal
 import maxplus
 from maxplus import SubgradientLMMClassifier
 from maxplus.estimators import NoEffectWarning
-from maxplus.training import KeepBestOnInterrupt, MaxLoss, Progress, TrainingProblem, level, train
+from maxplus.training import KeepBestOnInterrupt, MaxLoss, TrainingProblem, level, train
 from maxplus.training.engines import ENGINES
 from trainings import press_ctrl_c, raise_keyboard_interrupt
 
 LAYERS = ("W0_", "W1_", "W2_")
 HISTORY = ("loss", "sample", "step")
 MAX_ENGINES = pytest.mark.parametrize("engine", ["dense", "tree"])
-LOG_2 = np.log(2.0)
 
 
 def lmm(n_hidden=8, **parameters):
@@ -28,12 +25,12 @@ def lmm(n_hidden=8, **parameters):
 
 
 def initial(data, **parameters):
-    """Return the classifier before its first step: the best parameters after a single iteration."""
+    """Return the classifier before its first step, the best one after a single iteration."""
     return lmm(**parameters, max_iter=1).fit(*data)
 
 
 def assert_same(a, b):
-    """Two classifiers with the same parameters and the same history, to the last bit."""
+    """Assert that two classifiers have bit-identical weights and histories."""
     for name in LAYERS:
         assert_array_equal(getattr(a, name), getattr(b, name), err_msg=name, strict=True)
     for name in HISTORY:
@@ -44,12 +41,12 @@ def assert_same(a, b):
 
 
 def losses(clf, X, y):
-    """Cross-entropy of each sample, from the public interface alone."""
+    """Return the log loss of each sample, from the predicted probabilities."""
     codes = np.searchsorted(clf.classes_, y)
     return -clf.predict_log_proba(X)[np.arange(len(y)), codes]
 
 
-# -- where training starts --------------------------------------------------------------------
+# -- initialisation ---------------------------------------------------------------------------
 
 
 def test_prototype_initialization_weights(cloud):
@@ -62,23 +59,18 @@ def test_prototype_initialization_weights(cloud):
     assert_array_equal(clf.W2_, height)
     assert_array_equal(np.abs(clf.W0_), 3.0)
     assert clf.slope_ == 3.0
-
-
-def test_default_init_margin_is_the_slope(cloud):
+    # The default margin is the slope.
     assert_array_equal(np.abs(initial(cloud, slope=3.0).W2_), 3.0)
 
 
 @pytest.mark.parametrize("scale", [0.1, 1.0, 50.0])
-def test_automatic_slope_is_four_over_the_distance(scale):
-    """Corners of a simplex, any two of which are ``scale`` apart."""
-    clf = initial((scale * np.eye(6), [0, 1, 0, 1, 0, 1]))
-    assert clf.slope_ == 4.0 / scale
-
-
-def test_automatic_slope_uses_the_median_distance(iris):
+def test_automatic_slope_is_four_over_the_median_distance(iris, scale):
+    # All distances between the corners of a simplex are equal.
+    assert initial((scale * np.eye(6), [0, 1, 0, 1, 0, 1])).slope_ == 4.0 / scale
     distance = np.abs(iris.X[:, None] - iris.X[None]).max(axis=2)
-    expected = 4.0 / np.median(distance[np.triu_indices(150, 1)])
-    assert initial(iris).slope_ == pytest.approx(expected, rel=0.1)
+    median = np.median(distance[np.triu_indices(150, 1)])
+    clf = initial((scale * iris.X, iris.y))
+    assert clf.slope_ == pytest.approx(4.0 / (scale * median), rel=0.1)
 
 
 @pytest.mark.parametrize(("init", "spread"), [("gaussian", 1.0), ("uniform", 3**-0.5)])
@@ -97,8 +89,8 @@ def test_prototypes_are_at_most_the_number_of_samples(cloud, n_hidden, expected)
     assert clf.n_hidden_ == clf.W1_.shape[1] == np.unique(clf.prototypes_).size == expected
 
 
-@pytest.mark.parametrize("seed", range(10))
-def test_every_class_gets_a_prototype(cloud, seed):
+@pytest.mark.parametrize("seed", range(5))
+def test_every_class_has_a_prototype(cloud, seed):
     y = np.zeros(45, int)
     y[[3, 40]] = 1, 2
     clf = initial((cloud.X, y), n_hidden=3, random_state=seed)
@@ -108,25 +100,14 @@ def test_every_class_gets_a_prototype(cloud, seed):
 # -- steps ------------------------------------------------------------------------------------
 
 
-def test_constant_step(cloud):
-    clf = lmm(step="constant", learning_rate=0.3).fit(*cloud)
-    assert_array_equal(clf.history_["step"], 0.3 / (2 * np.sqrt(2 * 3)))
-
-
-@pytest.mark.parametrize(("fraction", "switch"), [(0.0, 0), (0.5, 30), (0.51, 31), (1.0, 60)])
-def test_two_phase_step(cloud, fraction, switch):
-    steps = lmm(polyak_fraction=fraction).fit(*cloud).history_["step"]
-    first = lmm(step="polyak").fit(*cloud).history_["step"]
-    assert_array_equal(steps[:switch], first[:switch])
-    assert_array_equal(steps[switch:], 0.1 / (2 * np.sqrt(2 * 3)))
-
-
-def test_polyak_step_uses_the_target(cloud):
-    """The same first subgradient; the step is shorter by the target."""
-    near, far = (lmm(step="polyak", polyak_target=t).fit(*cloud) for t in (0.5, 0.0))
-    loss = far.history_["loss"][0]
-    ratio = near.history_["step"][0] / far.history_["step"][0]
-    assert ratio == pytest.approx((loss - 0.5) / loss)
+@pytest.mark.parametrize(("fraction", "switch"), [(0.0, 0), (0.5, 30), (0.51, 31)])
+def test_two_phase_uses_polyak_steps_and_then_constant_steps(cloud, fraction, switch):
+    steps = (
+        lmm(polyak_fraction=fraction, learning_rate=0.3, keep="last").fit(*cloud).history_["step"]
+    )
+    polyak = lmm(step="polyak").fit(*cloud).history_["step"]
+    assert_array_equal(steps[:switch], polyak[:switch])
+    assert_array_equal(steps[switch:], 0.3 / (2 * np.sqrt(2 * 3)))
 
 
 @pytest.mark.parametrize(
@@ -148,24 +129,6 @@ def test_w0_is_updated_at_its_interval(cloud, w0_update_interval, moves):
 # -- fitted attributes ------------------------------------------------------------------------
 
 
-@MAX_ENGINES
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_fitted_attributes(cloud, engine, dtype):
-    X, y = cloud.astype(dtype)
-    clf = lmm(engine=engine).fit(X, np.array(["a", "b", "c"])[y])
-    assert_array_equal(clf.classes_, ["a", "b", "c"])
-    assert clf.n_features_in_ == 4
-    for name, shape in zip(LAYERS, [(8,), (8, 8), (8, 3)], strict=True):
-        assert getattr(clf, name).shape == shape
-        assert getattr(clf, name).dtype == dtype
-    assert set(clf.history_) == set(HISTORY)
-    assert [clf.history_[name].shape for name in HISTORY] == [(60,)] * 3
-    assert clf.n_iter_ == 60
-    assert (clf.status_, clf.status_message_) == ("max_iter", "all iterations done")
-    assert_array_equal(clf.loss_curve_, clf.history_["loss"])
-    assert clf.predict_proba(X).dtype == clf.decision_function(X).dtype == dtype
-
-
 @pytest.mark.parametrize("dtype", [np.float16, np.int32, np.uint8, np.longdouble, object])
 def test_other_float_types_become_float64(iris, dtype):
     X = np.round(iris.X).astype(dtype)
@@ -173,97 +136,52 @@ def test_other_float_types_become_float64(iris, dtype):
 
 
 @MAX_ENGINES
-def test_history_is_recorded_before_each_step(cloud, engine):
-    """After k steps the loss is what iteration k of a longer training starts with."""
-    history = lmm(engine=engine, step="polyak", w0_update_interval=3).fit(*cloud).history_
-    for k in (1, 2, 17, 59):
-        clf = lmm(engine=engine, step="polyak", w0_update_interval=3, max_iter=k, keep="last")
-        assert clf.fit(*cloud).max_loss_ == history["loss"][k]
-    first = losses(initial(cloud), *cloud)
-    assert history["sample"][0] == np.argmax(first)
-    assert history["loss"][0] == pytest.approx(first.max())
-
-
-@MAX_ENGINES
 def test_best_weights_are_kept(cloud, engine):
     clf = lmm(engine=engine, step="polyak").fit(*cloud)
     assert clf.max_loss_ == clf.history_["loss"].min() < clf.history_["loss"][-1]
-    assert losses(clf, *cloud).max() == pytest.approx(clf.max_loss_)
-    assert losses(clf, *cloud).mean() == pytest.approx(clf.mean_loss_)
     last = lmm(engine=engine, step="polyak", keep="last").fit(*cloud)
     assert last.max_loss_ > clf.max_loss_
-    assert losses(last, *cloud).max() == pytest.approx(last.max_loss_)
+    for model in (clf, last):
+        assert losses(model, *cloud).max() == pytest.approx(model.max_loss_)
+        assert losses(model, *cloud).mean() == pytest.approx(model.mean_loss_)
 
 
 @pytest.mark.parametrize("max_iter", [1, 30, 300])
 def test_perfect_fit_means_all_losses_below_log_2(max_iter):
-    """Below log 2 no training sample is misclassified; the start is far above."""
     rng = np.random.default_rng(0)
     X = np.concatenate([rng.normal(m, 0.5, (40, 2)) for m in (-2, 0, 2)])
     y = np.repeat([0, 1, 2], 40)
     clf = lmm(20, max_iter=max_iter, init_margin=0.1).fit(X, y)
-    assert clf.perfect_fit_ == (clf.max_loss_ < LOG_2) == (max_iter == 300)
-    if clf.perfect_fit_:
-        assert clf.score(X, y) == 1.0
-
-
-def test_iris_loss_approaches_log_2(iris):
-    """Two classes overlap: log 2 is as far as the worst sample's loss will soon get."""
-    clf = lmm(20, max_iter=2000).fit(*iris)
-    assert clf.score(*iris) > 0.9
-    assert LOG_2 < clf.max_loss_ < LOG_2 + 0.02
-    assert initial(iris, n_hidden=20).max_loss_ > 1.0
+    assert clf.perfect_fit_ == (clf.max_loss_ < np.log(2.0)) == (max_iter == 300)
+    assert clf.score(X, y) == 1.0 or not clf.perfect_fit_
 
 
 @MAX_ENGINES
-def test_reaching_the_target_ends_training(cloud, engine):
-    clf = lmm(engine=engine, polyak_target=2.0, max_iter=1000).fit(*cloud)
-    assert "target" in clf.status_
-    assert clf.max_loss_ == clf.history_["loss"][-1] <= 2.0 < clf.history_["loss"][:-1].min()
-    assert clf.n_iter_ < 1000
-    assert clf.history_["step"][-1] == 0.0
-
-
-@MAX_ENGINES
-def test_a_zero_subgradient_ends_training(engine):
-    clf = lmm(engine=engine, slope=1.0, init_margin=300.0).fit([[0.0], [1e6]], [0, 1])
-    assert clf.status_ == "stationary"
-    assert "subgradient is zero" in clf.status_message_
-    assert clf.n_iter_ == 1
-    assert clf.perfect_fit_
-
-
-@MAX_ENGINES
-def test_fit_does_not_depend_on_previous_fit(cloud, engine):
-    """The same with the same random state, whatever the classifier did before."""
+def test_fit_depends_only_on_random_state(cloud, engine):
     clf = lmm(engine=engine, init="gaussian").fit(cloud.X[:30, :2], cloud.y[:30])
     clf.set_params(init="prototypes").fit(*cloud)
     assert_same(clf, lmm(engine=engine).fit(*cloud))
     assert not np.array_equal(clf.W1_, lmm(random_state=1).fit(*cloud).W1_)
-
-
-def test_random_state_accepts_all_types(cloud):
     a, b = (lmm(random_state=np.random.RandomState(5)).fit(*cloud) for _ in range(2))
     assert_same(a, b)
-    lmm(random_state=None).fit(*cloud)
 
 
-# -- going on ---------------------------------------------------------------------------------
+# -- partial_fit and warm_start ---------------------------------------------------------------
 
 
-@MAX_ENGINES
-@pytest.mark.parametrize("step", ["polyak", "constant"])
-def test_partial_fit_continues_training(cloud, engine, step):
-    parameters = {"engine": engine, "step": step, "keep": "last", "w0_update_interval": 7}
-    clf = lmm(**parameters, max_iter=20).fit(*cloud)
-    clf.set_params(max_iter=40).partial_fit(*cloud)
-    assert_same(clf, lmm(**parameters, max_iter=60).fit(*cloud))
-    assert clf.n_iter_ == 60
+def test_partial_fit_continues_from_the_best_weights(cloud):
+    X, y = cloud.astype(np.float32)
+    clf = lmm(step="polyak").fit(X, y)
+    before = clf.max_loss_
+    clf.partial_fit(X, y)
+    assert clf.history_["loss"][60] == before
+    assert clf.max_loss_ == clf.history_["loss"].min() <= before
+    assert clf.W1_.dtype == clf.predict_proba(cloud.X).dtype == np.float32
 
 
 @MAX_ENGINES
 def test_partial_fit_continues_below_lowest_loss(cloud, engine):
-    """A level that forgot the first call would begin from the last loss, not the lowest."""
+    """The step rule "level" starts from the lowest loss of all calls, not from the last loss."""
     parameters = {"engine": engine, "step": "level", "keep": "last", "w0_update_interval": 7}
     clf = lmm(**parameters, max_iter=45).fit(*cloud)
     assert clf.max_loss_ > clf.history_["loss"].min()
@@ -272,18 +190,6 @@ def test_partial_fit_continues_below_lowest_loss(cloud, engine):
     whole = train(ENGINES[engine](initial(cloud).model_, problem), 90).history
     for name in HISTORY:
         assert_array_equal(clf.history_[name], whole[name], err_msg=name, strict=True)
-
-
-def test_partial_fit_works_without_fit(cloud):
-    assert_same(lmm().partial_fit(*cloud), lmm().fit(*cloud))
-
-
-def test_partial_fit_never_gets_worse(cloud):
-    clf = lmm(step="polyak").fit(*cloud)
-    before = clf.max_loss_
-    clf.partial_fit(*cloud)
-    assert clf.history_["loss"][60] == before
-    assert clf.max_loss_ == clf.history_["loss"].min() <= before
 
 
 def test_partial_fit_accepts_classes_not_yet_seen(cloud):
@@ -295,26 +201,17 @@ def test_partial_fit_accepts_classes_not_yet_seen(cloud):
     assert clf.n_iter_ == 120
 
 
-def test_warm_start_continues_with_a_new_schedule(cloud):
-    """Five iterations are too few for W0 to move; counted on, t = 6 would be among them."""
-    warm = lmm(max_iter=5, w0_update_interval=7, warm_start=True, keep="last", init="gaussian")
+def test_warm_start_restarts_the_schedule(cloud):
+    """Calls of five iterations never reach an update of W0, in contrast to partial_fit."""
+    parameters = {"max_iter": 5, "w0_update_interval": 7, "keep": "last", "init": "gaussian"}
     start = initial(cloud, init="gaussian")
+    warm = lmm(**parameters, warm_start=True)
     for _ in range(3):
         warm.fit(*cloud)
     assert_array_equal(warm.W0_, start.W0_)
     assert warm.n_iter_ == 5
-    on = lmm(max_iter=5, w0_update_interval=7, keep="last", init="gaussian").fit(*cloud)
-    on.partial_fit(*cloud)
-    assert not np.array_equal(on.W0_, start.W0_)
-
-
-def test_warm_start_continues_from_the_weights(cloud):
-    parameters = {"step": "constant", "keep": "last", "w0_update_interval": 1}
-    warm = lmm(**parameters, max_iter=30, warm_start=True).fit(*cloud)
-    warm.fit(*cloud)
-    straight = lmm(**parameters, max_iter=60).fit(*cloud)
-    assert_array_equal(warm.W1_, straight.W1_)
-    assert_array_equal(warm.history_["loss"], straight.history_["loss"][30:])
+    continued = lmm(**parameters).fit(*cloud).partial_fit(*cloud)
+    assert not np.array_equal(continued.W0_, start.W0_)
 
 
 @pytest.mark.parametrize(
@@ -325,46 +222,23 @@ def test_warm_start_warns_of_ignored_initialization_parameters(cloud, tmp_path, 
     clf = lmm(max_iter=5, engine="dense", warm_start=True).fit(*cloud)
     clf.save(tmp_path / "model")
     loaded = maxplus.load(tmp_path / "model")
-    began = getattr(clf, name)
-    words = rf"{name}={value!r} has no effect .* one with {name}={began!r}; .*warm_start=False"
-    for model, go_on in itertools.product((clf, loaded), ("fit", "partial_fit")):
+    initial_value = getattr(clf, name)
+    message = (
+        rf"{name}={value!r} has no effect .* with {name}={initial_value!r}; .*warm_start=False"
+    )
+    for model, method in itertools.product((clf, loaded), ("fit", "partial_fit")):
         shape = model.W1_.shape
-        with pytest.warns(NoEffectWarning, match=words) as caught:
-            getattr(model.set_params(**{name: value}), go_on)(*cloud)
+        with pytest.warns(NoEffectWarning, match=message) as caught:
+            getattr(model.set_params(**{name: value}), method)(*cloud)
         assert caught[0].filename == __file__
         assert model.W1_.shape == shape
-    # Without a change, and from scratch, there is nothing to say.
-    clf.set_params(**{name: began}).fit(*cloud)
+    # No warning without a change, and for a new fit.
+    clf.set_params(**{name: initial_value}).fit(*cloud)
     clf.set_params(**{name: value, "warm_start": False}).fit(*cloud)
     clf.set_params(warm_start=True).fit(*cloud)
 
 
-def test_warm_start_keeps_float32(cloud):
-    clf = lmm().fit(*cloud.astype(np.float32)).partial_fit(*cloud)
-    assert clf.W1_.dtype == np.float32
-    assert clf.predict_proba(cloud.X).dtype == np.float32
-
-
 # -- prediction -------------------------------------------------------------------------------
-
-
-def test_decision_function_of_many_classes(cloud):
-    clf = lmm().fit(*cloud)
-    Z = clf.decision_function(cloud.X)
-    powers = np.exp(Z)
-    assert Z.shape == (45, 3)
-    assert_array_equal(Z, clf.model_.scores(cloud.X))
-    assert_allclose(clf.predict_proba(cloud.X), powers / powers.sum(axis=1, keepdims=True))
-    assert_allclose(clf.predict_log_proba(cloud.X), np.log(clf.predict_proba(cloud.X)))
-    assert_array_equal(clf.predict(cloud.X), np.argmax(Z, axis=1))
-
-
-def test_decision_function_of_two_classes(pair):
-    clf = lmm().fit(pair.X, np.where(pair.y == 1, "yes", "no"))
-    margin = clf.decision_function(pair.X)
-    assert margin.shape == (45,)
-    assert_array_equal(clf.predict(pair.X), np.where(margin > 0, "yes", "no"))
-    assert_allclose(clf.predict_proba(pair.X)[:, 1], 1 / (1 + np.exp(-margin)))
 
 
 FLOAT32_MAX = float(np.finfo(np.float32).max)
@@ -386,45 +260,20 @@ def test_finite_inputs_have_finite_scores(cloud, fitted, n_classes, value, where
 
 
 def test_fit_does_not_depend_on_memory_layout(cloud):
-    wide = np.repeat(cloud.X, 2, axis=1)
-    for X in (np.asfortranarray(cloud.X), wide[:, ::2], cloud.X.tolist()):
+    for X in (np.asfortranarray(cloud.X), np.repeat(cloud.X, 2, axis=1)[:, ::2], cloud.X.tolist()):
         assert_same(lmm().fit(X, cloud.y), lmm().fit(*cloud))
-
-
-def test_fit_does_not_change_its_input(cloud):
-    X, y = cloud.X.copy(), cloud.y.copy()
-    lmm().fit(X, y).predict(X)
-    assert_array_equal(X, cloud.X)
-    assert_array_equal(y, cloud.y)
 
 
 # -- sample weights ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "parameters",
-    [
-        {"engine": "dense"},
-        {"engine": "tree"},
-        {"objective": "mean", "engine": "dense"},
-        {"objective": "mean", "engine": "sgd"},
-        {"init": "gaussian"},
-    ],
-)
-def test_sample_weight_of_zero_excludes_sample(cloud, parameters):
+@MAX_ENGINES
+def test_prototypes_are_samples_of_positive_weight(cloud, engine):
     used = np.arange(45) % 4 != 1
-    some = lmm(33, **parameters).fit(*cloud, sample_weight=used)
-    less = lmm(33, **parameters).fit(cloud.X[used], cloud.y[used])
-    for name in LAYERS:
-        assert_array_equal(getattr(some, name), getattr(less, name))
-    assert some.max_loss_ == less.max_loss_
-    # Samples are numbered as the user numbers them.
-    names = np.flatnonzero(used)
-    numbers = less.history_["sample"]
-    expected = np.where(numbers < 0, numbers, names[numbers])
-    assert_array_equal(some.history_["sample"], expected)
-    if "init" not in parameters:
-        assert_array_equal(some.prototypes_, names[less.prototypes_])
+    some = lmm(33, engine=engine).fit(*cloud, sample_weight=used)
+    less = lmm(33, engine=engine).fit(cloud.X[used], cloud.y[used])
+    assert_array_equal(some.W1_, less.W1_)
+    assert_array_equal(some.prototypes_, np.flatnonzero(used)[less.prototypes_])
 
 
 @MAX_ENGINES
@@ -450,30 +299,15 @@ def test_integer_sample_weight_equals_repetition_for_the_mean(cloud):
     assert not np.allclose(plain.W1_, a.W1_)
 
 
-# -- the mean ---------------------------------------------------------------------------------
+# -- objectives and engines -------------------------------------------------------------------
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("engine", ["dense", "sgd"])
-def test_mean_objective_lowers_the_mean_loss(cloud, engine):
-    parameters = {"objective": "mean", "engine": engine, "step": "constant", "n_hidden": 20}
-    clf = lmm(**parameters, max_iter=900, learning_rate=0.3).fit(*cloud)
-    assert clf.mean_loss_ < 0.8 * initial(cloud, n_hidden=20).mean_loss_
-    assert clf.mean_loss_ == pytest.approx(losses(clf, *cloud).mean())
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_sgd_never_ends_above_its_start(cloud, seed):
-    """Even with steps far too long."""
+@pytest.mark.parametrize("seed", range(3))
+def test_sgd_with_too_large_steps_keeps_the_initial_weights(cloud, seed):
     clf = lmm(objective="mean", learning_rate=50.0, step="constant", random_state=seed)
     start = initial(cloud, random_state=seed)
     assert clf.fit(*cloud).mean_loss_ <= start.mean_loss_
     assert clf.set_params(keep="last").fit(*cloud).mean_loss_ > start.mean_loss_
-
-
-def test_maximum_objective_selects_sparse_by_default(cloud):
-    auto, dense = (lmm(engine=e).fit(*cloud) for e in ("auto", "dense"))
-    assert_same(auto, dense)
 
 
 @pytest.mark.parametrize(
@@ -507,7 +341,7 @@ def test_engine_is_selected_by_problem_size(cloud, options, used):
     ids=lambda p: p["engine"] if isinstance(p, dict) else "",
 )
 def test_fit_does_not_depend_on_threads(digits, parameters, repeat):
-    """Large enough for the parallel kernels: 500·128·25 products, or 2,500 samples' trees."""
+    """The problems are large enough for the parallel kernels."""
     shift = np.repeat(np.arange(repeat), len(digits.y))[:, None]
     X = np.tile(digits.X, (repeat, 1))[:, 20 * (repeat > 1) : 40 if repeat > 1 else 64] + shift
     y = np.tile(digits.y, repeat)
@@ -531,25 +365,6 @@ def test_n_jobs_sets_number_of_threads(cloud, n_jobs):
 # -- callbacks, progress, interruption --------------------------------------------------------
 
 
-@pytest.mark.parametrize("several", [False, True])
-def test_callbacks_receive_progress(cloud, several):
-    progress_calls = []
-    callbacks = [progress_calls.append, progress_calls.append] if several else progress_calls.append
-    clf = lmm(max_iter=500, callbacks=callbacks).fit(*cloud)
-    assert all(isinstance(progress, Progress) for progress in progress_calls)
-    assert progress_calls[-1].iteration == progress_calls[-1].max_iter == 500
-    assert progress_calls[-1].best_loss == clf.max_loss_
-    assert len(progress_calls) < 100
-
-
-@MAX_ENGINES
-def test_callback_stops_training(cloud, engine):
-    clf = lmm(engine=engine, max_iter=10**9, callbacks=lambda p: p.iteration > 10).fit(*cloud)
-    assert "callback" in clf.status_
-    assert 10 < clf.n_iter_ < 1000
-    assert clf.max_loss_ == clf.history_["loss"].min()
-
-
 @pytest.mark.parametrize("verbose", [0, 1])
 def test_verbose_draws_a_progress_bar(cloud, capsys, verbose):
     lmm(verbose=verbose).fit(*cloud)
@@ -571,27 +386,8 @@ def test_interrupted_training_keeps_best_weights(cloud, engine, interrupt, keep)
     clf = lmm(engine=engine, max_iter=10**9, keep=keep, callbacks=callbacks, step="polyak")
     with pytest.warns(UserWarning, match=rf"interrupted after \d+ of 1000000000 .*the {keep} par"):
         clf.fit(*cloud)
-    assert "interrupted" in clf.status_
+    assert clf.status_ == "interrupted"
     assert 20 < clf.n_iter_ < 1000
-    assert_same_but_for_the_status(clf, lmm(engine=engine, step="polyak", keep=keep), cloud)
-
-
-def assert_same_but_for_the_status(clf, other, data):
-    """What ``other`` becomes when it ends by itself after as many iterations."""
-    other.set_params(max_iter=clf.n_iter_).fit(*data)
+    other = lmm(engine=engine, step="polyak", keep=keep, max_iter=clf.n_iter_).fit(*cloud)
     other.status_ = clf.status_
     assert_same(clf, other)
-
-
-@MAX_ENGINES
-def test_ctrl_c_during_training_keeps_best_weights(cloud, engine):
-    """From outside, at a moment that the training does not choose."""
-    timer = threading.Timer(0.5, press_ctrl_c)
-    callbacks = [lambda p: p.seconds > 60, KeepBestOnInterrupt()]
-    clf = lmm(engine=engine, max_iter=10**9, callbacks=callbacks)
-    timer.start()
-    with pytest.warns(UserWarning, match="interrupted"):
-        clf.fit(*cloud)
-    assert "interrupted" in clf.status_
-    assert clf.max_loss_ == clf.history_["loss"].min()
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

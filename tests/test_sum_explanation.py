@@ -177,9 +177,9 @@ def test_term_boxes_are_where_the_units_reach_the_level(seed):
 
 def test_single_lmm_functions_name_the_remedy_for_sums():
     model = random_sum(np.random.default_rng(0), 2, 2)
-    with pytest.raises(TypeError, match="contributions explains sums of terms"):
+    with pytest.raises(TypeError, match="use contributions for sums of terms"):
         decisive_paths(model, np.zeros((1, 2)))
-    with pytest.raises(TypeError, match="term_boxes takes sums of terms"):
+    with pytest.raises(TypeError, match="use term_boxes for sums of terms"):
         unit_boxes(model)
 
 

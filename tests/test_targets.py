@@ -1,4 +1,4 @@
-"""Targets of tables: which values are classes, which task they mean, labels unknown to a model."""
+"""Targets of tables: classes, inference of the task, labels unknown to a model."""
 
 import numpy as np
 import pytest
@@ -17,11 +17,6 @@ def trial(n=60):
     return "\n".join(["size,grade,class", *lines]) + "\n"
 
 
-def samples_in(path, **choices):
-    """What `maxplus train` learns from."""
-    return opened(read_table(path), **choices)
-
-
 @pytest.mark.parametrize("ending", ["csv", "parquet", "xlsx"])
 def test_string_none_is_a_class_of_the_target(tmp_path, ending):
     pandas = pytest.importorskip("pandas")
@@ -33,10 +28,10 @@ def test_string_none_is_a_class_of_the_target(tmp_path, ending):
     elif ending == "xlsx":
         pytest.importorskip("openpyxl")
         frame.to_excel(path, index=False)
-    samples = samples_in(path)
+    samples = opened(read_table(path))
     assert sorted(set(samples.y)) == sorted(ARMS)
     assert len(samples.y) == 60
-    # Among features it is a missing value, as before.
+    # In a feature, it is a missing value.
     assert "grade is missing" in samples.encoder.feature_names
     assert sum(part.n_rows for part in read_batches(path)) == 60
 
@@ -50,7 +45,7 @@ def test_none_in_python_is_a_missing_label():
 
 def test_none_in_numeric_column_is_missing(write):
     rows = "\n".join(f"{k * 0.3},{'None' if k % 5 == 0 else k / 7}" for k in range(60))
-    samples = samples_in(write(f"x,price\n{rows}\n"), target="price")
+    samples = opened(read_table(write(f"x,price\n{rows}\n")), target="price")
     assert samples.target.task == "regression"
     assert len(samples.y) == 48
 
@@ -101,29 +96,19 @@ def flowers(tmp_path_factory):
     """Return a model of three classes, and a file with labels that are unknown to it."""
     folder = tmp_path_factory.mktemp("flowers")
     rng = np.random.default_rng(0)
-    rows = [
-        (f"{k % 3 + rng.normal(0, 0.1):.3f}", f"{rng.normal():.3f}", "abc"[k % 3])
-        for k in range(60)
-    ]
-    head = "size,noise,class\n"
-    (folder / "train.csv").write_text(head + "\n".join(map(",".join, rows)) + "\n")
-    test = [
-        *rows[:20],
-        *((size, noise, "new") for size, noise, _ in rows[20:25]),
-        (*rows[0][:2], "b2"),
-    ]
-    (folder / "known.csv").write_text(head + "\n".join(map(",".join, rows[:20])) + "\n")
-    (folder / "test.csv").write_text(head + "\n".join(map(",".join, test)) + "\n")
-    (folder / "other.csv").write_text(head + "1.0,0.5,new\n")
-    good(
-        "train",
-        folder / "train.csv",
-        "-o",
-        folder / "m",
-        *settings("n_hidden=6", "slope=2", "warmup_epochs=3"),
-        "--validate",
-        "none",
-    )
+    rows = [(k % 3 + rng.normal(0, 0.1), rng.normal(), "abc"[k % 3]) for k in range(60)]
+    unknown = [(size, noise, "new") for size, noise, _ in rows[20:25]]
+    tables = {
+        "train": rows,
+        "known": rows[:20],
+        "test": [*rows[:20], *unknown, (*rows[0][:2], "b2")],
+        "other": [(1.0, 0.5, "new")],
+    }
+    for name, cells in tables.items():
+        lines = [f"{size:.3f},{noise:.3f},{label}" for size, noise, label in cells]
+        (folder / f"{name}.csv").write_text("\n".join(["size,noise,class", *lines]) + "\n")
+    options = (*settings("n_hidden=6", "slope=2", "warmup_epochs=3"), "--validate", "none")
+    good("train", folder / "train.csv", "-o", folder / "m", *options)
     return folder
 
 
@@ -140,19 +125,15 @@ def test_unknown_labels_are_counted_and_listed(flowers, command):
     assert "its classes are a, b, c" in bad(command, flowers / "m", flowers / "other.csv", *out)
 
 
-def test_evaluate_counts_unknown_labels_as_wrong(flowers):
+@pytest.mark.parametrize(
+    ("command", "metric"), [("evaluate", "accuracy"), ("certify", "certified_accuracy")]
+)
+def test_metrics_exclude_rows_with_unknown_labels(flowers, command, metric):
     known, both = (
-        document("evaluate", flowers / "m", flowers / name) for name in ("known.csv", "test.csv")
+        document(command, flowers / "m", flowers / name) for name in ("known.csv", "test.csv")
     )
-    assert both["accuracy"] == known["accuracy"]
+    assert both[metric] == known[metric]
     assert both["rows_with_unknown_labels"] == 6
-    assert both["unknown_labels"] == {"new": 5, "b2": 1}
-    assert known["rows_with_unknown_labels"] == 0
-
-
-def test_certify_excludes_unknown_labels(flowers):
-    known, both = (
-        document("certify", flowers / "m", flowers / name) for name in ("known.csv", "test.csv")
-    )
-    assert both["certified_accuracy"] == known["certified_accuracy"]
-    assert both["rows_with_unknown_labels"] == 6
+    if command == "evaluate":
+        assert both["unknown_labels"] == {"new": 5, "b2": 1}
+        assert known["rows_with_unknown_labels"] == 0

@@ -1,4 +1,4 @@
-"""Short Computational Trees and forests: always what a fresh scan would find."""
+"""Short Computational Trees and forests equal a scan of their leaves."""
 
 import math
 
@@ -15,47 +15,35 @@ from maxplus.trees.short_trees import nodes_per_tree
 from strategies import DTYPES, GRID, INFINITIES, SEEDS, grid_array, quick
 
 INF = math.inf
-Forest = ShortComputationalForest
+Tree, Forest = ShortComputationalTree, ShortComputationalForest
 KINDS = pytest.mark.parametrize("kind", ["max", "min"])
 SIZES = [*range(1, 18), 31, 32, 33, 100]
-LEAVES = st.lists(st.sampled_from([*GRID.tolist(), INF, -INF]), min_size=1, max_size=40)
+VALUES = st.sampled_from([*GRID.tolist(), INF, -INF])
 
 
 def scan(leaves, kind):
-    """Root and winner, by looking at every leaf."""
+    """Return root and winner by a scan of all leaves."""
     return oracles.best([float(leaf) for leaf in leaves], kind)
 
 
-@st.composite
-def leaves_and_updates(draw):
-    leaves = draw(LEAVES)
-    leaf = st.integers(0, len(leaves) - 1)
-    value = st.sampled_from([*GRID.tolist(), INF, -INF])
-    return leaves, draw(st.lists(st.tuples(leaf, value), max_size=60))
-
-
-@KINDS
-@quick(60)
-@given(leaves=LEAVES, dtype=DTYPES)
-def test_new_tree_equals_scan(kind, leaves, dtype):
-    tree = ShortComputationalTree(np.array(leaves, dtype), kind)
+def assert_tree_equals_scan(tree, leaves, kind):
     assert (tree.value, tree.winner) == scan(leaves, kind)
-    assert_array_equal(tree.leaves, np.array(leaves, dtype), strict=True)
-    assert len(tree) == len(leaves)
-    assert tree.kind == kind
 
 
 @KINDS
 @quick(60)
-@given(case=leaves_and_updates())
-def test_updated_tree_equals_scan(kind, case):
-    leaves, updates = case
-    tree = ShortComputationalTree(leaves, kind)
-    for leaf, value in updates:
+@given(leaves=st.lists(VALUES, min_size=1, max_size=40), dtype=DTYPES, data=st.data())
+def test_tree_equals_scan_after_any_updates(kind, leaves, dtype, data):
+    tree = Tree(np.array(leaves, dtype), kind)
+    assert_tree_equals_scan(tree, leaves, kind)
+    assert_array_equal(tree.leaves, np.array(leaves, dtype), strict=True)
+    assert (len(tree), tree.kind) == (len(leaves), kind)
+    updates = st.lists(st.tuples(st.integers(0, len(leaves) - 1), VALUES), max_size=40)
+    for leaf, value in data.draw(updates):
         leaves[leaf] = value
         tree.update(leaf, value)
-        assert (tree.value, tree.winner) == scan(leaves, kind)
-    assert_array_equal(tree.nodes, ShortComputationalTree(leaves, kind).nodes)
+        assert_tree_equals_scan(tree, leaves, kind)
+    assert_array_equal(tree.nodes, Tree(np.array(leaves, dtype), kind).nodes)
 
 
 @KINDS
@@ -64,50 +52,35 @@ def test_updated_tree_equals_scan(kind, case):
 def test_long_update_sequences_equal_a_rebuild(kind, n, dtype):
     rng = np.random.default_rng(n)
     leaves = rng.normal(size=n).astype(dtype)
-    tree = ShortComputationalTree(leaves, kind)
+    tree = Tree(leaves, kind)
     for leaf, value in zip(rng.integers(n, size=3000), rng.normal(size=3000), strict=True):
         tree.update(leaf, value)
         leaves[leaf] = value
-    rebuilt = ShortComputationalTree(leaves, kind)
-    assert_array_equal(tree.nodes, rebuilt.nodes, strict=True)
-    assert (tree.value, tree.winner) == (rebuilt.value, rebuilt.winner) == scan(leaves, kind)
+    assert_array_equal(tree.nodes, Tree(leaves, kind).nodes, strict=True)
+    assert_tree_equals_scan(tree, leaves, kind)
 
 
 @KINDS
 @pytest.mark.parametrize("n", SIZES)
-def test_every_leaf_of_tree_can_win(kind, n):
+def test_every_leaf_can_win_and_first_leaf_wins_a_tie(kind, n):
     best = {"max": 1.0, "min": -1.0}[kind]
-    for leaf in range(n):
-        tree = ShortComputationalTree(np.zeros(n), kind)
+    tree = Tree(np.zeros(n), kind)
+    for leaf in reversed(range(n)):
         tree.update(leaf, best)
         assert (tree.value, tree.winner) == (best, leaf)
-
-
-@KINDS
-@pytest.mark.parametrize("n", SIZES)
-@pytest.mark.parametrize("value", [0.0, INF, -INF])
-def test_first_leaf_of_tree_wins_a_tie(kind, n, value):
-    tree = ShortComputationalTree(np.full(n, value), kind)
-    assert (tree.value, tree.winner) == (value, 0)
-
-
-@KINDS
-@pytest.mark.parametrize("order", [(3, 1), (1, 3)])
-def test_tree_tie_after_updates_goes_to_the_lowest_leaf(kind, order):
-    best = {"max": 5.0, "min": -5.0}[kind]
-    tree = ShortComputationalTree(np.zeros(5), kind)
-    for leaf in order:
-        tree.update(leaf, best)
-    assert tree.winner == 1
+    for value in (0.0, INF, -INF):
+        tree = Tree(np.full(n, value), kind)
+        assert (tree.value, tree.winner) == (value, 0)
 
 
 def test_tree_size():
     for n in range(1, 1100):
-        tree = ShortComputationalTree(np.zeros(n))
-        assert tree.n_levels == math.ceil(math.log2(n)) + 1
-        assert tree.nodes.size == nodes_per_tree(n) < 2 * n + math.log2(n)
-        assert tree.nodes.size >= 2 * n - 1
+        tree, forest = Tree(np.zeros(n)), Forest(np.zeros((3, n)))
+        assert tree.n_levels == forest.n_levels == math.ceil(math.log2(n)) + 1
+        assert 2 * n - 1 <= tree.nodes.size == nodes_per_tree(n) < 2 * n + math.log2(n)
         assert tree.offsets[-1] == tree.nodes.size
+        assert (forest.n_trees, forest.n_leaves) == (3, n)
+        assert forest.nodes.shape == (3, tree.nodes.size)
 
 
 @pytest.mark.parametrize(
@@ -120,45 +93,51 @@ def test_tree_size():
     ],
 )
 def test_tree_accepts_any_real_type(values, dtype):
-    tree = ShortComputationalTree(values)
+    tree = Tree(values)
     assert (tree.value, tree.winner) == (8.0, 1)
     assert tree.nodes.dtype == dtype
 
 
-def test_tree_copies_its_leaves():
-    values = np.array([3.0, 8.0, 5.0])
-    tree = ShortComputationalTree(values)
-    values[2] = 99.0
-    tree.leaves[0] = 99.0
+def test_tree_and_forest_copy_their_values():
+    values = np.array([[3.0, 8.0, 5.0]])
+    tree, forest = Tree(values[0]), Forest(values)
+    values[0, 2] = 99.0
+    for array in (tree.leaves, forest.leaves, forest.values, forest.winners):
+        array[:] = 99
     assert_array_equal(tree.leaves, [3.0, 8.0, 5.0])
     assert tree.value == 8.0
+    check_forest(forest, [[3.0, 8.0, 5.0]], "max")
 
 
-BAD_TREES = {
-    "empty": ([], ValueError),
-    "scalar": (3.0, ValueError),
-    "matrix": ([[1.0, 2.0]], ValueError),
-    "nan": ([1.0, np.nan], ValueError),
-    "float32 nan": (np.array([np.nan], np.float32), ValueError),
-    "text": (["a", "b"], (TypeError, ValueError)),
-    "complex": ([1j, 2.0], (TypeError, ValueError)),
+BAD_VALUES = {
+    "empty": (Tree, [], ValueError),
+    "scalar": (Tree, 3.0, ValueError),
+    "matrix": (Tree, [[1.0, 2.0]], ValueError),
+    "nan": (Tree, [1.0, np.nan], ValueError),
+    "float32 nan": (Tree, np.array([np.nan], np.float32), ValueError),
+    "text": (Tree, ["a", "b"], (TypeError, ValueError)),
+    "complex": (Tree, [1j, 2.0], (TypeError, ValueError)),
+    "forest, vector": (Forest, [1.0, 2.0], ValueError),
+    "forest, no leaves": (Forest, np.empty((3, 0)), ValueError),
+    "forest, cube": (Forest, np.zeros((1, 1, 1)), ValueError),
+    "forest, nan": (Forest, [[1.0, np.nan]], ValueError),
 }
 
 
-@pytest.mark.parametrize(("values", "error"), BAD_TREES.values(), ids=BAD_TREES)
-def test_tree_rejects_invalid_values(values, error):
+@pytest.mark.parametrize(("make", "values", "error"), BAD_VALUES.values(), ids=BAD_VALUES)
+def test_invalid_values_are_rejected(make, values, error):
     with pytest.raises(error, match="values"):
-        ShortComputationalTree(values)
+        make(values)
 
 
-@pytest.mark.parametrize("make", [ShortComputationalTree, lambda v, k: Forest([v], k)])
+@pytest.mark.parametrize("make", [Tree, lambda values, kind: Forest([values], kind)])
 @pytest.mark.parametrize("kind", ["MAX", "maximum", "", None])
-def test_tree_rejects_invalid_kind(make, kind):
+def test_invalid_kind_is_rejected(make, kind):
     with pytest.raises(ValueError, match="kind"):
         make([1.0], kind)
 
 
-BAD_UPDATES = pytest.mark.parametrize(
+@pytest.mark.parametrize(
     ("leaf", "value", "error", "message"),
     [
         (-1, 0.0, IndexError, r"leaf -1\b"),
@@ -166,16 +145,18 @@ BAD_UPDATES = pytest.mark.parametrize(
         (0, np.nan, ValueError, "NaN"),
     ],
 )
-
-
-@KINDS
-@BAD_UPDATES
-def test_rejected_tree_update_changes_nothing(kind, leaf, value, error, message):
-    tree = ShortComputationalTree([3.0, 8.0, 5.0], kind)
-    before = tree.nodes.copy()
-    with pytest.raises(error, match=message):
-        tree.update(leaf, value)
-    assert_array_equal(tree.nodes, before)
+def test_rejected_update_changes_nothing(leaf, value, error, message):
+    tree, forest = Tree([3.0, 8.0, 5.0]), Forest([[3.0, 8.0, 5.0]] * 2)
+    before = [tree.nodes.copy(), forest.nodes.copy()]
+    for update in (
+        lambda: tree.update(leaf, value),
+        lambda: forest.update(1, leaf, value),
+        lambda: forest.update_column(leaf, [0.0, value]),
+    ):
+        with pytest.raises(error, match=message):
+            update()
+    assert_array_equal(tree.nodes, before[0])
+    assert_array_equal(forest.nodes, before[1])
 
 
 # -- forests ----------------------------------------------------------------------------------
@@ -197,7 +178,7 @@ def check_forest(forest, leaves, kind):
     dtype=DTYPES,
     infinities=INFINITIES,
 )
-def test_forest_equals_scan_of_every_row(kind, n_trees, n_leaves, seed, dtype, infinities):
+def test_forest_equals_scan_of_every_tree(kind, n_trees, n_leaves, seed, dtype, infinities):
     rng = np.random.default_rng(seed)
     leaves = grid_array(rng, (n_trees, n_leaves), dtype, infinities)
     forest = Forest(leaves, kind)
@@ -214,46 +195,10 @@ def test_forest_equals_scan_of_every_row(kind, n_trees, n_leaves, seed, dtype, i
     assert_array_equal(forest.nodes, Forest(leaves, kind).nodes, strict=True)
 
 
-def test_forest_from_fortran_order_and_integers():
+def test_forest_accepts_any_memory_layout():
     leaves = np.array([[1, 4, 2], [9, 8, 9]])
     for values in (leaves, leaves.tolist(), np.asfortranarray(leaves), leaves[::-1][::-1]):
         check_forest(Forest(values), leaves, "max")
-
-
-@pytest.mark.parametrize("n_leaves", SIZES)
-def test_forest_size(n_leaves):
-    forest = Forest(np.zeros((3, n_leaves)))
-    assert (forest.n_trees, forest.n_leaves) == (3, n_leaves)
-    assert forest.n_levels == math.ceil(math.log2(n_leaves)) + 1
-    assert forest.nodes.shape == (3, nodes_per_tree(n_leaves))
-
-
-def test_forest_returns_copies():
-    forest = Forest([[1.0, 4.0], [9.0, 8.0]])
-    forest.values[:] = 99.0
-    forest.leaves[:] = 99.0
-    check_forest(forest, [[1.0, 4.0], [9.0, 8.0]], "max")
-
-
-@pytest.mark.parametrize(
-    "values",
-    [[1.0, 2.0], np.empty((3, 0)), np.zeros((1, 1, 1)), [[1.0, np.nan]]],
-    ids=["vector", "no leaves", "cube", "nan"],
-)
-def test_forest_rejects_invalid_values(values):
-    with pytest.raises(ValueError, match="values"):
-        Forest(values)
-
-
-@BAD_UPDATES
-def test_rejected_forest_update_changes_nothing(leaf, value, error, message):
-    forest = Forest([[3.0, 8.0, 5.0]] * 2)
-    before = forest.nodes.copy()
-    with pytest.raises(error, match=message):
-        forest.update(1, leaf, value)
-    with pytest.raises(error, match=message):
-        forest.update_column(leaf, [0.0, value])
-    assert_array_equal(forest.nodes, before)
 
 
 @pytest.mark.parametrize("tree", [-1, 2])
@@ -273,40 +218,26 @@ def test_forest_column_needs_one_value_per_tree(column):
 
 @njit
 def replay(nodes, offsets, leaves, values, maximum, roots, winners, changed):
-    """Change leaves and read root and winner, as a training loop does."""
+    """Update leaves and read root and winner after each update."""
     for t in range(leaves.size):
         changed[t] = _kernels.update(nodes, offsets, leaves[t], values[t], maximum)
         roots[t] = _kernels.root(nodes, offsets)
         winners[t] = _kernels.winner(nodes, offsets)
 
 
-def replayed(kind, n):
-    """Return a tree after 200 changes by `replay`, what that reported, and what scans find."""
+@KINDS
+@pytest.mark.parametrize("n", [1, 2, 3, 7, 33])
+def test_tree_kernels_work_inside_a_compiled_loop(kind, n):
     rng = np.random.default_rng(n)
-    leaves = grid_array(rng, n)
-    moves, values = rng.integers(n, size=200), grid_array(rng, 200)
-    tree = ShortComputationalTree(leaves, kind)
+    leaves, moves, values = grid_array(rng, n), rng.integers(n, size=200), grid_array(rng, 200)
+    tree = Tree(leaves, kind)
     roots, winners, changed = np.empty(200), np.empty(200, int), np.empty(200, bool)
     replay(tree.nodes, tree.offsets, moves, values, kind == "max", roots, winners, changed)
-    expected = [scan(leaves, kind)]
-    for leaf, value in zip(moves, values, strict=True):
+    before, _ = scan(leaves, kind)
+    for t, (leaf, value) in enumerate(zip(moves, values, strict=True)):
         leaves[leaf] = value
-        expected.append(scan(leaves, kind))
-    return tree, (roots, winners, changed), expected
-
-
-@KINDS
-@pytest.mark.parametrize("n", [1, 2, 3, 7, 33])
-def test_trees_work_inside_a_jitted_loop(kind, n):
-    tree, (roots, winners, _), expected = replayed(kind, n)
-    assert_array_equal(roots, [root for root, _ in expected[1:]])
-    assert_array_equal(winners, [winner for _, winner in expected[1:]])
-    assert (tree.value, tree.winner) == expected[-1], "the kernel must change the tree itself"
-
-
-@KINDS
-@pytest.mark.parametrize("n", [1, 2, 3, 7, 33])
-def test_update_returns_whether_the_root_changed(kind, n):
-    _, (_, _, changed), expected = replayed(kind, n)
-    roots = np.array([root for root, _ in expected])
-    assert_array_equal(changed, roots[1:] != roots[:-1])
+        root, winner = scan(leaves, kind)
+        assert (roots[t], winners[t], changed[t]) == (root, winner, root != before)
+        before = root
+    # The kernel changes the tree in place.
+    assert_tree_equals_scan(tree, leaves, kind)

@@ -1,4 +1,4 @@
-"""Threads as ranks: a communicator without MPI."""
+"""A communicator whose ranks are threads, for tests without MPI."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor

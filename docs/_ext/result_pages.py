@@ -20,7 +20,7 @@ GROUPS = {
         "timing",
     ),
     "Predictive performance": ("tables", "quality", "robust", "noise", "regression"),
-    "Speed and scale": ("long-run", "million", "mpi", "products"),
+    "Speed and scale": ("first-use", "long-run", "million", "mpi", "products"),
 }
 OTHERS = "Other"
 PLACE = "results/generated"

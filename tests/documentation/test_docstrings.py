@@ -79,6 +79,11 @@ IGNORED = {
 ONE_LINE = {"PR01", "RT01", "YD01"}
 EXCEPTIONS = {
     "maxplus.distributed.": ONE_LINE,
+    "maxplus.explain.Contributions.": ONE_LINE,
+    "maxplus.explain.Domain.": ONE_LINE,
+    "maxplus.explain.Explanation.": ONE_LINE,
+    "maxplus.explain.PredictionContributions.": ONE_LINE,
+    "maxplus.explain.Rules.": ONE_LINE,
     "maxplus.tables.Column.": ONE_LINE,
     "maxplus.tables.Number.": ONE_LINE,
     "maxplus.tables.Ranges.": ONE_LINE,

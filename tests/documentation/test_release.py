@@ -24,32 +24,6 @@ def test_versions_are_equal(name, pattern):
     assert re.search(pattern, text_of(name), re.MULTILINE)[1] == maxplus.__version__
 
 
-def test_typed_program_has_all_public_names():
-    """`make lint` checks the types of the program; this test checks that it is complete."""
-    program = ast.parse(text_of("tests/typed_program.py"))
-    (listed,) = (node.value for node in program.body if isinstance(node, ast.AnnAssign))
-    listed = [ast.unparse(name) for name in listed.elts]
-    source = ROOT / "src"
-    packages = [path.parent for path in (source / "maxplus").rglob("__init__.py")]
-    modules = [path.with_suffix("") for path in (source / "maxplus").glob("[a-z]*.py")]
-    names = {".".join(path.relative_to(source).parts) for path in packages + modules}
-    # Packages without public names.
-    private = (
-        "maxplus._compile",
-        "maxplus.cli",
-        "maxplus.training.smooth",
-        "maxplus.training.engines.sparse",
-    )
-    public = [
-        f"{name}.{thing}"
-        for name in names
-        if not name.startswith(private)
-        for thing in importlib.import_module(name).__all__
-    ]
-    assert len(listed) > 100
-    assert sorted(listed) == sorted(public)
-
-
 # -- gallery ---------------------------------------------------------------------------------------
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from experiments import (
     Settings,
+    first_use,
     long_run,
     measure,
     million,
@@ -91,6 +92,17 @@ def test_flip_labels_changes_the_given_share():
     assert np.array_equal(np.flatnonzero(noisy != y), np.sort(flipped))
     assert flipped.size == 20
     assert set(np.unique(noisy)) == {0, 1, 2, 3}
+
+
+def test_first_use_measures_cpu_time_with_an_empty_cache(monkeypatch):
+    monkeypatch.setattr(
+        first_use,
+        "CASES",
+        {"cache": ("import os", "assert not os.listdir(os.environ['NUMBA_CACHE_DIR'])")},
+    )
+    found = first_use.run(Settings(quick=True))
+    assert 0 < found.values["seconds"]["cache"][0] < 1
+    assert found.tables[0].rows[0][0] == "cache"
 
 
 @NEEDS_MNIST

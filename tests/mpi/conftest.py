@@ -38,7 +38,7 @@ def comm():
 
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config):
-    # Rank 0 speaks for all.
+    # Only rank 0 prints.
     if is_launched() and world().rank:
         reporter = config.pluginmanager.get_plugin("terminalreporter")
         config.pluginmanager.unregister(reporter)
@@ -48,7 +48,7 @@ def pytest_configure(config):
 def pytest_runtest_makereport(item, call):
     report = (yield).get_result()
     if report.failed and is_launched():
-        # The others wait for this rank: end them.
+        # Terminate the other ranks, which wait for this rank.
         print(f"rank {world().rank}: {item.nodeid}\n{report.longreprtext}", file=sys.stderr)
         sys.stderr.flush()
         world().Abort(1)

@@ -1,4 +1,4 @@
-"""Whole programs on several ranks: the command line, and how ranks end when one of them fails."""
+"""Programs on several ranks: the command line, and the end of all ranks if one fails."""
 
 import os
 import subprocess
@@ -16,6 +16,7 @@ import maxplus
 MPIEXEC = Path(sys.executable).with_name("mpiexec")
 # Seconds until a test with a deadlocked rank fails.
 LIMIT = 60
+SUBGRADIENT = "--algorithm subgradient --validate none"
 
 TRAINING = """
 import os, signal, time
@@ -43,7 +44,7 @@ callbacks = [Checkpoint(CHECKPOINT, every=0.0)]
 if VICTIM == 0:
     callbacks.append(fail)
 elif comm.rank == VICTIM:
-    # Callbacks are rank 0's: another rank fails in a thread of its own.
+    # Callbacks are called on rank 0 only.
     Thread(target=fail_later, daemon=True).start()
 
 clf = maxplus.SubgradientLMMClassifier(20, max_iter=10**9, random_state=0, callbacks=callbacks)
@@ -84,59 +85,35 @@ def table(tmp_path_factory):
 
 
 def test_mpi_train_command_equals_one_process(table, tmp_path):
-    options = [
-        "--algorithm",
-        "subgradient",
-        "--set",
-        "n_hidden=20",
-        "--set",
-        "max_iter=300",
-        "--validate",
-        "none",
-        "--seed",
-        "3",
-        "--remember-rows",
-    ]
-    alone, together = tmp_path / "alone.maxplus", tmp_path / "together.maxplus"
-    one = run(command_line("train", table, *options, "-o", alone))
+    options = f"{SUBGRADIENT} --set n_hidden=20 --set max_iter=300 --seed 3 --remember-rows".split()
+    paths = tmp_path / "one.maxplus", tmp_path / "three.maxplus"
+    one = run(command_line("train", table, *options, "-o", paths[0]))
     assert one.returncode == 0, one.stderr
-    three = over(3, *command_line("train", table, *options, "-o", together))
+    three = over(3, *command_line("train", table, *options, "-o", paths[1]))
     assert three.returncode == 0, three.stderr
-    first, second = maxplus.load(alone), maxplus.load(together)
+    first, second = map(maxplus.load, paths)
     for name in ("W0_", "W1_", "W2_", "training_rows_", "training_losses_", "training_labels_"):
         np.testing.assert_array_equal(getattr(first, name), getattr(second, name), err_msg=name)
     assert first.encoder_.to_json() == second.encoder_.to_json()
-    # Rank 0 speaks, and says the same.
+    # Rank 0 prints the same, and the number of ranks.
     result = [line for line in three.stdout.splitlines() if "ranks," not in line]
-    assert result == [line.replace(alone.name, together.name) for line in one.stdout.splitlines()]
+    assert result == one.stdout.replace("one.maxplus", "three.maxplus").splitlines()
 
 
 def test_mpi_predict_command_equals_one_process(table, tmp_path):
     model = tmp_path / "m.maxplus"
-    own = [
-        "--algorithm",
-        "subgradient",
-        "--set",
-        "n_hidden=9",
-        "--set",
-        "max_iter=20",
-        "--validate",
-        "none",
-        "-q",
-        "-o",
-        model,
-    ]
-    assert run(command_line("train", table, *own)).returncode == 0
-    result = {}
-    for how, start in (("alone", run), ("together", lambda command: over(2, *command))):
-        out = tmp_path / f"{how}.csv"
+    options = f"{SUBGRADIENT} --set n_hidden=9 --set max_iter=20 -q".split()
+    assert run(command_line("train", table, *options, "-o", model)).returncode == 0
+    predictions = []
+    for start in (run, lambda command: over(2, *command)):
+        out = tmp_path / f"{len(predictions)}.csv"
         done = start(command_line("predict", model, table, "--probabilities", "-o", out))
         assert done.returncode == 0, done.stderr
-        result[how] = [out.read_text()]
-    assert result["alone"] == result["together"]
+        predictions.append(out.read_text())
+    assert predictions[0] == predictions[1]
     for command in ("evaluate", "certify", "report"):
-        refused = over(2, *command_line(command, model, table))
-        assert refused.stderr.count(f"Error: maxplus {command} runs in one process") == 1
+        done = over(2, *command_line(command, model, table))
+        assert done.stderr.count(f"Error: maxplus {command} runs in one process") == 1
 
 
 def test_mpi_command_prints_error_once(tmp_path):
@@ -144,7 +121,7 @@ def test_mpi_command_prints_error_once(tmp_path):
     assert done.returncode == 2
     assert done.stderr.count("Error:") == 1
     assert "No such file" in done.stderr
-    # Errors that every rank detects itself are printed once, too.
+    # An error that all ranks detect is also printed once.
     done = over(2, *command_line("train", "iris", "--task", "poetry"))
     assert done.returncode == 2
     assert done.stderr.count("Error:") == 1
@@ -164,8 +141,8 @@ def test_mpi_python_error_is_printed_once():
     assert "same parameter max_iter; rank 0 has 5, rank 1 has 6" in done.stderr
 
 
-def ended(tmp_path, victim, action):
-    """(seconds from the failure to the end of all, the outcome) of a training that a rank ends."""
+def train_until_failure(tmp_path, victim, action):
+    """Train until a rank fails; return the seconds until all ranks have ended, and the process."""
     checkpoint = tmp_path / "training.ckpt"
     program = TRAINING.replace("VICTIM", str(victim)).replace("ACTION", action)
     script = tmp_path / "train.py"
@@ -179,17 +156,17 @@ def ended(tmp_path, victim, action):
 
 
 def test_killed_rank_ends_all_ranks(tmp_path):
-    seconds, _ = ended(tmp_path, 2, "os.kill(os.getpid(), signal.SIGKILL)")
+    seconds, _ = train_until_failure(tmp_path, 2, "os.kill(os.getpid(), signal.SIGKILL)")
     assert seconds < 5.0
 
 
 def test_failing_rank_reports_error_and_ends_all_ranks(tmp_path):
-    seconds, done = ended(tmp_path, 0, "raise MemoryError('no more of it')")
+    seconds, done = train_until_failure(tmp_path, 0, "raise MemoryError('no more memory')")
     assert seconds < 5.0
     message = [line for line in done.stderr.splitlines() if line.startswith("rank ")]
     assert len(message) == 1
     assert "rank 0 of 3" in message[0]
-    assert "MemoryError: no more of it; use more machines" in message[0]
+    assert "MemoryError: no more memory; use more machines" in message[0]
     # Training continues from the written checkpoint.
     rng = [np.random.default_rng(rank).normal(size=(400, 5)) for rank in range(3)]
     y = np.tile(np.arange(400) % 3, 3)

@@ -1,4 +1,4 @@
-"""The MPI communicator: messages, shared memory, and the end of ranks."""
+"""The MPI communicator: collective operations, shared memory, and errors."""
 
 import numpy as np
 import pytest
@@ -53,11 +53,11 @@ def test_rank_exchange_works_with_and_without_a_processor_per_rank(comm, is_crow
         communicator._is_crowded = is_crowded
         for n in (1, 43, 43, 7) * 50:
             own = np.random.default_rng((communicator.rank, n)).normal(size=n)
-            progress_calls = np.empty((communicator.size, n))
-            communicator.meet(own, progress_calls)
-            for rank, caught in enumerate(progress_calls):
+            received = np.empty((communicator.size, n))
+            communicator.meet(own, received)
+            for rank, values in enumerate(received):
                 np.testing.assert_array_equal(
-                    caught, np.random.default_rng((rank, n)).normal(size=n)
+                    values, np.random.default_rng((rank, n)).normal(size=n)
                 )
 
 
@@ -75,14 +75,18 @@ def test_reduce_scatter_adds_large_arrays_in_rank_order(comm):
             np.testing.assert_array_equal(communicator.sum(each[communicator.rank]), total)
 
 
-def test_allgather_sends_large_rows_in_parts(comm, monkeypatch):
-    monkeypatch.setattr("maxplus.distributed.mpi.MAX_BYTES", 100)
+@pytest.mark.parametrize("dtype", ["f4", "i2", "?", "U5", "M8[s]", "S3"])
+@pytest.mark.parametrize("shape", [(), (3,), (0,), (2, 2)])
+def test_allgather_and_gather_work_for_any_type_and_shape(comm, dtype, shape):
     with maxplus.distributed.use_mpi(comm) as communicator:
-        rows = np.arange(200.0 + communicator.rank).reshape(-1, 1) + 1000 * communicator.rank
+        n = 0 if communicator.rank == 1 else communicator.rank + 2
+        numbers = np.arange(n * int(np.prod(shape))) + 100 * communicator.rank
+        rows = numbers.astype(dtype).reshape(n, *shape)
         whole = np.concatenate(comm.allgather(rows))
-        np.testing.assert_array_equal(communicator.allgatherv(rows), whole)
+        np.testing.assert_array_equal(communicator.allgatherv(rows), whole, strict=True)
         collected = communicator.gather(rows)
-        np.testing.assert_array_equal(collected, whole if communicator.is_first else whole[:0])
+        expected = whole if communicator.is_first else whole[:0]
+        np.testing.assert_array_equal(collected, expected, strict=True)
 
 
 OBJECTIVES = {
@@ -115,7 +119,7 @@ def test_mpi_fit_equals_one_process(comm, iris, options):
         np.testing.assert_array_equal(clf.history_[name], alone.history_[name])
 
 
-def test_all_ranks_refuse_different_parameters(comm, iris):
+def test_different_parameters_raise_on_all_ranks(comm, iris):
     X, y = iris
     with (
         pytest.raises(DifferentRanksError, match="number of features"),
@@ -152,7 +156,7 @@ def test_close_frees_communicators_and_windows(comm):
         communicator.close()
 
 
-def test_sparse_engine_refuses_to_run_after_its_communicator_is_closed(comm, iris):
+def test_sparse_engine_raises_after_its_communicator_is_closed(comm, iris):
     X, y = iris
     part = split(len(y), comm.size)[comm.rank]
     with maxplus.distributed.use_mpi(comm):

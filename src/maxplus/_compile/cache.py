@@ -62,19 +62,16 @@ class KernelCache(FunctionCache):
     def save_overload(self, sig: Any, data: Any) -> None:
         """Write a compiled kernel; call ``on_write_error`` if that fails."""
         try:
-            self._save(sig, data)
+            try:
+                super().save_overload(sig, data)
+            except OSError:
+                raise
+            except Exception:
+                # The index is damaged: start a new one.
+                self.flush()
+                super().save_overload(sig, data)
         except OSError:
             self._on_write_error()
-
-    def _save(self, sig: Any, data: Any) -> None:
-        try:
-            super().save_overload(sig, data)
-        except OSError:
-            raise
-        except Exception:
-            # The index is damaged: start a new one.
-            self.flush()
-            super().save_overload(sig, data)
 
 
 class _FilesBySignature(IndexDataCacheFile):

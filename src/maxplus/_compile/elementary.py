@@ -1,46 +1,63 @@
-"""Vectorisable exponential and logarithm of float64; those of the C library are not vectorised.
+"""Vectorisable exponentials and logarithm; those of the C library are not vectorised.
 
-Both are accurate to a few units in the last place within the range in their docstrings, and
-undefined outside.
+They are accurate within the ranges in their docstrings, and undefined outside.
 """
 
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from maxplus._compile.jit import exact_inner
+from maxplus._compile.intrinsics import generator
+from maxplus._compile.jit import exact_inner, njit
 
+
+def _bitcast(source: Any, target: Any, kind: Any) -> Any:
+    """Return an intrinsic that interprets the bits of a number as another type."""
+
+    def cast(typingctx, bits):
+        return target(source), generator(lambda builder, bits: builder.bitcast(bits, kind))
+
+    return intrinsic(cast)
+
+
+# -- float32 -------------------------------------------------------------------------------------
+
+_as_float32 = _bitcast(types.int32, types.float32, ir.FloatType())
+_LOG2E_32 = np.float32(1.44269504)
+# log 2 in two parts; the first has few digits, so that its multiples are exact.
+_LN2_HIGH_32, _LN2_LOW_32 = np.float32(0.693359375), np.float32(-2.12194440e-4)
+_C2, _C3, _C4, _C5, _C6 = (np.float32(1 / n) for n in (2, 6, 24, 120, 720))
+_ONE, _HALF = np.float32(1.0), np.float32(0.5)
+_BIAS_32, _MANTISSA_BITS_32 = np.int32(127), np.int32(23)
+
+
+@njit(cache=True, inline="always")
+def exp32(x):
+    """Return exp(x) of a float32 with |x| ≤ 87, with a relative error below 3e-7.
+
+    exp(x) = 2ⁿ·exp(r) with |r| ≤ log(2)/2, for which six terms of the series are sufficient.
+    """
+    n = np.floor(x * _LOG2E_32 + _HALF)
+    r = x - n * _LN2_HIGH_32 - n * _LN2_LOW_32
+    series = _ONE + r * (_ONE + r * (_C2 + r * (_C3 + r * (_C4 + r * (_C5 + r * _C6)))))
+    return series * _as_float32((np.int32(n) + _BIAS_32) << _MANTISSA_BITS_32)
+
+
+# -- float64: a few units in the last place ------------------------------------------------------
+
+_as_float = _bitcast(types.int64, types.float64, ir.DoubleType())
+_as_bits = _bitcast(types.float64, types.int64, ir.IntType(64))
 _LOG2E = 1.4426950408889634
 # log 2 in two parts; the first has few digits, so that its multiples are exact.
 _LN2_HIGH, _LN2_LOW = 0.693145751953125, 1.4286068203094173e-06
 # 2⁵² + 2⁵¹: the low bits of its sum with a number are the nearest integer.
 _ROUND = 6755399441055744.0
 _MANTISSA_BITS, _BIAS = 52, 1023
-_MANTISSA = (1 << _MANTISSA_BITS) - 1
 # Bits of √½, the lower end of the range [√½, √2) of mantissas.
 _SQRT_HALF = 0x3FE6A09E667F3BCD
-
-
-@intrinsic
-def _as_float(typingctx, bits):
-    """Return the float64 with these 64 bits."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.bitcast(args[0], ir.DoubleType())
-
-    return types.float64(types.int64), codegen
-
-
-@intrinsic
-def _as_bits(typingctx, x):
-    """Return the 64 bits of a float64."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.bitcast(args[0], ir.IntType(64))
-
-    return types.int64(types.float64), codegen
 
 
 @exact_inner

@@ -1,4 +1,4 @@
-"""LLVM instructions that Numba does not generate, and kernels that use them.
+"""LLVM instructions that Numba does not generate.
 
 Numba compiles ``min(a, b)`` and ``if b < a: a = b`` to code that LLVM cannot vectorise (numba
 #5139), because NaN and the sign of zero have defined results. Calls of ``llvm.minnum`` and
@@ -8,16 +8,14 @@ that all engines give bit-identical results.
 """
 
 import platform
+from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
 from llvmlite import ir
 from numba import config, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 from numba.np.arrayobj import make_array
-
-from maxplus._compile.jit import njit
 
 SAFE_FLAGS = ("nnan", "nsz")
 
@@ -40,7 +38,7 @@ _REGISTER = (
 )
 
 
-def call(builder: Any, name: str, args: list[Any], flags: tuple[str, ...] = ()) -> Any:
+def call(builder: Any, name: str, args: Sequence[Any], flags: tuple[str, ...] = ()) -> Any:
     """Emit a call of the LLVM intrinsic ``name(T, …) -> T`` for numbers or vectors."""
     kind = args[0].type
     is_vector = isinstance(kind, ir.VectorType)
@@ -49,14 +47,18 @@ def call(builder: Any, name: str, args: list[Any], flags: tuple[str, ...] = ()) 
     function = cgutils.get_or_insert_function(
         builder.module, ir.FunctionType(kind, [kind] * len(args)), f"{name}.{suffix}"
     )
-    return builder.call(function, args, fastmath=flags)
+    return builder.call(function, list(args), fastmath=flags)
 
 
-def _binary_call(name: str, flags: tuple[str, ...]) -> Any:
-    """Return the code generator of a call of the LLVM intrinsic ``name(T, T) -> T``."""
+def generator(emit: Callable[..., Any]) -> Any:
+    """Return the code generator of an intrinsic, from a function of the builder and the arguments.
+
+    The result of the intrinsic is that of ``emit``, or nothing if it returns None.
+    """
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return call(builder, name, args, flags)
+        result = emit(builder, *args)
+        return context.get_dummy_value() if result is None else result
 
     return codegen
 
@@ -64,13 +66,19 @@ def _binary_call(name: str, flags: tuple[str, ...]) -> Any:
 @intrinsic
 def fmin(typingctx, a, b):
     """Return the smaller of two floats of one type (neither is NaN)."""
-    return a(a, b), _binary_call("llvm.minnum", SAFE_FLAGS)
+    return a(a, b), generator(lambda builder, *ab: call(builder, "llvm.minnum", ab, SAFE_FLAGS))
 
 
 @intrinsic
 def fmax(typingctx, a, b):
     """Return the larger of two floats of one type (neither is NaN)."""
-    return a(a, b), _binary_call("llvm.maxnum", SAFE_FLAGS)
+    return a(a, b), generator(lambda builder, *ab: call(builder, "llvm.maxnum", ab, SAFE_FLAGS))
+
+
+@intrinsic
+def imin(typingctx, a, b):
+    """Return the smaller of two signed integers of one type."""
+    return a(a, b), generator(lambda builder, *ab: call(builder, "llvm.smin", ab))
 
 
 def hidden_one(builder: Any, kind: Any) -> Any:
@@ -92,11 +100,7 @@ def fused_sum(builder: Any, a: Any, b: Any, one: Any) -> Any:
 @intrinsic
 def one_like(typingctx, x):
     """Return the float 1 of the type of x, for `plus`; called once, before a loop."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return hidden_one(builder, args[0].type)
-
-    return x(x), codegen
+    return x(x), generator(lambda builder, x: hidden_one(builder, x.type))
 
 
 @intrinsic
@@ -106,17 +110,7 @@ def plus(typingctx, a, b, one):
     Many processors execute sums and minima on the same ports, and fused multiply-adds on other
     ports, so that a loop of both takes half the time. LLVM would simplify a visible factor 1.
     """
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return fused_sum(builder, *args)
-
-    return a(a, b, one), codegen
-
-
-@intrinsic
-def imin(typingctx, a, b):
-    """Return the smaller of two signed integers of one type."""
-    return a(a, b), _binary_call("llvm.smin", ())
+    return a(a, b, one), generator(fused_sum)
 
 
 @intrinsic
@@ -126,11 +120,7 @@ def select(typingctx, condition, a, b):
     Numba compiles a conditional expression to branches, which LLVM may convert to several masked
     stores to one address, which are slow on some processors.
     """
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.select(*args)
-
-    return a(types.boolean, a, a), codegen
+    return a(types.boolean, a, a), generator(lambda builder, *args: builder.select(*args))
 
 
 @intrinsic
@@ -153,96 +143,61 @@ def use_widest_vectors(typingctx):
     return types.void(), codegen
 
 
+# -- memory shared by threads, and calls of Python -----------------------------------------------
+
+
+def _element_generator(emit: Callable[..., Any]) -> Any:
+    """Return the code generator of an intrinsic that uses the address of array[index]."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        array, index, *others = args
+        data = make_array(signature.args[0])(context, builder, array).data
+        result = emit(builder, builder.gep(data, [index]), *others)
+        return context.get_dummy_value() if result is None else result
+
+    return codegen
+
+
 @intrinsic
 def prefetch(typingctx, array, index):
     """Prefetch the cache line of array[index] (one dimension)."""
 
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        element = _element(context, builder, signature.args[0], args[0], args[1])
-        place = builder.bitcast(element, ir.IntType(8).as_pointer())
-        number = ir.IntType(32)
-        function = builder.module.declare_intrinsic(
-            "llvm.prefetch",
-            [place.type],
-            ir.FunctionType(ir.VoidType(), [place.type, number, number, number]),
-        )
+    def emit(builder: Any, place: Any) -> None:
+        place, number = builder.bitcast(place, ir.IntType(8).as_pointer()), ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [place.type, number, number, number])
+        function = builder.module.declare_intrinsic("llvm.prefetch", [place.type], kind)
         read, keep_in_all_levels, data_cache = number(0), number(3), number(1)
         builder.call(function, [place, read, keep_in_all_levels, data_cache])
-        return context.get_dummy_value()
 
-    return types.void(array, types.intp), codegen
-
-
-# -- memory shared by threads, and calls of Python -----------------------------------------------
-
-
-def _element(context: Any, builder: Any, array_type: Any, array: Any, index: Any) -> Any:
-    """Emit the address of array[index]."""
-    return builder.gep(make_array(array_type)(context, builder, array).data, [index])
+    return types.void(array, types.intp), _element_generator(emit)
 
 
 @intrinsic
 def atomic_load(typingctx, array, index):
     """Return array[index] with acquire semantics (one dimension, eight-byte items)."""
 
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        place = _element(context, builder, signature.args[0], args[0], args[1])
+    def emit(builder: Any, place: Any) -> Any:
         return builder.load_atomic(place, "acquire", 8)
 
-    return array.dtype(array, types.intp), codegen
+    return array.dtype(array, types.intp), _element_generator(emit)
 
 
 @intrinsic
 def atomic_store(typingctx, array, index, value):
     """Store array[index] = value with release semantics."""
 
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        place = _element(context, builder, signature.args[0], args[0], args[1])
-        builder.store_atomic(args[2], place, "release", 8)
-        return context.get_dummy_value()
+    def emit(builder: Any, place: Any, number: Any) -> None:
+        builder.store_atomic(number, place, "release", 8)
 
-    return types.void(array, types.intp, array.dtype), codegen
+    return types.void(array, types.intp, array.dtype), _element_generator(emit)
 
 
 @intrinsic
 def call_python(typingctx, address, argument):
     """Call the function at an address, a ctypes callback with one integer argument."""
 
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def emit(builder: Any, address: Any, argument: Any) -> Any:
         kind = ir.FunctionType(ir.IntType(64), [ir.IntType(64)])
-        return builder.call(builder.inttoptr(args[0], kind.as_pointer()), [args[1]])
+        return builder.call(builder.inttoptr(address, kind.as_pointer()), [argument])
 
-    return types.int64(types.int64, types.int64), codegen
-
-
-# -- the exponential function in float32 --------------------------------------------------------
-
-_LOG2E = np.float32(1.44269504)
-# log 2 in two parts; the first has few digits, so that its multiples are exact.
-_LN2_HIGH, _LN2_LOW = np.float32(0.693359375), np.float32(-2.12194440e-4)
-_C2, _C3, _C4, _C5, _C6 = (np.float32(1 / n) for n in (2, 6, 24, 120, 720))
-_ONE, _HALF = np.float32(1.0), np.float32(0.5)
-_BIAS, _MANTISSA_BITS = np.int32(127), np.int32(23)
-
-
-@intrinsic
-def _as_float(typingctx, bits):
-    """Return the float32 with these 32 bits."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.bitcast(args[0], ir.FloatType())
-
-    return types.float32(types.int32), codegen
-
-
-@njit(cache=True, inline="always")
-def exp32(x):
-    """Return exp(x) of a float32 with |x| ≤ 87, with a relative error below 3e-7.
-
-    Unlike the exponential of the C library, it is vectorised. exp(x) = 2ⁿ·exp(r) with
-    |r| ≤ log(2)/2, for which six terms of the series are sufficient.
-    """
-    n = np.floor(x * _LOG2E + _HALF)
-    r = x - n * _LN2_HIGH - n * _LN2_LOW
-    series = _ONE + r * (_ONE + r * (_C2 + r * (_C3 + r * (_C4 + r * (_C5 + r * _C6)))))
-    return series * _as_float((np.int32(n) + _BIAS) << _MANTISSA_BITS)
+    return types.int64(types.int64, types.int64), generator(emit)

@@ -72,7 +72,8 @@ def compiled_with(names: dict[str, Any], kernel: Callable, name: str, **options:
 
 def _dispatcher(function: Callable, cache: bool, options: dict[str, Any], variant: str = "") -> Any:
     """Return the Numba dispatcher of a function; variants are cached separately."""
-    kernel = numba.njit(**options)(function)
+    # Wrappers for C callbacks, a tenth of the compile time of a kernel, are not used.
+    kernel = numba.njit(**{"no_cfunc_wrapper": True, **options})(function)
     # With NUMBA_DISABLE_JIT, njit returns the function itself.
     if not hasattr(kernel, "enable_caching"):
         return kernel

@@ -71,10 +71,10 @@ def box_bounds(model: TermSum, X: NDArray, eps: ArrayLike, scale: NDArray | None
     True
     """
     X = as_rows(X, model.n_features, np.float64)
-    box = check_box(model, len(X), eps, scale)
+    eps, factors = check_box(model, len(X), eps, scale)
     exact, magnitude = model.astype(np.float64), Magnitude(model)
     with np.errstate(all="ignore"):
-        low, high = mapped_box(model, X, box.eps, magnitude.moving(box.scale))
+        low, high = mapped_box(model, X, eps, magnitude.moving(factors))
         slack = magnitude.rounding(magnitude.products(low, high))[:, None]
         below, above = (np.tile(exact.intercept, (len(X), 1)) for _ in range(2))
         for features, lmm in exact.terms:
@@ -87,15 +87,10 @@ def box_bounds(model: TermSum, X: NDArray, eps: ArrayLike, scale: NDArray | None
         return Bounds(below - slack, above + slack)
 
 
-class Box(NamedTuple):
-    """Sizes of boxes, (N,), in units of each feature's scale, (P,)."""
-
-    eps: NDArray
-    scale: NDArray
-
-
-def check_box(model: Network, n_rows: int, eps: ArrayLike, scale: ArrayLike | None) -> Box:
-    """Validate eps and scale and return them as arrays."""
+def check_box(
+    model: Network, n_rows: int, eps: ArrayLike, scale: ArrayLike | None
+) -> tuple[NDArray, NDArray]:
+    """Return eps, shape (N,), and scale, shape (P,), or raise ValueError."""
     try:
         widths = np.asarray(eps, np.float64)
     except (TypeError, ValueError):
@@ -114,7 +109,7 @@ def check_box(model: Network, n_rows: int, eps: ArrayLike, scale: ArrayLike | No
                 f"scale must hold {model.n_features} finite numbers >= 0, one for each feature; "
                 f"got {scale!r:.80}"
             )
-    return Box(np.ascontiguousarray(np.broadcast_to(widths, n_rows)), factors)
+    return np.broadcast_to(widths, n_rows).copy(), factors
 
 
 def mapped_box(model: TermSum, X: NDArray, eps: NDArray, scale: NDArray) -> tuple[NDArray, NDArray]:
@@ -123,11 +118,9 @@ def mapped_box(model: TermSum, X: NDArray, eps: NDArray, scale: NDArray) -> tupl
     The ends of a box are rounded outwards, even for eps = 0, so that bounds are continuous there.
     """
     low, high = np.empty(X.shape), np.empty(X.shape)
-    _fill_box(frozen(X), frozen(eps), scale, low, high)
-    if model.feature_map is None:
-        ends = (low, high)
-    else:
-        ends = model.feature_map(low), model.feature_map(high)
+    _fill_box(frozen(X), eps, scale, low, high)
+    phi = model.feature_map
+    ends = (low, high) if phi is None else (phi(low), phi(high))
     if model.dtype == np.float64:
         return ends
     return np.minimum(ends[0], model.mapped(low)), np.maximum(ends[1], model.mapped(high))

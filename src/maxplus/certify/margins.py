@@ -10,11 +10,10 @@ from numba import prange
 from numpy.typing import NDArray
 
 from maxplus._compile.intrinsics import fmax, fmin
-from maxplus._compile.jit import frozen, njit
-from maxplus.algebra._kernels import PARALLEL_FROM, ROWS_PER_TASK, minplus_cell, minplus_rows
+from maxplus._compile.jit import njit
+from maxplus.algebra._kernels import PARALLEL_FROM, ROWS_PER_TASK, minplus_cell
 from maxplus.certify.bounds import Magnitude, caps, mapped_box
 from maxplus.models import LMM
-from maxplus.models._lmm_kernels import linear
 from maxplus.models.additive import breakpoints
 from maxplus.models.lmm import TermSum
 
@@ -90,17 +89,15 @@ class Margins:
         return shapes_of(self.exact)
 
     @cached_property
-    def _wide_terms(self) -> list[tuple[NDArray, WideTerm]]:
-        """The features of each term over several features, and the term at all rows."""
+    def _wide_terms(self) -> list[WideTerm]:
+        """The terms over several features, at all rows."""
         U = self.exact.mapped(self.X)
-        found = []
+        terms = []
         for features, lmm in self.exact.terms:
             if features.size > 1:
-                is_all = features.size == U.shape[1]
-                term = WideTerm.at(lmm, caps(lmm), U if is_all else U[:, features])
-                unit = (term.g + lmm.W2.T[self.y]).argmax(axis=1)
-                found.append((features, term._replace(unit=unit)))
-        return found
+                term = WideTerm.at(lmm, caps(lmm), features, U)
+                terms.append(term._replace(unit=(term.g + lmm.W2.T[self.y]).argmax(axis=1)))
+        return terms
 
     @property
     def slope(self) -> float:
@@ -124,25 +121,23 @@ class Margins:
         rows : integer array of shape (n,)
         eps : array of shape (n,), >= 0, may be infinite
         """
-        y, b = self.y[rows], self.exact.intercept
+        y, b, wide_terms = self.y[rows], self.exact.intercept, self._wide_terms
         with np.errstate(all="ignore"):
             low, high = mapped_box(self.model, self.X[rows], eps, self.scale)
             products = self._magnitude.products(low, high)
             # Without finite numbers for all features there is no bound.
             unknown = ~np.isfinite(products).all(axis=1)
-            low[unknown] = high[unknown] = 0.0
-            products[unknown] = 0.0
+            if unknown.any():
+                low[unknown] = high[unknown] = products[unknown] = 0.0
             margins = b[y][:, None] - b
             for shape in self._shapes:
                 margins += shape_margins(shape, low, high, y)
-            for t, (features, term) in enumerate(self._wide_terms, 1):
-                columns = slice(None) if features.size == low.shape[1] else features
-                ends, is_last = (low[:, columns], high[:, columns]), t == len(self._wide_terms)
-                add_term_margins(term.rows(rows), *ends, y, is_last, margins)
+            for term in wide_terms:
+                only_lowest = term is wide_terms[-1]
+                add_term_margins(term, rows, low, high, y, only_lowest, margins)
             margins[np.arange(len(y)), y] = np.inf
             margins[unknown] = -np.inf
-            rounding = 2.0 * self._magnitude.rounding(products)
-            return LowestMargins(margins.min(axis=1), rounding)
+            return LowestMargins(margins.min(axis=1), 2.0 * self._magnitude.rounding(products))
 
     def is_far_ahead(self, lead: NDArray, eps: NDArray) -> NDArray:
         """Return whether leads of class y are so large that the gap for eps is certainly above 0.
@@ -212,46 +207,30 @@ def shape_margins(shape: Shape, low: NDArray, high: NDArray, y: NDArray) -> NDAr
 
 
 class WideTerm(NamedTuple):
-    """A term over several features, and the values of its units at inputs u.
+    """A term over several features, and the values of its units at N rows.
 
     Attributes
     ----------
     lmm : LMM with m features, float64
     caps : array of shape (H,), the largest value of each unit
-    u : array of shape (N, m)
+    features : array of shape (m,)
+    u : array of shape (N, m), the features of the term
     g : array of shape (N, H), min_i (W0[i]·u_p + W1[i, h])
     unit : array of shape (N,) or empty, the unit that all others are compared with
     """
 
     lmm: LMM
     caps: NDArray
+    features: NDArray
     u: NDArray
     g: NDArray
     unit: NDArray
 
     @classmethod
-    def at(cls, lmm: LMM, caps: NDArray, u: NDArray) -> WideTerm:
-        """Return the term at inputs u, without a unit."""
-        g = np.empty((len(u), lmm.n_hidden))
-        is_large = len(u) * lmm.W1.size >= PARALLEL_FROM
-        (_unit_values if is_large else _unit_values.serial)(frozen(u), lmm.weights, g)
-        return cls(lmm, caps, u, g, np.empty(0, np.int64))
-
-    def rows(self, rows: NDArray) -> WideTerm:
-        """Return the term at some of the inputs."""
-        return self._replace(u=self.u[rows], g=self.g[rows], unit=self.unit[rows])
-
-
-@njit(cache=True, parallel=True)
-def _unit_values(u, weights, g):
-    """Fill g (N, H) with the values of all units at inputs u (N, m); O(N·m·H)."""
-    N = u.shape[0]
-    for task in prange((N + ROWS_PER_TASK - 1) // ROWS_PER_TASK):
-        first, end = task * ROWS_PER_TASK, min((task + 1) * ROWS_PER_TASK, N)
-        lam = np.empty((end - first, weights.W0.size))
-        for n in range(first, end):
-            linear(u[n], weights.W0, lam[n - first])
-        minplus_rows(lam, weights.W1T, g[first:end])
+    def at(cls, lmm: LMM, caps: NDArray, features: NDArray, U: NDArray) -> WideTerm:
+        """Return the term at mapped features U (N, P), without a unit."""
+        u = U.take(features, axis=1)
+        return cls(lmm, caps, features, u, lmm.hidden(u), np.empty(0, np.int64))
 
 
 def term_margins(
@@ -268,86 +247,88 @@ def term_margins(
       D_h = min_i (W1[i, k] + max(−W1[i, h], min λ_i − max g_h)).
 
     The bound is the minimum over h of the largest of the three. min g and max g are exact, as in
-    `maxplus.certify.box_bounds`. For a fixed unit k, all bounds fall as the box grows.
-    O(N·(m + C)·H).
-
-    Parameters
-    ----------
-    lmm : LMM with m features, float64
-    caps : array of shape (H,), the largest value of each unit
-    low, high : arrays of shape (N, m)
-    y : array of shape (N,)
-    unit : array of shape (N,), optional
-        k for each row; without it, the third bound is left out.
-
-    Returns
-    -------
-    array of shape (N, C)
+    `maxplus.certify.box_bounds`. For a fixed unit k, all bounds decrease if the box grows. The
+    third bound is not used without ``unit``, k of each row (N,). The LMM is in float64, and
+    ``caps`` (H,) are the `maxplus.certify.bounds.caps` of its units. O(N·(m + C)·H).
     """
     margins = np.zeros((len(y), lmm.n_classes))
-    term = WideTerm.at(lmm, caps, low)
+    every = np.arange(lmm.n_features)
+    low, high = low.take(every, axis=1), high.take(every, axis=1)
+    term = WideTerm.at(lmm, caps, every, low)
     if unit is not None:
         term = term._replace(unit=unit)
-    add_term_margins(term, low, high, y, False, margins)
+    add_term_margins(term, np.arange(len(y)), low, high, y, False, margins)
     return margins
 
 
 def add_term_margins(
-    term: WideTerm, low: NDArray, high: NDArray, y: NDArray, only_lowest: bool, margins: NDArray
+    term: WideTerm,
+    rows: NDArray,
+    low: NDArray,
+    high: NDArray,
+    y: NDArray,
+    only_lowest: bool,
+    margins: NDArray,
 ) -> None:
-    """Add `term_margins` of a term to margins (N, C), for boxes that contain ``term.u``.
+    """Add `term_margins` of some rows of a term to margins (n, C).
 
-    From u to another input in the box, a unit rises by at most max_i (max λ_i − W0[i]·u_p). So
-    most units can be neither the maximum of class y nor the minimum of the margins, and are
-    skipped. Margins of d = y do not change. With ``only_lowest``, all other margins of a row become
-    the lowest of them.
+    The boxes ``low`` to ``high``, of all mapped features (n, P), contain ``term.u[rows]``. From
+    there to another input in the box, a unit rises by at most max_i (max λ_i − W0[i]·u_p). So most
+    units can be neither the maximum of class y nor the minimum of the margins, and are skipped.
+    Margins of d = y do not change. With ``only_lowest``, all other margins of a row become the
+    lowest of them.
     """
-    is_large = len(y) * term.lmm.W1.size >= PARALLEL_FROM
-    kernel = _add_term_margins if is_large else _add_term_margins.serial
-    # Read-only arrays, so that kernels compile once.
-    arrays = map(frozen, (low, high, y, term.caps, term.u, term.g, term.unit))
-    kernel(*arrays, term.lmm.weights, only_lowest, margins)
+    if term.features.size < low.shape[1]:
+        low, high = low.take(term.features, axis=1), high.take(term.features, axis=1)
+    lmm, caps, _, *values = term
+    arguments = (caps, *values, *lmm.weights, rows, low, high, y, only_lowest, margins)
+    if len(y) * lmm.W1.size >= PARALLEL_FROM:
+        _add_blocks(*arguments)
+    else:
+        _add_rows(*arguments, 0, len(y))
 
 
 @njit(cache=True, parallel=True)
-def _add_term_margins(low, high, y, caps, u, g, unit, weights, only_lowest, margins):
-    """`add_term_margins` in blocks of rows."""
+def _add_blocks(caps, u, g, unit, W0, W1T, W2T, rows, low, high, y, only_lowest, margins):
+    """Run `_add_rows` in parallel on blocks of rows."""
     N = low.shape[0]
     for task in prange((N + ROWS_PER_TASK - 1) // ROWS_PER_TASK):
-        rows = range(task * ROWS_PER_TASK, min((task + 1) * ROWS_PER_TASK, N))
-        _add_rows(low, high, y, caps, u, g, unit, weights, only_lowest, rows, margins)
+        first, end = task * ROWS_PER_TASK, min((task + 1) * ROWS_PER_TASK, N)
+        _add_rows(
+            caps, u, g, unit, W0, W1T, W2T, rows, low, high, y, only_lowest, margins, first, end
+        )
 
 
 @njit(cache=True)
-def _add_rows(low, high, y, caps, u, g, unit, weights, only_lowest, rows, margins):
-    """`add_term_margins` of some rows on one thread; O((m + C)·H) for each, often O(m + C·H)."""
-    W0, W1T, W2T = weights
+def _add_rows(caps, u, g, unit, W0, W1T, W2T, rows, low, high, y, only_lowest, margins, begin, end):
+    """Run `add_term_margins` on one thread; O((m + C)·H) for a row, often O(m + C·H)."""
     (C, H), size = W2T.shape, W0.size
     lowest, highest = np.empty(size), np.empty(size)
     top, ahead, bound = np.empty(H), np.empty(H), np.empty(H)
     # 0: the maximum of a unit is a bound; 1: it is known; 2: the unit is compared with `unit`.
     stage = np.empty(H, np.int8)
-    for n in rows:
-        label, rise = y[n], -np.inf
+    for n in range(begin, end):
+        row, label, rise = rows[n], y[n], -np.inf
         heights = W2T[label]
         for i in range(size):
             a, b = W0[i] * low[n, i // 2], W0[i] * high[n, i // 2]
             lowest[i], highest[i] = min(a, b), max(a, b)
-            rise = max(rise, highest[i] - W0[i] * u[n, i // 2])
+            rise = max(rise, highest[i] - W0[i] * u[row, i // 2])
         start = 0
         for h in range(H):
-            if g[n, h] + heights[h] > g[n, start] + heights[start]:
+            if g[row, h] + heights[h] > g[row, start] + heights[start]:
                 start = h
         own = minplus_cell(lowest, W1T[start]) + heights[start]
         for h in range(H):
-            if g[n, h] + heights[h] > own and h != start:
+            if g[row, h] + heights[h] > own and h != start:
                 own = max(own, minplus_cell(lowest, W1T[h]) + heights[h])
         for h in range(H):
-            top[h], stage[h] = min(g[n, h] + rise, caps[h]), 0
+            top[h], stage[h] = min(g[row, h] + rise, caps[h]), 0
             ahead[h] = max(own - top[h], heights[h])
         width = C if only_lowest else 1
         for first in range(0, C, width):
-            bound[:] = np.inf
+            for h in range(H):
+                bound[h] = np.inf
             for d in range(first, first + width):
                 if d != label:
                     for h in range(H):
@@ -363,7 +344,7 @@ def _add_rows(low, high, y, caps, u, g, unit, weights, only_lowest, rows, margin
                         top[h] = min(minplus_cell(highest, W1T[h]), caps[h])
                         ahead[h] = max(own - top[h], heights[h])
                     elif unit.size > 0:
-                        k, lead = unit[n], np.inf
+                        k, lead = unit[row], np.inf
                         for i in range(size):
                             lead = fmin(lead, W1T[k, i] + fmax(-W1T[h, i], lowest[i] - top[h]))
                         ahead[h] = max(ahead[h], lead + heights[k])
@@ -387,23 +368,20 @@ def add_lowest_margins(low, high, ends, points, scores, y, margins):
     point inside the interval.
     """
     N, C = margins.shape
-    lowest = np.empty(C)
     for n in range(N):
         own = y[n]
-        for d in range(C):
-            at_low, at_high = ends[n, own] - ends[n, d], ends[N + n, own] - ends[N + n, d]
-            lowest[d] = min(at_low, at_high)
         # The first point above low[n]; Numba compiles np.searchsorted for a third of a second.
-        k, end = 0, points.size
-        while k < end:
-            middle = (k + end) // 2
+        first, end = 0, points.size
+        while first < end:
+            middle = (first + end) // 2
             if points[middle] <= low[n]:
-                k = middle + 1
+                first = middle + 1
             else:
                 end = middle
-        while k < points.size and points[k] < high[n]:
-            for d in range(C):
-                lowest[d] = min(lowest[d], scores[k, own] - scores[k, d])
-            k += 1
+        while end < points.size and points[end] < high[n]:
+            end += 1
         for d in range(C):
-            margins[n, d] += lowest[d]
+            lowest = min(ends[n, own] - ends[n, d], ends[N + n, own] - ends[N + n, d])
+            for k in range(first, end):
+                lowest = min(lowest, scores[k, own] - scores[k, d])
+            margins[n, d] += lowest

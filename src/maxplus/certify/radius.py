@@ -69,7 +69,7 @@ def certified_at(
     array([ True,  True,  True])
     """
     X = as_rows(X, model.n_features, np.float64)
-    box = check_box(model, len(X), eps, scale)
+    eps, factors = check_box(model, len(X), eps, scale)
     Z = model.scores(X) if scores is None else np.asarray(scores)
     if Z.shape != (len(X), model.n_classes):
         raise ValueError(
@@ -82,18 +82,18 @@ def certified_at(
         )
     first, second = _two_highest(Z.astype(np.float64, copy=False))
     y = Z.argmax(axis=1)
-    margins = Margins(model, X, y, box.scale)
+    margins = Margins(model, X, y, factors)
     # A radius is short by up to TOLERANCE·eps, and rounding can change what is almost 0.
-    is_far_ahead = margins.is_far_ahead(first - second, (1.0 + 2.0 * TOLERANCE) * box.eps)
-    certain = selected & ((box.eps == 0.0) | is_far_ahead)
+    is_far_ahead = margins.is_far_ahead(first - second, (1.0 + 2.0 * TOLERANCE) * eps)
+    certain = selected & ((eps == 0.0) | is_far_ahead)
     open_rows = np.flatnonzero(selected & ~certain)
     for rows in _blocks(model, open_rows):
-        margins = Margins(model, X[rows], y[rows], box.scale)
-        sign = margins.sign(np.arange(rows.size), box.eps[rows], TOLERANCE)
+        margins = Margins(model, X[rows], y[rows], factors)
+        sign = margins.sign(np.arange(rows.size), eps[rows], TOLERANCE)
         certain[rows] = sign > 0
         near = rows[sign == 0]
         if near.size:
-            certain[near] = certified_radius(model, X[near], box.scale) >= box.eps[near]
+            certain[near] = certified_radius(model, X[near], factors) >= eps[near]
     return certain
 
 
@@ -147,7 +147,7 @@ def certified_radius(model: TermSum, X: NDArray, scale: ArrayLike | None = None)
     True
     """
     X = as_rows(X, model.n_features, np.float64)
-    factors = check_box(model, len(X), 0.0, scale).scale
+    _, factors = check_box(model, len(X), 0.0, scale)
     y = model.scores(X).argmax(axis=1)
     radius = np.full(len(X), np.inf)
     for rows in _blocks(model, np.arange(len(X))):
@@ -159,28 +159,31 @@ def certified_radius(model: TermSum, X: NDArray, scale: ArrayLike | None = None)
 
 def _search(margins: Margins, rows: NDArray) -> NDArray:
     """Return the largest eps with a gap > 0 of some rows, to within a millionth and no larger."""
-    n_rows, slope = len(rows), margins.slope
-    gap_low = margins.lowest(rows, np.zeros(n_rows)).gap
-    low, high = np.zeros(n_rows), np.full(n_rows, np.inf)
+    slope, gap_low = margins.slope, margins.lowest(rows, np.zeros(len(rows))).gap
     if slope == 0.0:
         return np.where(gap_low > 0.0, np.inf, 0.0)
-    gap_high = np.full(n_rows, np.nan)
-    open_rows = np.flatnonzero(gap_low > 0.0)
+    radius = np.zeros(len(rows))
+    index = np.flatnonzero(gap_low > 0.0)
+    # The ends of the bracket of each open row, and the gaps there.
+    low, high = np.zeros(index.size), np.full(index.size, np.inf)
+    gap_low, gap_high = gap_low[index], np.full(index.size, np.nan)
     step = 0
-    while open_rows.size:
-        state = (low[open_rows], high[open_rows], gap_low[open_rows], gap_high[open_rows])
-        eps = _guess(step, *state, slope)
-        # No float may be left between both ends.
-        new = (eps > state[0]) & (eps < state[1])
-        gap = margins.lowest(rows[open_rows], eps).gap
-        good, bad = new & (gap > 0.0), new & ~(gap > 0.0)
-        low[open_rows[good]], gap_low[open_rows[good]] = eps[good], gap[good]
-        high[open_rows[bad]], gap_high[open_rows[bad]] = eps[bad], gap[bad]
-        with np.errstate(over="ignore"):
-            apart = high[open_rows] > (1.0 + TOLERANCE) * low[open_rows]
-        open_rows = open_rows[new & apart]
-        step += 1
-    return low
+    with np.errstate(over="ignore", invalid="ignore"):
+        while index.size:
+            eps = _guess(step, low, high, gap_low, gap_high, slope)
+            gap = margins.lowest(rows[index], eps).gap
+            # No float may be left between both ends.
+            is_inside = (eps > low) & (eps < high)
+            is_low = is_inside & (gap > 0.0)
+            is_high = is_inside ^ is_low
+            low, gap_low = np.where(is_low, eps, low), np.where(is_low, gap, gap_low)
+            high, gap_high = np.where(is_high, eps, high), np.where(is_high, gap, gap_high)
+            radius[index] = low
+            is_open = is_inside & (high > (1.0 + TOLERANCE) * low)
+            index, low, high = index[is_open], low[is_open], high[is_open]
+            gap_low, gap_high = gap_low[is_open], gap_high[is_open]
+            step += 1
+    return radius
 
 
 def _guess(
@@ -192,22 +195,23 @@ def _guess(
     root of the secant therefore close the bracket quickly. Every third step is a bisection, which
     bounds the number of steps.
     """
-    with np.errstate(invalid="ignore", over="ignore"):
-        outwards = np.maximum(GROWTH * low, (1.0 - 0.1 * TOLERANCE) * gap_low / (2.0 * slope))
-        outwards = np.minimum(outwards, np.finfo(np.float64).max)
+    if step % 3 == 2:
+        inside = 0.5 * (low + high)
+    else:
         root = low + (high - low) * gap_low / (gap_low - gap_high)
         aside = (0.4 if step % 3 else -0.4) * TOLERANCE * high
         inside = np.clip(root + aside, low + 0.1 * TOLERANCE * high, high * (1 - 0.1 * TOLERANCE))
-        middle = 0.5 * (low + high)
-    between = middle if step % 3 == 2 else inside
-    return np.where(np.isinf(high), outwards, between)
+    is_unbounded = np.isinf(high)
+    if not is_unbounded.any():
+        return inside
+    outwards = np.maximum(GROWTH * low, (1.0 - 0.1 * TOLERANCE) * gap_low / (2.0 * slope))
+    return np.where(is_unbounded, np.minimum(outwards, np.finfo(np.float64).max), inside)
 
 
 class CertifiedRows(NamedTuple):
     """Number of rows and of right rows, and the median and smallest radius of the right rows.
 
-    Both radii are NaN if no row is right. Wrong rows are ignored: certifying a wrong prediction is
-    of no use.
+    Both radii are NaN if no row is right. Radii of wrong predictions are ignored.
     """
 
     rows: int
@@ -231,7 +235,7 @@ class CertifiedRows(NamedTuple):
         return cls(len(radii), kept.size, float(kept[(kept.size - 1) // 2]), float(kept[0]))
 
     def sentence(self, unit: str = "training deviations", held: Sequence[str] = ()) -> str:
-        """Describe in a sentence which rows are certified, up to which radius.
+        """Describe how many rows are right, and up to which radius they are certified.
 
         Parameters
         ----------
@@ -245,31 +249,32 @@ class CertifiedRows(NamedTuple):
         str
         """
         if not self.right:
-            return f"None of the {self.rows} rows is right, so nothing is certified."
-        fixed = f" ({_join_names(held)} held fixed)" if held else ""
+            return f"None of the {self.rows} rows is predicted correctly: no row is certified."
         wrong = self.rows - self.right
-        others = f"the {wrong} rows that are wrong, nor about " if wrong else ""
+        others = f"The {wrong} rows with wrong predictions and all" if wrong else "All"
         return (
-            f"{self.right} of {self.rows} rows are right. {self._reach(unit, fixed)}. Nothing is "
-            f"said about {others}rows that are not here."
+            f"{self.right} of {self.rows} rows are predicted correctly. {self._reach(unit, held)}. "
+            f"{others} other rows are not certified."
         )
 
-    def _reach(self, unit: str, fixed: str) -> str:
+    def _reach(self, unit: str, held: Sequence[str]) -> str:
         """Describe the radii of half of the right rows and of all right rows."""
+        fixed = f" ({_join_names(held)} held fixed)" if held else ""
         if np.isposinf(self.least):
             return (
-                f"All of those {self.right} provably stay right however far every number moves"
-                f"{fixed}"
+                f"The predictions of all {self.right} do not change for any change of the numeric "
+                f"features{fixed}"
             )
-        half = f"At least half of those {self.right} provably stay right"
+        half = f"The predictions of at least half of these {self.right} do not change"
+        every = f"those of all {self.right}"
         if np.isposinf(self.median):
             return (
-                f"{half} however far every number moves{fixed}; all of them while every number "
-                f"moves by up to {self.least:.3g} {unit}"
+                f"{half} for any change of the numeric features{fixed}, {every} if each changes by "
+                f"up to {self.least:.3g} {unit}"
             )
         return (
-            f"{half} while every number moves by up to {self.median:.3g} {unit}{fixed}; all of "
-            f"them up to {self.least:.3g}"
+            f"{half} if each numeric feature changes by up to {self.median:.3g} {unit}{fixed}, "
+            f"{every} up to {self.least:.3g}"
         )
 
 

@@ -71,7 +71,7 @@ class LoadedModel:
 
     def measure(self, raw_units: bool, move_categories: bool = False) -> Measure:
         """Return the unit in which perturbations are measured."""
-        from maxplus.explain import Domain
+        from maxplus.explain.domain import Domain, held_columns
 
         if self.encoder is None:
             reason = "the model file has no standard deviations of the training data"
@@ -80,7 +80,7 @@ class LoadedModel:
             scale = self.encoder.ranges_.deviations
         else:
             scale = self.estimator.certificate_scale(categories=move_categories)
-        held = tuple(Domain.of(self.encoder.domain()).held(scale))
+        held = tuple(held_columns(Domain.of(self.encoder.domain()).column_names, scale))
         if not raw_units:
             return Measure(scale, DEVIATIONS, held)
         return Measure((scale > 0).astype(float) if held else None, RAW_UNITS, held)

@@ -18,8 +18,6 @@ from maxplus.distributed.communicator import Communicator, is_launched, mark_col
 
 T = TypeVar("T")
 
-# Maximum size of a message: MPI counts in 32 bits, so larger arrays are sent in parts.
-MAX_BYTES = 1 << 30
 # Seconds between the messages of ranks that fail with the same error: the first one aborts all.
 MESSAGE_DELAY = 0.05
 # Seconds that a failing rank waits for the other ranks to fail with the same error.
@@ -89,38 +87,27 @@ class MPICommunicator(Communicator):
 
     def allgatherv(self, rows: NDArray) -> NDArray:
         """Return the rows of all ranks, concatenated in their order."""
-        return self._concatenated(rows, everywhere=True)
+        return self._concatenate(rows, self._comm.Allgatherv, is_receiver=True)
 
     def gather(self, rows: NDArray) -> NDArray:
         """Return the rows of all ranks on rank 0, and an empty array on other ranks."""
-        return self._concatenated(rows, everywhere=False)
+        return self._concatenate(rows, self._comm.Gatherv, is_receiver=self.is_first)
 
-    def _concatenated(self, rows: NDArray, *, everywhere: bool) -> NDArray:
-        """Broadcast the rows of each rank, or send them to rank 0, in parts of `MAX_BYTES`."""
+    def _concatenate(self, rows: NDArray, collective: Any, *, is_receiver: bool) -> NDArray:
+        """Concatenate the rows of all ranks by an MPI collective.
+
+        MPI may count in 32 bits, so rows are counted instead of bytes.
+        """
+        from mpi4py import MPI
+
         rows = np.ascontiguousarray(rows)
         counts = self.allgather(len(rows))
-        wanted = everywhere or self.is_first
-        whole = np.empty((sum(counts) if wanted else 0, *rows.shape[1:]), rows.dtype)
-        width = max(1, rows.dtype.itemsize * int(np.prod(rows.shape[1:], dtype=np.int64)))
-        step = max(1, MAX_BYTES // width)
-        begin = 0
-        for owner, count in enumerate(counts):
-            own = whole[begin : begin + count] if wanted else rows
-            if owner == self.rank and wanted:
-                own[...] = rows
-            for lo in range(0, count, step):
-                self._send(own[lo : lo + step], owner, everywhere)
-            begin += count
+        whole = np.empty((sum(counts) if is_receiver else 0, *rows.shape[1:]), rows.dtype)
+        row = MPI.BYTE.Create_contiguous(rows.dtype.itemsize * math.prod(rows.shape[1:])).Commit()
+        received = [whole.reshape(-1).view(np.uint8), counts, row] if is_receiver else None
+        collective([rows.reshape(-1).view(np.uint8), len(rows), row], received)
+        row.Free()
         return whole
-
-    def _send(self, part: NDArray, owner: int, everywhere: bool) -> None:
-        data = part.reshape(-1).view(np.uint8)
-        if everywhere:
-            self._comm.Bcast(data, root=owner)
-        elif owner == self.rank and not self.is_first:
-            self._comm.Send(data, dest=0)
-        elif self.is_first and owner != 0:
-            self._comm.Recv(data, source=owner)
 
     def sum(self, array: NDArray) -> NDArray:
         """Return the sum over all ranks, added in their order, which MPI reductions do not specify.

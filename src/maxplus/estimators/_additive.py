@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,70 +54,59 @@ MAX_PAIRS = 40
 # Size of the subsample on which contributions are measured.
 N_SUBSAMPLE = 3_000
 
-R = TypeVar("R")
-# User-defined score of a model on held-out rows. Higher is better.
-Scorer = Callable[[AdditiveLMM, TrainingData], float]
-
 
 class Prepared(NamedTuple):
-    """Transformed training rows, and selected features and pairs.
-
-    Attributes
-    ----------
-    feature_map : FeatureMap
-        Transformation of the features.
-    U : ndarray of shape (N, P)
-        Transformed rows.
-    y : ndarray of shape (N,)
-        Classes, or standardised targets of a regression.
-    labels : ndarray of shape (N,)
-        Classes for the initialisation of units.
-    weight : ndarray of shape (N,), optional
-        Sample weights.
-    features : sequence of int
-        Sorted indices of the selected features.
-    pairs : sequence of pairs of int
-        Selected pairs of features, best first.
-    centre, spread : float
-        Location and scale of the targets of a regression.
-    bounds : ndarray of shape (2,), optional
-        Bounds of the predictions of a regression.
-    """
+    """Transformed training rows, and selected features and pairs."""
 
     feature_map: FeatureMap
+    # Transformed rows.
     U: NDArray
+    # Classes, or standardised targets of a regression.
     y: NDArray
+    # Classes for the initialisation of units.
     labels: NDArray
     weight: NDArray | None
+    # Indices of the selected features in ascending order, and selected pairs, best first.
     features: Sequence[int]
     pairs: Sequence[Pair] = ()
+    # Location, scale and bounds of the targets of a regression.
     centre: float = 0.0
     spread: float = 1.0
     bounds: NDArray | None = None
 
 
+class EpochReport:
+    """Callback that reports each epoch of a sum of terms to a monitor and records its loss."""
+
+    def __init__(self, monitor: TrainingMonitor, n_epochs: int) -> None:
+        self.monitor, self.n_epochs = monitor, n_epochs
+        self.losses: list[float] = []
+        self.status = Status.MAX_ITER
+
+    def __call__(self, epoch: int, loss: float, now: Callable[[], AdditiveLMM]) -> bool:
+        """Report an epoch, and return whether training ends."""
+        self.losses.append(loss)
+        end = Status.MAX_ITER if epoch + 1 == self.n_epochs else None
+        # The model is not used without callbacks.
+        model: Any = now() if self.monitor.has_callbacks else None
+        reason = self.monitor.report(
+            epoch + 1, self.n_epochs, loss, min(self.losses), model, None, end
+        )
+        self.status = reason or self.status
+        return reason is not None
+
+
 @dataclass(frozen=True)
 class TermTraining(ABC):
-    """Joint training of all terms of a sum.
-
-    Parameters
-    ----------
-    n_classes : int
-        Number of outputs.
-    structures : sequence of Structure
-        Candidates of the search, in order of complexity.
-    annealing : Annealing
-        Annealing schedule.
-    monotonic_signs : ndarray of shape (n_features,), optional
-        Monotonicity constraint of z_1 − z_0 in each feature: 1, −1 or 0.
-    loss : str
-        Loss of `train_terms`.
-    """
+    """Joint training of all terms of a sum."""
 
     n_classes: int
+    # Candidates of the search, in order of complexity.
     structures: Sequence[Any]
     annealing: Annealing = TERM_ANNEALING
+    # Monotonicity constraint of z_1 − z_0 in each feature: 1, −1 or 0.
     monotonic_signs: NDArray | None = None
+    # Loss of `train_terms`.
     loss: str = "log_loss"
 
     n_folds: ClassVar[int] = FOLDS
@@ -196,38 +185,16 @@ class TermTraining(ABC):
         seeds = [seed, self.n_folds]
         prepared = self.prepare(rows, np.random.default_rng(seeds))
         n_epochs = self.annealing_for(len(rows.y)).epochs(len(rows.y))
-        losses: list[float] = []
-        status = Status.MAX_ITER
-
-        def report(epoch: int, loss: float, now: Callable[[], AdditiveLMM]) -> bool:
-            nonlocal status
-            losses.append(loss)
-            end = Status.MAX_ITER if epoch + 1 == n_epochs else None
-            # The model is not used without callbacks.
-            model: Any = now() if monitor.has_callbacks else None
-            reason = monitor.report(epoch + 1, n_epochs, loss, min(losses), model, None, end)
-            status = reason or status
-            return reason is not None
-
+        report = EpochReport(monitor, n_epochs)
         model = self.train(self.structures[chosen], prepared, 1.0, [*seeds, 1], report)
-        return model, np.array(losses), status
+        return model, np.array(report.losses), report.status
 
 
 class Choice(NamedTuple):
     """Held-out results of a search over structures, and the chosen structure.
 
-    Attributes
-    ----------
-    structures : sequence of Structure
-        Candidates.
-    losses : ndarray of shape (n_structures, n_folds)
-        Log losses, inf for skipped folds.
-    scores : ndarray of shape (n_structures, n_folds) or None
-        User-defined scores, −inf for skipped folds.
-    chosen : int
-        Index of the chosen structure.
-    temperature : float
-        Optimal temperature of the chosen structure.
+    Log losses (inf for skipped folds) and user-defined scores (−inf) have the shape (n_structures,
+    n_folds). The temperature is that of the chosen structure.
     """
 
     structures: Sequence[Any]
@@ -236,13 +203,23 @@ class Choice(NamedTuple):
     chosen: int
     temperature: float
 
+    @property
+    def as_search(self) -> dict[str, Any]:
+        """Dict with the fitted attribute ``search_``."""
+        search = {
+            "candidates": np.array([str(structure) for structure in self.structures]),
+            "losses": self.losses,
+            "chosen": self.chosen,
+        }
+        return {"search_": search | ({} if self.scores is None else {"scores": self.scores})}
+
 
 @dataclass(frozen=True)
-class Joint(Outcome):
+class TrainedSum(Outcome):
     """Trained sum of terms.
 
-    ``losses`` are the smoothed losses of all epochs. ``choice`` is None if there was a single
-    structure, or if the search was interrupted.
+    ``choice`` is None without a search, or if the search was interrupted. ``losses`` are the mean
+    losses of all epochs.
     """
 
     choice: Choice | None
@@ -259,24 +236,11 @@ class Joint(Outcome):
         return {"warmup_losses": self.losses}
 
 
-@dataclass(frozen=True)
-class JointTraining(TermTraining):
-    """Training stage that chooses the structure of a classifier and trains it.
+class SumStage(ABC):
+    """Stage that trains a sum of terms on rank 0 with the rows of all ranks.
 
-    With several MPI ranks, rank 0 trains on the rows of all ranks. Checkpoints are not supported,
-    because training is short.
-
-    Parameters
-    ----------
-    scorer : callable, optional
-        User-defined score that replaces the log loss in the search.
-    max_features : int, optional
-        Maximum number of features in all terms.
+    Checkpoints are not supported, because training is short.
     """
-
-    structures: Sequence[Any] = STRUCTURES
-    scorer: Scorer | None = None
-    max_features: int | None = None
 
     name: ClassVar[str] = "warm-up"
     has_state: ClassVar[bool] = False
@@ -287,25 +251,50 @@ class JointTraining(TermTraining):
 
     def run(
         self,
-        model: AdditiveLMM,
+        model: Any,
         problem: TrainingProblem,
         monitor: TrainingMonitor,
         state: TrainingState | None = None,
-    ) -> Joint:
-        """Search and train; return the initial ``model`` if the search is interrupted."""
+    ) -> TrainedSum:
+        """Train a sum of terms, and broadcast it."""
+        assert problem.rng is not None
+        seed = int(problem.rng.integers(2**31))
 
-        def search_and_train(rows: TrainingData, seed: int) -> Joint:
-            choice, chosen = None, 0
-            if len(self.structures) > 1:
-                choice, status = self.choose(rows, seed, monitor)
-                if choice is None:
-                    return Joint(model, status, None, np.empty(0))
-                chosen = choice.chosen
-            monitor.begin(self.name, is_last=True)
-            trained, losses, status = self.train_on_all(chosen, rows, seed, monitor)
-            return Joint(without_weak_terms(trained, rows.X), status, choice, losses)
+        def train_on_root(rows: TrainingData) -> TrainedSum:
+            with using(SERIAL), threadpool_limits(1):
+                return self._train(model, replace(rows, X=rows.X[:]), seed, monitor)
 
-        return on_first_rank(problem, search_and_train)
+        return TrainingData(problem.X, problem.y, problem.weight).on_first_rank(train_on_root)
+
+    @abstractmethod
+    def _train(
+        self, model: Any, rows: TrainingData, seed: int, monitor: TrainingMonitor
+    ) -> TrainedSum:
+        """Train on all rows; return the initial ``model`` if no model was trained."""
+
+
+@dataclass(frozen=True)
+class JointTraining(TermTraining, SumStage):
+    """Training stage that chooses the structure of a classifier and trains it."""
+
+    structures: Sequence[Any] = STRUCTURES
+    # User-defined score of a model on held-out rows that replaces the log loss. Higher is better.
+    scorer: Callable[[AdditiveLMM, TrainingData], float] | None = None
+    # Maximum number of features in all terms.
+    max_features: int | None = None
+
+    def _train(
+        self, model: AdditiveLMM, rows: TrainingData, seed: int, monitor: TrainingMonitor
+    ) -> TrainedSum:
+        choice, chosen = None, 0
+        if len(self.structures) > 1:
+            choice, status = self.choose(rows, seed, monitor)
+            if choice is None:
+                return TrainedSum(model, status, None, np.empty(0))
+            chosen = choice.chosen
+        monitor.begin(self.name, is_last=True)
+        trained, losses, status = self.train_on_all(chosen, rows, seed, monitor)
+        return TrainedSum(without_weak_terms(trained, rows.X), status, choice, losses)
 
     def choose(
         self, rows: TrainingData, seed: int, monitor: TrainingMonitor
@@ -323,7 +312,8 @@ class JointTraining(TermTraining):
             held = search.rows.part(known)
             factor = temperature(search.outputs[chosen, known], held.y, held.weight)
         scores = None if self.scorer is None else search.scores
-        return Choice(self.structures, search.losses, scores, chosen, factor), Status.MAX_ITER
+        choice = Choice(self.structures, search.losses, scores, chosen, factor)
+        return choice, Status.MAX_ITER
 
     def effort(self, n_rows: int) -> Effort:
         """Return the size of the search for a number of rows."""
@@ -359,20 +349,6 @@ class JointTraining(TermTraining):
         found = select_pairs(U[:, features], rows.y, shapes.scores(U), n_pairs)
         pairs = [(features[p], features[q]) for p, q in found]
         return prepared._replace(features=features, pairs=pairs)
-
-
-def on_first_rank(problem: TrainingProblem, train: Callable[[TrainingData, int], R]) -> R:
-    """Train on rank 0 with the rows of all ranks, and broadcast the outcome."""
-    assert problem.rng is not None
-    seed, comm = int(problem.rng.integers(2**31)), problem.comm
-    y = comm.gather(problem.y)
-    weight = None if problem.weight is None else comm.gather(problem.weight)
-
-    def train_on_root(X: NDArray) -> R:
-        with using(SERIAL), threadpool_limits(1):
-            return train(TrainingData(X[:], y, weight), seed)
-
-    return comm.root_only(train_on_root, problem.X)
 
 
 def untrained(

@@ -23,7 +23,7 @@ from maxplus.estimators._parameters import (
     Effect,
     Parameters,
     as_callbacks,
-    check_parameters,
+    check_value,
     needs_state,
     progress_bar,
     threads,
@@ -71,41 +71,6 @@ class StatusMixin:
         return Status.of(self.status_).message
 
 
-class SaveMixin:
-    """Mixin with a ``save`` method."""
-
-    def save(self, path: str | os.PathLike[str], *, remember_rows: bool = False) -> None:
-        """Save the fitted estimator to a file; see `maxplus.load`.
-
-        The file contains only arrays and JSON, so loading it executes no code.
-
-        Parameters
-        ----------
-        path : str or path
-            Name of the file. An existing file is replaced atomically.
-        remember_rows : bool, default=False
-            If True, also save fitted attributes about individual training rows: labels, losses,
-            ``suspects_``, ``residuals_`` and ``training_rows_``. This discloses training data:
-            labels and losses can be read from the file, and ``training_rows_`` reveals whether a
-            given row was in the training set. See SECURITY.md.
-        """
-        from maxplus.io import save
-
-        save(self, path, remember_rows=remember_rows)
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            """Raise an informative error for attributes that were not saved."""
-            in_memory = {"training_losses_", "residuals_", "interpolates_"} & {*vars(self)}
-            if name in PER_ROW and "training_summary_" in vars(self) and not in_memory:
-                raise AttributeError(
-                    f"{name} is not known: the file contains no data about individual training "
-                    "rows; save the model with save(path, remember_rows=True) or --remember-rows"
-                )
-            return object.__getattribute__(self, name)
-
-
 class WeightsMixin:
     """Mixin with the weights of an LMM as fitted attributes."""
 
@@ -145,124 +110,85 @@ class Origin(NamedTuple):
 
 @dataclass(frozen=True)
 class FitState:
-    """State of a fit in addition to the model, stored as arrays in checkpoints.
+    """State of a fit in addition to the model; checkpoints contain everything except ``rng``."""
 
-    Attributes
-    ----------
-    n_iter : int
-        Number of iterations, epochs and rounds of earlier calls and completed stages.
-    slope, distance : float, optional
-        Slope of the initial boxes, and typical distance between classes.
-    scaling : Scaling, optional
-        Scaling of the features for a single network.
-    temperature : float, optional
-        Factor for all weights, estimated on held-out rows.
-    prototypes : ndarray, optional
-        Index of the training sample at which each unit was initialised.
-    activation_counts : ndarray, optional
-        Number of scores that each unit determined in earlier calls.
-    history : History, optional
-        History of earlier calls.
-    results : mapping of str to ndarray
-        Results of the stages that were completed before a checkpoint.
-    rng : Generator, optional
-        Random generator of an earlier call that this one continues.
-    """
-
+    # Number of iterations, epochs and rounds of earlier calls and completed stages.
     n_iter: int = 0
+    # Slope of the initial boxes, and typical distance between classes.
     slope: float | None = None
     distance: float | None = None
-    scaling: Scaling | None = None
+    # Factor for all weights, estimated on held-out rows.
     temperature: float | None = None
+    # Scaling of the features for a single network.
+    scaling: Scaling | None = None
+    # Training sample at which each unit was initialised.
     prototypes: NDArray | None = None
-    activation_counts: NDArray | None = None
+    # Number of scores that each unit determined in earlier calls.
+    unit_activation_counts: NDArray | None = None
+    # History of earlier calls.
     history: History | None = None
+    # Results of completed stages.
     results: Mapping[str, NDArray] = field(default_factory=dict)
+    # Random generator of an earlier call that this one continues.
     rng: np.random.Generator | None = None
 
-    # Names of scalars, and names of arrays with an entry for each unit, in a checkpoint.
     NUMBERS: ClassVar[tuple[str, ...]] = ("slope", "distance", "temperature")
-    UNITS: ClassVar[dict[str, str]] = {
-        "prototypes": "prototypes",
-        "activation_counts": "unit_activation_counts",
-    }
+    UNITS: ClassVar[tuple[str, ...]] = ("prototypes", "unit_activation_counts")
+
+    @property
+    def size(self) -> float:
+        """Size of the initial scores, slope times distance."""
+        assert self.slope is not None
+        assert self.distance is not None
+        return self.slope * self.distance
 
     def to_arrays(self) -> dict[str, NDArray]:
         """Return the state as named arrays for a checkpoint."""
-        arrays = dict(self.results)
-        if self.n_iter:
-            arrays["n_iter"] = np.array([self.n_iter])
-        for name in self.NUMBERS:
-            if getattr(self, name) is not None:
-                arrays[name] = np.array([getattr(self, name)])
-        for name, key in self.UNITS.items():
-            if getattr(self, name) is not None:
-                arrays[key] = getattr(self, name)
-        if self.scaling is not None:
-            arrays |= self.scaling._asdict()
-        if self.history is not None:
-            arrays |= prefixed(EARLIER, dict(self.history))
-        return arrays
+        known = {name: getattr(self, name) for name in (*self.NUMBERS, *self.UNITS)}
+        return {
+            **self.results,
+            **({"n_iter": np.array([self.n_iter])} if self.n_iter else {}),
+            **{name: np.atleast_1d(value) for name, value in known.items() if value is not None},
+            **({} if self.scaling is None else self.scaling._asdict()),
+            **prefixed(EARLIER, self.history or {}),
+        }
 
     @classmethod
     def from_checkpoint(
         cls, saved: TrainingState, required: Sequence[str], n_features: int
     ) -> FitState:
-        """Return the state in a checkpoint; raise StateError if it is invalid or incomplete.
-
-        Parameters
-        ----------
-        saved : TrainingState
-            Checkpoint.
-        required : sequence of str
-            Names of required attributes.
-        n_features : int
-            Number of features.
-        """
+        """Return the state in a checkpoint; raise StateError if it is invalid or incomplete."""
         arrays = saved.before
         known: dict[str, Any] = {}
-        if "n_iter" in arrays:
-            known["n_iter"] = int(saved.array("before.n_iter", np.int64, (1,))[0])
-            if known["n_iter"] < 0:
-                raise StateError(f"its n_iter cannot be {known['n_iter']}")
-        for name in cls.NUMBERS:
+        for name in ("n_iter", *cls.NUMBERS, *cls.UNITS):
             if name in arrays or name in required:
-                (value,) = saved.array(f"before.{name}", np.float64, (1,))
-                if not value > 0:
-                    raise StateError(f"its {name} cannot be {value}")
-                known[name] = float(value)
-        for name, key in cls.UNITS.items():
-            if key in arrays:
-                known[name] = saved.array(f"before.{key}", np.int64, (None,))
-                if known[name].min(initial=0) < 0:
-                    raise StateError(f"its {key} hold a number below 0")
-            elif name in required:
-                raise StateError(f"its {key} are missing")
+                dtype = np.float64 if name in cls.NUMBERS else np.int64
+                shape = (None,) if name in cls.UNITS else (1,)
+                array = saved.array(f"before.{name}", dtype, shape)
+                if not (array > 0 if name in cls.NUMBERS else array >= 0).all():
+                    raise StateError(f"its {name} cannot be {array.min()}")
+                known[name] = array if name in cls.UNITS else array[0].item()
         if "scaling" in required:
-            centre = saved.array("before.centre", np.float64, (None,))
-            if centre.size != n_features:
-                raise StateError(
-                    f"its weights are for {centre.size} features, but X has {n_features}"
-                )
-            known["scaling"] = Scaling(
-                centre, saved.array("before.spread", np.float64, (n_features,))
+            scaling = Scaling(
+                *(saved.array(f"before.{n}", np.float64, (None,)) for n in Scaling._fields)
             )
-            if not (known["scaling"].spread > 0).all():
-                raise StateError("its spread is not above 0 everywhere")
+            if {values.size for values in scaling} != {n_features}:
+                raise StateError(
+                    f"its weights are for {scaling.centre.size} features, but X has {n_features}"
+                )
+            if not (scaling.spread > 0).all():
+                raise StateError(f"its spread cannot be {scaling.spread.min()}")
+            known["scaling"] = scaling
         if f"{EARLIER}loss" in arrays:
-            n = len(arrays[f"{EARLIER}loss"])
+            shape = (len(arrays[f"{EARLIER}loss"]),)
             known["history"] = History.of(
                 {
-                    name: saved.array(f"before.{EARLIER}{name}", dtype, (n,), finite=False)
+                    name: saved.array(f"before.{EARLIER}{name}", dtype, shape, finite=False)
                     for name, dtype in History.columns.items()
                 }
             )
-        used = {"n_iter", "centre", "spread", *cls.NUMBERS, *cls.UNITS.values()}
-        results = {
-            name: array
-            for name, array in arrays.items()
-            if name not in used and not name.startswith(EARLIER)
-        }
+        used = {"n_iter", *Scaling._fields, *cls.NUMBERS, *cls.UNITS}
+        results = {n: A for n, A in arrays.items() if n not in used and not n.startswith(EARLIER)}
         return cls(**known, results=results)
 
 
@@ -275,28 +201,66 @@ def replace_fitted(estimator: Any, fitted: Mapping[str, Any]) -> None:
     estimator.__dict__ = {**kept, **fitted}
 
 
-class BaseMaxPlusClassifier(
-    StatusMixin, SaveMixin, ClassifierMixin, BaseEstimator, metaclass=ABCMeta
-):
-    """Base class of classifiers that are trained in stages.
-
-    Subclasses declare their hyper-parameters, create the initial model, and define the stages.
-    """
+class BaseMaxPlusEstimator(BaseEstimator, metaclass=ABCMeta):
+    """Base class of all estimators."""
 
     # Valid values of the hyper-parameters.
     _parameters: ClassVar[Parameters]
     # Conditions under which parameters have an effect.
     _effects: ClassVar[tuple[Effect, ...]] = ()
-    _model_class: ClassVar[type[Model]]
-    # Names of the weights by which inputs are multiplied.
-    _slopes: ClassVar[tuple[str, ...]] = ()
 
     n_jobs: int | None
     random_state: Any
+    model_: Network
+
+    def _check_parameters(self) -> None:
+        """Raise ParameterError for the first hyper-parameter with an invalid value."""
+        for name, valid in self._parameters.items():
+            check_value(name, getattr(self, name), *valid)
+
+    def save(self, path: str | os.PathLike[str], *, remember_rows: bool = False) -> None:
+        """Save the fitted estimator to a file; see `maxplus.load`.
+
+        The file contains only arrays and JSON, so loading it executes no code.
+
+        Parameters
+        ----------
+        path : str or path
+            Name of the file. An existing file is replaced atomically.
+        remember_rows : bool, default=False
+            If True, also save fitted attributes about individual training rows: labels, losses,
+            ``suspects_``, ``residuals_`` and ``training_rows_``. This discloses training data:
+            labels and losses can be read from the file, and ``training_rows_`` reveals whether a
+            given row was in the training set. See SECURITY.md.
+        """
+        from maxplus.io import save
+
+        save(self, path, remember_rows=remember_rows)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Raise an informative error for attributes that were not saved."""
+            in_memory = {"training_losses_", "residuals_", "interpolates_"} & {*vars(self)}
+            if name in PER_ROW and "training_summary_" in vars(self) and not in_memory:
+                raise AttributeError(
+                    f"{name} is not known: the file contains no data about individual training "
+                    "rows; save the model with save(path, remember_rows=True) or --remember-rows"
+                )
+            return object.__getattribute__(self, name)
+
+
+class BaseMaxPlusClassifier(StatusMixin, ClassifierMixin, BaseMaxPlusEstimator):
+    """Base class of classifiers that are trained in stages.
+
+    Subclasses declare their hyper-parameters, create the initial model, and define the stages.
+    """
+
+    _model_class: ClassVar[type[Model]]
+
     verbose: int
     callbacks: Any
 
-    model_: Network
     classes_: NDArray
     n_iter_: int
     max_loss_: float
@@ -369,7 +333,7 @@ class BaseMaxPlusClassifier(
         with comm.raise_on_all_ranks():
             self._check_parameters()
         comm.agree({"estimator": type(self).__name__})
-        comm.agree(_shared_params(self))
+        comm.agree(self._shared_params())
         self._warn_of_no_effect()
         data = TrainingData.for_classes(
             self, X, y, sample_weight, classes, model=previous and previous[0]
@@ -400,9 +364,18 @@ class BaseMaxPlusClassifier(
         self._warn_of_ending(trained)
         return self
 
+    def _shared_params(self) -> dict[str, Any]:
+        """Return the parameters that must be equal on all ranks."""
+        return {
+            f"parameter {name}": value
+            if isinstance(value, (int, float, str, type(None)))
+            else repr(getattr(value, "__qualname__", value))
+            for name, value in sorted(self.get_params(deep=False).items())
+            if name not in ("callbacks", "verbose", "n_jobs", "augment", "random_state")
+        }
+
     @property
     def _class_weight(self) -> Any:
-        """Class weights, or None."""
         return getattr(self, "class_weight", None)
 
     def _generator(self, previous: tuple[Network, FitState] | None) -> np.random.Generator:
@@ -420,18 +393,18 @@ class BaseMaxPlusClassifier(
     ) -> tuple[Network, FitState]:
         """Return the model and state in a checkpoint; raise StateError if they are invalid."""
         state = FitState.from_checkpoint(saved, self._required_state(), data.X.shape[1])
+        stages = {stage.name: stage for stage in self._stages(data, state)}
+        if saved.stage not in stages:
+            raise StateError(f"there is no stage {saved.stage!r:.40}")
         problem = self._problem(data, state, rng)
-        for stage in self._stages(data, state):
-            if stage.name == saved.stage:
-                model = stage.check(saved, problem, self._model_class)
-                if model.n_classes != data.n_classes:
-                    raise StateError(f"its weights are for {model.n_classes} classes")
-                for name, key in FitState.UNITS.items():
-                    units = getattr(state, name)
-                    if units is not None and len(units) != getattr(model, "n_hidden", 0):
-                        raise StateError(f"its {key} do not match the number of hidden units")
-                return model, state
-        raise StateError(f"there is no stage {saved.stage!r:.40}")
+        model = stages[saved.stage].check(saved, problem, self._model_class)
+        if model.n_classes != data.n_classes:
+            raise StateError(f"its weights are for {model.n_classes} classes")
+        for name in FitState.UNITS:
+            units = getattr(state, name)
+            if units is not None and len(units) != getattr(model, "n_hidden", 0):
+                raise StateError(f"its {name} do not match the number of hidden units")
+        return model, state
 
     def _fitted_attributes(
         self, data: TrainingData, state: FitState, trained: TrainingResult
@@ -481,10 +454,6 @@ class BaseMaxPlusClassifier(
         else:
             when, kept = "before its first step", "the initial parameters are kept"
         return f"training was interrupted {when}; {kept}"
-
-    def _check_parameters(self) -> None:
-        """Raise ParameterError for invalid hyper-parameters."""
-        check_parameters(self, self._parameters)
 
     def decision_function(self, X: Any) -> NDArray:
         """Return the class scores z, or z₁ − z₀ in the binary case.
@@ -563,15 +532,11 @@ class BaseMaxPlusClassifier(
 
     def _predict_in_batches(self, X: Any, output: Callable[[NDArray], NDArray]) -> NDArray:
         check_is_fitted(self, "model_")
-        return predict_in_batches(self, X, self.model_, output, self._slopes)
+        return predict_in_batches(self, X, self.model_, output)
 
 
-class BaseMaxPlusRegressor(SaveMixin, RegressorMixin, BaseEstimator, metaclass=ABCMeta):
+class BaseMaxPlusRegressor(RegressorMixin, BaseMaxPlusEstimator):
     """Base class of regressors."""
-
-    _parameters: ClassVar[Parameters]
-    n_jobs: int | None
-    model_: Any
 
     @abstractmethod
     def _fitted_attributes(self, data: TrainingData) -> dict[str, Any]:
@@ -580,10 +545,6 @@ class BaseMaxPlusRegressor(SaveMixin, RegressorMixin, BaseEstimator, metaclass=A
     @abstractmethod
     def _warn_of_ending(self) -> None:
         """Warn if training was interrupted or did not converge."""
-
-    def _check_parameters(self) -> None:
-        """Raise ParameterError for invalid hyper-parameters."""
-        check_parameters(self, self._parameters)
 
     def fit(self: Self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the regressor.
@@ -616,17 +577,6 @@ class BaseMaxPlusRegressor(SaveMixin, RegressorMixin, BaseEstimator, metaclass=A
         replace_fitted(self, fitted)
         self._warn_of_ending()
         return self
-
-
-def _shared_params(estimator: Any) -> dict[str, Any]:
-    """Return the parameters that must be equal on all ranks."""
-    return {
-        f"parameter {name}": value
-        if isinstance(value, (int, float, str, type(None)))
-        else repr(getattr(value, "__qualname__", value))
-        for name, value in sorted(estimator.get_params(deep=False).items())
-        if name not in ("callbacks", "verbose", "n_jobs", "augment", "random_state")
-    }
 
 
 def training_summary(estimator: Any) -> Mapping[str, Any]:
@@ -667,14 +617,8 @@ def targets_summary(y: NDArray) -> dict[str, Any]:
 def is_training_table(estimator: Any, values: NDArray) -> bool:
     """Return whether a table is probably the training table of an estimator.
 
-    Only the number of rows and summary statistics of the values are compared.
-
-    Parameters
-    ----------
-    estimator : estimator
-        Fitted estimator.
-    values : ndarray of shape (n_rows,)
-        Losses for a classifier, targets for a regressor.
+    Only the number of rows and summary statistics of the ``values`` are compared, which are the
+    losses for a classifier and the targets for a regressor.
     """
     summary = training_summary(estimator)
     if not len(values) or summary.get("n_rows") != len(values):

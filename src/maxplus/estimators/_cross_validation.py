@@ -128,26 +128,15 @@ def deal_folds(y: NDArray, n_folds: int, rng: np.random.Generator) -> NDArray:
 
 
 class Effort(NamedTuple):
-    """Size of a search.
+    """Size of a search."""
 
-    Attributes
-    ----------
-    survivors : int
-        Number of candidates that are evaluated on all folds.
-    first, others : float
-        Length of the training runs on the first fold and on the other folds, as a fraction of a
-        full training run.
-    min_rows : int
-        Minimum size of the subsample.
-    share : float
-        Minimum size of the subsample as a fraction of all rows.
-    n_folds : int
-        Number of folds.
-    """
-
+    # Number of candidates that are evaluated on all folds.
     survivors: int
+    # Length of the training runs on the first fold and on the other folds, as a fraction of a full
+    # training run.
     first: float
     others: float
+    # Minimum size of the subsample, absolute and as a fraction of all rows.
     min_rows: int
     share: float
     n_folds: int = FOLDS
@@ -163,50 +152,27 @@ def _calibrated_losses(Z: NDArray, rows: TrainingData) -> NDArray:
 
 
 class Candidates(NamedTuple):
-    """Candidates of a search, with functions that train and evaluate them.
-
-    Attributes
-    ----------
-    n : int
-        Number of candidates, ordered by complexity.
-    prepare : callable(rows, seed, monitor)
-        Returns the input of ``train``, shared by all candidates.
-    train : callable(candidate, prepared, length, seed, monitor)
-        Returns a model trained for a fraction ``length`` of a full training run.
-    outputs : callable(model, prepared, X)
-        Returns the outputs for held-out rows, of shape (n_rows, n_outputs).
-    losses : callable(outputs, rows)
-        Returns the loss of each held-out row.
-    score : callable(model, rows), optional
-        Returns a score of held-out rows that replaces the losses. Higher is better.
-    """
+    """Candidates of a search, ordered by complexity, and functions that train and evaluate them."""
 
     n: int
+    # (rows, seed, monitor) -> input of ``train``, shared by all candidates.
     prepare: Callable[[TrainingData, Sequence[int], TrainingMonitor], Any]
+    # (candidate, prepared, length, seed, monitor) -> model, for a fraction of a full training run.
     train: Callable[[int, Any, float, Sequence[int], TrainingMonitor], Any]
+    # (model, prepared, X) -> outputs for held-out rows, of shape (n_rows, n_outputs).
     outputs: Callable[[Any, Any, NDArray], NDArray] = _scores
+    # (outputs, rows) -> loss of each held-out row.
     losses: Callable[[NDArray, TrainingData], NDArray] = _calibrated_losses
+    # (model, rows) -> score of held-out rows that replaces the losses. Higher is better.
     score: Callable[[Any, TrainingData], float] | None = None
 
 
 class Search:
     """Cross-validation of candidates with short training runs.
 
-    All candidates are evaluated on the first fold, and only the best ones on the other folds. The
-    rows of all MPI ranks are used. Results do not depend on the number of threads.
-
-    Parameters
-    ----------
-    candidates : Candidates
-        Candidates to compare.
-    rows : TrainingData
-        Training rows of this rank.
-    effort : Effort
-        Size of the search.
-    seed : int
-        Random seed.
-    is_stratified : bool, default=True
-        If True, stratify by y.
+    All candidates are evaluated on the first fold, and only the best ones on the other folds. A
+    subsample of the rows of all MPI ranks is used, stratified by y unless ``is_stratified`` is
+    False. Results do not depend on the number of threads.
 
     Attributes
     ----------
@@ -230,21 +196,16 @@ class Search:
         is_stratified: bool = True,
     ) -> None:
         self.candidates, self.effort, self.seed = candidates, effort, seed
-        comm = current()
-        weight = None if rows.weight is None else comm.gather(rows.weight)
-        y = comm.gather(rows.y)
 
-        def deal(X: NDArray) -> tuple[TrainingData, NDArray]:
-            rng = np.random.default_rng(seed)
-            strata = y if is_stratified else np.zeros(len(y), np.int64)
-            n = max(effort.min_rows, int(effort.share * len(y)))
-            part = stratified_part(strata, n, rng)
-            used = TrainingData(X, y, weight).part(part)
-            if not is_stratified and len(y) < 2 * effort.n_folds:
-                return used, np.full(len(y), -1)
-            return used, deal_folds(strata[part], effort.n_folds, rng)
+        def deal(rows: TrainingData) -> tuple[TrainingData, NDArray]:
+            rng, N = np.random.default_rng(seed), len(rows.y)
+            strata = rows.y if is_stratified else np.zeros(N, np.int64)
+            part = stratified_part(strata, max(effort.min_rows, int(effort.share * N)), rng)
+            if not is_stratified and 2 * effort.n_folds > N:
+                return rows.part(part), np.full(N, -1)
+            return rows.part(part), deal_folds(strata[part], effort.n_folds, rng)
 
-        self.rows, self.fold_of = comm.root_only(deal, rows.X)
+        self.rows, self.fold_of = rows.on_first_rank(deal)
         n, n_folds = candidates.n, effort.n_folds
         self.losses, self.scores = np.full((n, n_folds), np.inf), np.full((n, n_folds), -np.inf)
         self.outputs = np.full((n, len(self.rows.y), 1), np.nan)
@@ -315,8 +276,8 @@ class Search:
     @property
     def survivors(self) -> list[int]:
         """Candidates that were evaluated on the largest number of folds."""
-        n_evaluated = np.isfinite(self.losses).sum(axis=1)
-        return np.flatnonzero(n_evaluated == n_evaluated.max()).tolist()
+        n_folds = np.isfinite(self.losses).sum(axis=1)
+        return np.flatnonzero(n_folds == n_folds.max()).tolist()
 
     @property
     def evaluated(self) -> NDArray:
@@ -368,17 +329,6 @@ def held_out_temperature(
     """Return the optimal temperature for held-out rows, from a short training run per fold.
 
     The temperature is 1 if no row can be held out, or if the search is stopped.
-
-    Parameters
-    ----------
-    rows : TrainingData
-        All training rows.
-    train : callable(rows, length, rng, monitor)
-        Function that trains a network.
-    seed : int
-        Random seed.
-    monitor : TrainingMonitor
-        Monitor of the training runs.
     """
 
     def train_fold(
@@ -412,19 +362,6 @@ def validate_polish(
     and after the polish are compared row by row, with the same temperature. An increase within its
     standard error is ignored. A polish is also rejected if more than half of the losses above its
     level stay there, if training overflows, or if no row can be held out.
-
-    Parameters
-    ----------
-    train : callable(model, rows, length, rng, monitor)
-        Function that trains a network of the size of ``model``.
-    make_polish : callable(n_rows, length)
-        Function that returns the polish.
-    model : LMM
-        Network to polish.
-    problem : TrainingProblem
-        All rows. The seed is drawn from its generator.
-    monitor : TrainingMonitor
-        Monitor that may interrupt the validation.
     """
     assert problem.rng is not None
     seed = int(problem.rng.integers(2**31))

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from maxplus.certify import certified_at, certified_radius
 from maxplus.estimators._frames import missing_in
 from maxplus.estimators._parameters import check_value, integer, threads
-from maxplus.estimators._training_data import validated_rows
+from maxplus.estimators._training_data import check_labels, validated_rows
 from maxplus.explain import (
     Change,
     Domain,
@@ -25,7 +25,7 @@ from maxplus.explain import (
     term_boxes,
 )
 from maxplus.explain._shared import check_domain, records
-from maxplus.explain.counterfactuals import missing_columns
+from maxplus.explain.explanation import missing_columns
 from maxplus.models import LMM, AdditiveLMM
 
 
@@ -110,7 +110,7 @@ class ExplainMixin:
         Returns
         -------
         array of bool of shape (n_samples,)
-            Whether each prediction is certified.
+            True for each certified prediction.
         """
         X = self._validated(X)
         radii, scale = self._certificate_box(eps, scale)
@@ -171,9 +171,7 @@ class ExplainMixin:
             Certified accuracy for each eps.
         """
         X = self._validated(X)
-        y = np.asarray(y)
-        if y.shape != (len(X),):
-            raise ValueError(f"y must have shape ({len(X)},), a label for each row; got {y.shape}")
+        y = _labels_of(y, len(X))
         radii, scale = self._certificate_box(eps, scale)
         with threads(self.n_jobs):
             Z = self.model_.scores(X)
@@ -241,8 +239,8 @@ class ExplainMixin:
             changes = domain.with_fixed(others).candidates
             if len(others) == len(domain.columns) or not changes.feature.size:
                 raise ValueError(
-                    f"change_one_of names {column!r}, which is not a column with a list of values; "
-                    "use eps and scale for changes of numbers"
+                    f"change_one_of contains {column!r}, which is not a column with a list of "
+                    "values; use eps and scale for numeric columns"
                 )
             for feature, value in zip(changes.feature.tolist(), changes.value, strict=True):
                 yield domain, feature, value
@@ -408,13 +406,10 @@ class ExplainMixin:
             largest W2), prototype (−1 if unknown), feature, low, high.
         """
         check_is_fitted(self, "model_")
-        return records(self._unit_columns(float(level)))
-
-    def _unit_columns(self, level: float) -> dict[str, NDArray]:
         model, names = self.model_, np.array(self._feature_names())
         prototypes = getattr(self, "prototypes_", np.full(model.n_hidden, -1))
         parts, first = [], 0
-        for t, boxes in enumerate(term_boxes(model, level)):
+        for t, boxes in enumerate(term_boxes(model, float(level))):
             unit, feature = (axis.ravel() for axis in np.indices(boxes.low.shape))
             parts.append(
                 {
@@ -429,7 +424,7 @@ class ExplainMixin:
                 }
             )
             first += len(boxes.low)
-        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        return records({name: np.concatenate([part[name] for part in parts]) for name in parts[0]})
 
     def rules(
         self,
@@ -468,7 +463,9 @@ class ExplainMixin:
         """
         X = self._validated(X)
         check_value("n", n, integer(1))
-        codes = self._codes(y, len(X))
+        y = _labels_of(y, len(X))
+        check_labels(y, self.classes_)
+        codes = np.searchsorted(self.classes_, y)
         domain, names = self._domain(domain, feature_names), self._class_names(class_names)
         with threads(self.n_jobs):
             return strongest_rules(self.model_, X, codes, domain, names, n)
@@ -529,24 +526,17 @@ class ExplainMixin:
             )
         return names
 
-    def _codes(self, y: Any, n_rows: int) -> NDArray:
-        """Return the indices of labels in ``classes_``."""
-        labels = np.asarray(y)
-        if labels.shape != (n_rows,):
-            raise ValueError(
-                f"y must have shape ({n_rows},), a label for each row; got {labels.shape}"
-            )
-        unknown = ~np.isin(labels, self.classes_)
-        if unknown.any():
-            raise ValueError(
-                f"y has the label {labels[unknown].tolist()[0]!r}, which is not one of the classes "
-                f"{self.classes_.tolist()}"
-            )
-        return np.searchsorted(self.classes_, labels)
-
     def _feature_names(self) -> list[str]:
         names = getattr(self, "feature_names_in_", None)
         if hasattr(self, "encoder_"):
             names = self.encoder_.feature_names
         P = self.model_.n_features
         return [f"feature {p}" for p in range(P)] if names is None else [str(n) for n in names]
+
+
+def _labels_of(y: Any, n_rows: int) -> NDArray:
+    """Return the labels of the rows as an array of the expected shape."""
+    labels = np.asarray(y)
+    if labels.shape != (n_rows,):
+        raise ValueError(f"y must have shape ({n_rows},), a label for each row; got {labels.shape}")
+    return labels

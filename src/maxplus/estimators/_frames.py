@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import copy
-from typing import Any, NamedTuple
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from maxplus.distributed import SERIAL, Communicator, using
 from maxplus.estimators._parameters import warn_user
@@ -23,21 +26,8 @@ def encode_frame(
     """Return numeric features, and the fitted attributes about the columns.
 
     Arrays, and data frames of numbers without missing values, are returned unchanged and without
-    attributes, unless they have an encoder (`maxplus.tables.TableEncoder.attach`). A fitted encoder
-    is not refitted.
-
-    Parameters
-    ----------
-    estimator : estimator
-        Estimator to fit.
-    X : array or data frame
-        Training samples.
-    y : array of shape (n_samples,)
-        Targets.
-    task : {"classification", "regression"}
-        Type of the estimator.
-    continues : bool, default=False
-        If True, use the fitted encoder of the estimator.
+    attributes, unless they have an encoder (`maxplus.tables.TableEncoder.attach`). An encoder that
+    is already fitted, or that of the estimator if training ``continues``, is not fitted again.
     """
     if continues and getattr(estimator, ENCODER, None) is not None:
         names = (ENCODER, *COLUMNS)
@@ -76,11 +66,11 @@ def _warn_of_uninformative_columns(encoder: Any, table: Any) -> None:
         if reason is None or reason.startswith(SAME_VALUE):
             continue
         if reason == NO_VALUES:
-            warn_user(f"the column {name!r} has no values to learn from and is ignored")
+            warn_user(f"the column {name!r} has only missing values and is ignored")
         elif name not in (*encoder.categorical, *encoder.keep):
             warn_user(
-                f"the column {name!r} holds {reason}, which says little about new rows; drop it, "
-                "or convert it to numbers or categories"
+                f"the column {name!r} has {reason} and is not informative for new samples; drop "
+                "it, or convert it to numbers or categories"
             )
 
 
@@ -90,32 +80,20 @@ def encoders_differ(comm: Communicator, columns: Mapping[str, Any]) -> bool:
     return any(encoder != encoders[0] for encoder in encoders)
 
 
-class ColumnChange(NamedTuple):
-    """Features of a column, and their largest change."""
+def change_of_features(
+    columns: Mapping[str, Any], robust_eps: Mapping[Any, float | str], n_features: int
+) -> NDArray:
+    """Return the largest change of each feature, from those of the columns in ``robust_eps``.
 
-    features: slice
-    size: float
-
-
-def changes_of_columns(
-    columns: Mapping[str, Any], robust_eps: Mapping[Any, float | str]
-) -> list[ColumnChange]:
-    """Return the changes of the columns in ``robust_eps``.
-
-    Parameters
-    ----------
-    columns : mapping
-        Fitted attributes about the columns.
-    robust_eps : mapping
-        Largest change of each numeric column, and "any" for categorical and ordinal columns.
+    The change is a number for a numeric column, and "any" for a categorical or ordinal column.
     """
     encoder = columns.get(ENCODER)
     if encoder is None:
         names = columns.get("feature_names_in_")
         if names is None:
             raise ValueError(
-                "robust_eps names columns, but X has no column names; pass a data frame, or an "
-                "array with a number for each feature"
+                "robust_eps is a dict, but X has no column names; pass a data frame, or set "
+                "robust_eps to an array with a number for each feature"
             )
         features = {name: slice(p, p + 1) for p, name in enumerate(names)}
         largest: dict[Any, float] = {}
@@ -133,19 +111,20 @@ def changes_of_columns(
             for column, _ in parts
             if not isinstance(column, Number)
         }
-    changes = []
+    changes = np.zeros(n_features)
     for name, size in robust_eps.items():
         if name not in features:
             raise ValueError(
-                f"robust_eps names the column {name!r}, but X has {', '.join(list(features)[:20])}"
+                f"robust_eps has the column {name!r}, which does not exist; X has "
+                f"{', '.join(list(features)[:20])}"
             )
         if (size == "any") != (name in largest):
             kind, remedy = ("categories", "'any'") if name in largest else ("numbers", "a number")
             raise ValueError(
                 f"robust_eps has {size!r} for the column {name!r}, which holds {kind}; set it to "
-                f"{remedy}, or leave it out to hold the column fixed"
+                f"{remedy}, or remove it to keep the column fixed"
             )
-        changes.append(ColumnChange(features[name], float(largest.get(name, size))))
+        changes[features[name]] = float(largest.get(name, size))
     return changes
 
 

@@ -31,10 +31,10 @@ from maxplus.estimators._training_data import (
 )
 from maxplus.explain import feature_importances, term_means
 from maxplus.explain.importances import MAX_ROWS
-from maxplus.models import LMM, AdditiveLMM
+from maxplus.models import LMM, LOG2, AdditiveLMM
 from maxplus.models.additive import useless_units, with_units
 from maxplus.models.initialization import box_lmm, box_lmm_bytes, class_distance
-from maxplus.training import memory
+from maxplus.training import Status, memory
 from maxplus.training.stages import TrainingResult
 
 # Product of the automatic slope and the distance between classes. The slope is steeper than the
@@ -54,77 +54,49 @@ RESULT_ATTRIBUTES = {
     "validation_scores": "validation_scores_",
     "polish_losses": "polish_losses_",
 }
-FOLDABLE = "StandardScaler, MinMaxScaler, MaxAbsScaler and RobustScaler"
 
 Self = TypeVar("Self", bound="BaseLMMClassifier")
 
 
-class Capacity(NamedTuple):
-    """Number of hidden units and slope of a single network; None is automatic."""
+def automatic_n_hidden(X: NDArray, n_classes: int) -> int:
+    """Return the number of hidden units, √(N / C) per class, but at least 10 and at most 50.
 
-    n_hidden: int | None = None
-    slope: float | None = None
-
-    def hidden_for(self, X: NDArray, n_classes: int) -> int:
-        """Return the number of hidden units.
-
-        The automatic number is √(N / C) per class, between 10 and 50. It does not exceed the number
-        of distinct samples, because units at the same point add up in a soft maximum.
-        """
-        if self.n_hidden is not None:
-            return self.n_hidden
-        per_class = min(max(round(math.sqrt(len(X) / n_classes)), MIN_UNITS), MAX_UNITS)
-        n_units = n_classes * per_class
-        return min(n_units, max(FEW_UNITS * n_classes, _count_distinct(X, n_units)))
-
-
-class InitialBoxes(NamedTuple):
-    """Initial network of boxes, its slope, and the distance between classes."""
-
-    model: LMM
-    slope: float
-    distance: float
+    It does not exceed the number of distinct samples, because units at the same point add up in a
+    soft maximum.
+    """
+    per_class = min(max(round(math.sqrt(len(X) / n_classes)), MIN_UNITS), MAX_UNITS)
+    n_units = n_classes * per_class
+    return min(n_units, max(FEW_UNITS * n_classes, _count_distinct(X, n_units)))
 
 
 def initial_boxes(
     rows: TrainingData,
     n_classes: int,
-    capacity: Capacity,
+    n_hidden: int | str,
+    slope: float | str,
     init_margin: float | None,
     rng: np.random.Generator,
-) -> InitialBoxes:
-    """Return the initial single network.
+) -> tuple[LMM, FitState]:
+    """Return the initial single network for scaled rows, its slope, and the class distance.
 
-    Parameters
-    ----------
-    rows : TrainingData
-        Scaled training rows.
-    n_classes : int
-        Number of classes.
-    capacity : Capacity
-        Number of units and slope.
-    init_margin : float or None
-        Initial difference between the output of a unit for its own class and for the other
-        classes. None uses slope times distance.
-    rng : Generator
-        Random generator for the initial clusters.
+    The arguments are parameters of `LMMClassifier`. The default margin is slope times distance.
     """
     X, y = rows.X, rows.y
     distance = class_distance(X, y, rng)
-    slope = CLASS_SLOPE / distance if capacity.slope is None else capacity.slope
+    slope = CLASS_SLOPE / distance if isinstance(slope, str) else float(slope)
     check_reach(X, slope)
-    drop = slope * distance if init_margin is None else float(init_margin)
-    n_hidden = capacity.hidden_for(X, n_classes)
+    margin = slope * distance if init_margin is None else float(init_margin)
+    n_units = automatic_n_hidden(X, n_classes) if isinstance(n_hidden, str) else int(n_hidden)
     memory.require(
-        box_lmm_bytes(X, y, n_hidden, n_classes),
-        f"an initial model with n_hidden={n_hidden:,}",
+        box_lmm_bytes(X, y, n_units, n_classes),
+        f"an initial model with n_hidden={n_units:,}",
         memory.FEWER_UNITS,
     )
     with KMEANS_LOCK:
-        model = box_lmm(X, y, n_hidden, n_classes, slope, drop, rng)
+        model = box_lmm(X, y, n_units, n_classes, slope, margin, rng)
     if rows.weight is not None:
         model.W2 += _class_offsets(y, rows.weight, n_classes).astype(model.dtype)
-    return InitialBoxes(model, slope, distance)
+    return model, FitState(slope=slope, distance=distance)
 
 
 def check_reach(X: NDArray, slope: float) -> None:
@@ -180,11 +152,25 @@ class BaseLMMClassifier(ExplainMixin, WeightsMixin, BaseMaxPlusClassifier):
     unit_activation_counts_: NDArray
     feature_importances_: NDArray
     prototypes_: NDArray
+    suspects_: NDArray
     _model_class = LMM
-    _slopes = ("W0",)
 
     def _required_state(self) -> tuple[str, ...]:
         return ("slope",)
+
+    @property
+    def _level(self) -> float:
+        """Loss level of the polish."""
+        return LOG2
+
+    def _shortfall(self, status: Status) -> str:
+        if status is not Status.GIVEN_UP:
+            return super()._shortfall(status)
+        return (
+            f"the polish left {self.suspects_.size} of {self.training_labels_.size} training "
+            f"samples above its level of {self._level:.4g} (see suspects_); increase max_suspects, "
+            "or use polish='auto'"
+        )
 
     def _fitted_attributes(
         self, data: TrainingData, state: FitState, trained: TrainingResult
@@ -198,16 +184,16 @@ class BaseLMMClassifier(ExplainMixin, WeightsMixin, BaseMaxPlusClassifier):
 
         means, importances = comm.root_only(measure, data.X)
         counts = comm.sum(model.wins(data.X))
-        if state.activation_counts is not None:
+        if state.unit_activation_counts is not None:
             # `prune` keeps units that are active on samples of earlier calls.
-            counts = counts + state.activation_counts
-        optional: dict[str, Any] = {"term_means_": means, "prototypes_": state.prototypes}
-        if not is_sum:
-            optional["slope_"] = state.slope
-        if "suspects" in state.results:
-            optional["suspects_"] = data.index_of_all[state.results["suspects"]]
-        optional |= {
-            attribute: state.results.get(name) for name, attribute in RESULT_ATTRIBUTES.items()
+            counts = counts + state.unit_activation_counts
+        suspects = state.results.get("suspects")
+        optional = {
+            "term_means_": means,
+            "prototypes_": state.prototypes,
+            "slope_": None if is_sum else state.slope,
+            "suspects_": None if suspects is None else data.index_of_all[suspects],
+            **{name: state.results.get(key) for key, name in RESULT_ATTRIBUTES.items()},
         }
         return {
             **super()._fitted_attributes(data, state, trained),
@@ -339,13 +325,6 @@ class BaseLMMClassifier(ExplainMixin, WeightsMixin, BaseMaxPlusClassifier):
         return Pruned(int(drop.sum()), int(provable.sum()), keep.size)
 
 
-class Affine(NamedTuple):
-    """Affine map of each feature, (x − centre) / spread."""
-
-    centre: NDArray | float
-    spread: NDArray | float
-
-
 def from_pipeline(pipeline: Any) -> Any:
     """Return a classifier equivalent to a pipeline of scalers and a classifier.
 
@@ -405,23 +384,23 @@ def from_pipeline(pipeline: Any) -> Any:
     return classifier
 
 
-def _affine_of(name: str, step: Any) -> Affine:
-    """Return the affine map of a pipeline step; raise ValueError if it is not affine."""
+def _affine_of(name: str, step: Any) -> tuple[NDArray | float, NDArray | float]:
+    """Return the centre and spread of a step x ↦ (x − centre) / spread, or raise ValueError."""
     if isinstance(step, StandardScaler):
-        return Affine(step.mean_ if step.with_mean else 0.0, step.scale_ if step.with_std else 1.0)
+        return step.mean_ if step.with_mean else 0.0, step.scale_ if step.with_std else 1.0
     if isinstance(step, RobustScaler):
-        return Affine(
-            step.center_ if step.with_centering else 0.0, step.scale_ if step.with_scaling else 1.0
-        )
+        centre = step.center_ if step.with_centering else 0.0
+        return centre, step.scale_ if step.with_scaling else 1.0
     if isinstance(step, MaxAbsScaler):
-        return Affine(0.0, step.scale_)
+        return 0.0, step.scale_
     if isinstance(step, MinMaxScaler) and not step.clip:
         # MinMaxScaler computes x·scale_ + min_.
-        return Affine(-step.min_ / step.scale_, 1.0 / step.scale_)
+        return -step.min_ / step.scale_, 1.0 / step.scale_
     if isinstance(step, FunctionTransformer) and step.func is None:
-        return Affine(0.0, 1.0)
+        return 0.0, 1.0
     raise ValueError(
         f"the step {name!r} of the pipeline, a {type(step).__name__}, is not affine in each "
-        f"feature and cannot be folded into the weights; {FOLDABLE} can; use pipeline[-1] to "
-        "explain and certify predictions for the transformed features"
+        "feature and cannot be folded into the weights; StandardScaler, MinMaxScaler, MaxAbsScaler "
+        "and RobustScaler can; use pipeline[-1] to explain and certify predictions for the "
+        "transformed features"
     )

@@ -1,10 +1,8 @@
 """Validation of hyper-parameters, warnings, and thread limits.
 
-The attribute ``_parameters`` of an estimator maps the name of each parameter to the kinds of values
-that are valid. `check_parameters` validates all parameters.
-
-A parameter without an effect causes a warning instead of an error, because grid searches often
-include such combinations.
+As in scikit-learn, estimators have a table of the valid values of each parameter, here
+``_parameters``: strings, None and `Constraint` objects. A parameter without an effect causes a
+warning instead of an error, because grid searches often include such combinations.
 """
 
 from __future__ import annotations
@@ -77,35 +75,31 @@ class ParameterError(ValueError, TypeError):
     """Error raised for a hyper-parameter with an invalid value."""
 
 
-class Kind(NamedTuple):
-    """Set of valid values: its description and its predicate."""
+class Constraint(NamedTuple):
+    """Set of valid values of a parameter: its description and its predicate."""
 
     text: str
     is_valid: Callable[[Any], bool]
 
 
-def _is_bool(value: Any) -> bool:
-    return isinstance(value, (bool, np.bool_))
-
-
 def _is_number(value: Any, numbers: type = Real) -> bool:
-    return isinstance(value, numbers) and not _is_bool(value)
+    return isinstance(value, numbers) and not isinstance(value, (bool, np.bool_))
 
 
-def integer(minimum: int) -> Kind:
-    """Return the kind of integers >= ``minimum``; 0.0 is accepted as 0."""
+def integer(minimum: int) -> Constraint:
+    """Return the constraint to integers >= ``minimum``; 0.0 is accepted as 0."""
 
     def is_valid(v: Any) -> bool:
         is_zero = minimum == 0 and _is_number(v) and v == 0
         return is_zero or (_is_number(v, Integral) and v >= minimum)
 
-    return Kind(f"an integer >= {minimum}", is_valid)
+    return Constraint(f"an integer >= {minimum}", is_valid)
 
 
 def real(
     *, above: float = -math.inf, minimum: float = -math.inf, maximum: float = math.inf
-) -> Kind:
-    """Return the kind of finite numbers > ``above``, >= ``minimum`` and <= ``maximum``."""
+) -> Constraint:
+    """Return the constraint to finite numbers > ``above``, >= ``minimum`` and <= ``maximum``."""
     bounds = [f"> {above:g}"] * (above > -math.inf)
     bounds += [f">= {minimum:g}"] * (minimum > -math.inf)
     bounds += [f"<= {maximum:g}"] * (maximum < math.inf)
@@ -119,23 +113,14 @@ def real(
             return False  # Integer outside the range of floats.
         return math.isfinite(number) and number > above and minimum <= number <= maximum
 
-    return Kind(" ".join(["a finite number", " and ".join(bounds)]).strip(), is_valid)
+    return Constraint(f"a finite number {' and '.join(bounds)}", is_valid)
 
 
-def samples(minimum: int) -> Kind:
-    """Return the kind of numbers of samples >= ``minimum`` and fractions in (0, 1)."""
-    return Kind(
+def samples(minimum: int) -> Constraint:
+    """Return the constraint to a number of samples >= ``minimum`` or a fraction in (0, 1)."""
+    return Constraint(
         f"an integer >= {minimum} (number of samples) or a fraction > 0 and < 1",
         lambda v: _is_number(v) and (0 < v < 1 or integer(minimum).is_valid(v)),
-    )
-
-
-def one_of(*texts: str) -> Kind:
-    """Return the kind of the given strings."""
-    options = ", ".join(map(repr, texts))
-    return Kind(
-        options if len(texts) == 1 else f"one of {options}",
-        lambda v: isinstance(v, str) and v in texts,
     )
 
 
@@ -169,63 +154,63 @@ def _are_signs(v: Any) -> bool:
         return False
 
 
-NONE = Kind("None", lambda v: v is None)
-BOOLEAN = Kind("True or False", _is_bool)
-FALSE = Kind("False", lambda v: _is_bool(v) and not v)
-CALLABLE = Kind("a callable", callable)
-CALLBACKS = Kind(
-    "None, a callable or a list of them",
+BOOLEAN = Constraint("True or False", lambda v: isinstance(v, (bool, np.bool_)))
+FALSE = Constraint("False", lambda v: BOOLEAN.is_valid(v) and not v)
+CALLABLE = Constraint("a callable", callable)
+CALLBACKS = Constraint(
+    "a callable or a list of them",
     lambda v: (
-        v is None
-        or callable(v)
+        callable(v)
         or (isinstance(v, Iterable) and not isinstance(v, str) and all(map(callable, v)))
     ),
 )
 # As in scikit-learn, True is 1.
-VERBOSE = Kind("True, False or an integer >= 0", lambda v: _is_bool(v) or integer(0).is_valid(v))
-THREADS = Kind(
-    "None, a number of threads as an integer, or -1 for all; not 0",
-    lambda v: v is None or (_is_number(v, Integral) and v != 0),
+VERBOSE = Constraint(
+    "True, False or an integer >= 0", lambda v: BOOLEAN.is_valid(v) or integer(0).is_valid(v)
 )
-SCORER = Kind("the name of a scorer of scikit-learn", _is_scorer)
-CLASS_WEIGHTS = Kind(
+THREADS = Constraint(
+    "a number of threads as an integer, or -1 for all; not 0",
+    lambda v: _is_number(v, Integral) and v != 0,
+)
+SCORER = Constraint("the name of a scorer of scikit-learn", _is_scorer)
+CLASS_WEIGHTS = Constraint(
     "a dict of labels and finite numbers > 0",
     lambda v: isinstance(v, Mapping) and all(map(real(above=0.0).is_valid, v.values())),
 )
-SIZES = Kind("an array with such a number for each feature", _are_sizes)
-SIZES_BY_COLUMN = Kind(
+SIZES = Constraint("an array with such a number for each feature", _are_sizes)
+SIZES_BY_COLUMN = Constraint(
     "a dict of column names and finite numbers >= 0, or 'any' for categories",
     lambda v: (
         isinstance(v, Mapping)
         and all(size == "any" or real(minimum=0.0).is_valid(size) for size in v.values())
     ),
 )
-CLIPS = Kind("(low, high) with low < high, or several such pairs in order", _are_clips)
-MONOTONIC = Kind(
+CLIPS = Constraint("(low, high) with low < high, or several such pairs in order", _are_clips)
+MONOTONIC = Constraint(
     "an array of 1, 0 and -1, one for each column, or a dict of column names and these numbers",
     _are_signs,
 )
-# Not validated here.
-ANY = Kind("anything", lambda v: True)
 
-Parameters = Mapping[str, tuple[Kind, ...]]
-# Parameters of all estimators.
-COMMON: Parameters = {"n_jobs": (THREADS,), "random_state": (ANY,)}
-# Parameters of iteratively trained estimators.
-TRAINED: Parameters = {**COMMON, "verbose": (VERBOSE,), "callbacks": (CALLBACKS,)}
+Parameters = Mapping[str, tuple[Constraint | str | None, ...]]
+# Parameters of all estimators, and of iteratively trained ones.
+COMMON: Parameters = {"n_jobs": (None, THREADS)}
+TRAINED: Parameters = {**COMMON, "verbose": (VERBOSE,), "callbacks": (None, CALLBACKS)}
 
 
-def check_parameters(estimator: Any, table: Parameters) -> None:
-    """Raise `ParameterError` for the first parameter with an invalid value."""
-    for name, kinds in table.items():
-        check_value(name, getattr(estimator, name), *kinds)
-
-
-def check_value(name: str, value: Any, *kinds: Kind) -> Any:
-    """Return ``value``; raise `ParameterError` if it is not of one of the kinds."""
-    if any(kind.is_valid(value) for kind in kinds):
+def check_value(name: str, value: Any, *valid: Constraint | str | None) -> Any:
+    """Return ``value``; raise `ParameterError` if it is not valid."""
+    constraints = [v for v in valid if isinstance(v, Constraint)]
+    names = [v for v in valid if isinstance(v, str)]
+    is_name = isinstance(value, str) and value in names
+    is_none = value is None and None in valid
+    if is_name or is_none or any(constraint.is_valid(value) for constraint in constraints):
         return value
-    *texts, last = (kind.text for kind in kinds)
+    # Names are listed together, at the place of the first one.
+    listed = ("one of " if len(names) > 1 else "") + ", ".join(map(repr, names))
+    texts = [
+        v.text if isinstance(v, Constraint) else "None" if v is None else listed for v in valid
+    ]
+    *texts, last = dict.fromkeys(texts)
     allowed = f"{', '.join(texts)} or {last}" if texts else last
     raise ParameterError(f"{name} must be {allowed}; got {value!r}")
 
@@ -247,7 +232,7 @@ def refuse_checkpoints(callbacks: Any, estimator: str) -> None:
     for callback in as_callbacks(callbacks):
         if needs_state(callback):
             raise ValueError(
-                f"callbacks has a {type(callback).__name__}, but {estimator} has no state to "
+                f"callbacks contains a {type(callback).__name__}, but {estimator} has no state to "
                 "save; remove it, or train an LMMClassifier"
             )
 
@@ -265,7 +250,7 @@ def threads(n_jobs: int | None) -> Iterator[None]:
         if cores_per_rank is not None:
             n_threads, n_jobs = min(n_threads, cores_per_rank), cores_per_rank
     else:
-        jobs = int(check_value("n_jobs", n_jobs, THREADS))
+        jobs = int(check_value("n_jobs", n_jobs, None, THREADS))
         n_threads = min(jobs, available) if jobs > 0 else available + 1 + jobs
     before = numba.get_num_threads()
     numba.set_num_threads(max(1, n_threads))

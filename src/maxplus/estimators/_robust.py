@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from maxplus.certify import certified_at
 from maxplus.estimators._additive import Choice, JointTraining
 from maxplus.estimators._cross_validation import Effort, stratified_part
-from maxplus.estimators._frames import ENCODER, changes_of_columns
+from maxplus.estimators._frames import ENCODER, change_of_features
 from maxplus.estimators._training_data import TrainingData, share_a_unit
 from maxplus.explain import Domain
 from maxplus.models import LMM, AdditiveLMM, FeatureMap, Term
@@ -104,10 +104,7 @@ def max_change(robust_eps: Any, scale: NDArray, columns: Mapping[str, Any]) -> N
         Fitted attributes about the columns.
     """
     if isinstance(robust_eps, Mapping):
-        reach = np.zeros(len(scale))
-        for change in changes_of_columns(columns, robust_eps):
-            reach[change.features] = change.size
-        return reach
+        return change_of_features(columns, robust_eps, len(scale))
     if ENCODER in columns:
         # As in `certificate_scale`, categories and binary columns do not change.
         unit = Domain.of(columns[ENCODER].domain()).certificate_scale()

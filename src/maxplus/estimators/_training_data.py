@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeVar
@@ -50,33 +50,22 @@ def _no_rows() -> NDArray:
 
 @dataclass(frozen=True)
 class TrainingData:
-    """Validated training rows.
+    """Validated training rows of this rank."""
 
-    Attributes
-    ----------
-    X : ndarray of shape (N, P)
-        Features in C order.
-    y : ndarray of shape (N,)
-        Class indices, or targets of a regression.
-    weight : ndarray of shape (N,) or None
-        Sample weights.
-    classes : ndarray of shape (C,)
-        Sorted class labels of all ranks.
-    index : ndarray of shape (N,)
-        Indices of the rows in the input of `fit`. Rows of weight 0 are excluded.
-    labels : ndarray
-        Labels of all rows of the input.
-    columns : dict
-        Fitted attributes about the columns: ``n_features_in_``, ``feature_names_in_`` and
-        ``encoder_``. The latter two are optional.
-    """
-
+    # Features of shape (N, P), in C order.
     X: NDArray
+    # Class indices, or targets of a regression.
     y: NDArray
+    # Sample weights of shape (N,).
     weight: NDArray | None = None
+    # Sorted class labels of all ranks.
     classes: NDArray = field(default_factory=_no_rows)
+    # Indices of the rows in the input of `fit`. Rows of weight 0 are excluded.
     index: NDArray = field(default_factory=_no_rows)
+    # Labels of all rows of the input.
     labels: NDArray = field(default_factory=_no_rows)
+    # Fitted attributes about the columns: n_features_in_, and optionally feature_names_in_ and
+    # encoder_.
     columns: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
@@ -97,7 +86,21 @@ class TrainingData:
         """
         comm = current()
         with comm.raise_on_all_ranks():
-            data = cls._of_rank(estimator, X, y, sample_weight, comm, model)
+            # With several ranks, a rank may have no rows.
+            options = {} if comm.is_alone else {"ensure_min_samples": 0}
+            X, y, columns = _validated(
+                estimator, X, y, "classification", continues=model is not None, **options
+            )
+            X = np.ascontiguousarray(X, None if model is None else model.dtype)
+            check_magnitude(X)
+            if len(y):
+                check_classification_targets(y)
+            weight = check_sample_weight(sample_weight, len(y), allow_zeros=not comm.is_alone)
+        labels, index = np.array(y), np.arange(len(y))
+        if weight is not None:
+            index = np.flatnonzero(weight)
+            X, y, weight = X[index], y[index], weight[index]
+        data = cls(X, y, weight, y[:0], index, labels, columns)
         if not comm.is_alone:
             _check_ranks_agree(comm, data, sample_weight is not None, classes)
         if model is not None:
@@ -105,41 +108,18 @@ class TrainingData:
         elif classes is not None:
             known = np.unique(np.asarray(classes))
         else:
-            known = np.unique(data.y)
-            if not comm.is_alone:
-                labels = [part for part in comm.allgather(known) if part.size]
-                known = np.unique(np.concatenate(labels))
+            of_ranks = [part for part in comm.allgather(np.unique(y)) if part.size]
+            known = np.unique(np.concatenate(of_ranks))
         with comm.raise_on_all_ranks():
-            _check_labels(data.y, known)
-        codes = np.searchsorted(known, data.y) if len(data.y) else np.empty(0, np.int64)
+            remedy = "; pass all classes to the first call of partial_fit, or call fit"
+            check_labels(y, known, remedy)
+            if known.size < 2:
+                raise ValueError(
+                    f"y has one class only ({known.tolist()[0]!r}), but a classifier requires at "
+                    "least two; add samples of another class"
+                )
+        codes = np.searchsorted(known, y) if len(y) else np.empty(0, np.int64)
         return replace(data, y=codes, classes=known)
-
-    @classmethod
-    def _of_rank(
-        cls,
-        estimator: Any,
-        X: Any,
-        y: Any,
-        sample_weight: ArrayLike | None,
-        comm: Communicator,
-        model: Network | None,
-    ) -> TrainingData:
-        """Validate the rows of this rank, without encoding the labels."""
-        # With several ranks, a rank may have no rows.
-        options = {} if comm.is_alone else {"ensure_min_samples": 0}
-        X, y, columns = _validated(
-            estimator, X, y, "classification", continues=model is not None, **options
-        )
-        X = np.ascontiguousarray(X, None if model is None else model.dtype)
-        check_magnitude(X)
-        if len(y):
-            check_classification_targets(y)
-        weight = check_sample_weight(sample_weight, len(y), allow_zeros=not comm.is_alone)
-        index = np.arange(len(y)) if weight is None else np.flatnonzero(weight)
-        data = cls(X, y, weight, y[:0], index, np.array(y), columns)
-        if weight is None:
-            return data
-        return replace(data, X=X[index], y=y[index], weight=weight[index])
 
     @classmethod
     def for_numbers(
@@ -156,13 +136,7 @@ class TrainingData:
         return TrainingData(self.X[rows], self.y[rows], weight, self.classes)
 
     def monotonic_signs(self, monotonic_cst: Any) -> NDArray | None:
-        """Return the monotonicity constraint of each feature, or None.
-
-        Parameters
-        ----------
-        monotonic_cst : array, dict of column names and numbers, or None
-            Constraint of each column: 1, 0 or −1.
-        """
+        """Return the monotonicity constraint of each feature (1, 0 or −1), or None."""
         if monotonic_cst is None:
             return None
         encoder, n = self.columns.get("encoder_"), self.columns["n_features_in_"]
@@ -171,8 +145,8 @@ class TrainingData:
             unknown = [name for name in monotonic_cst if name not in names]
             if unknown:
                 raise ValueError(
-                    f"monotonic_cst has the column {unknown[0]!r}, which X has not; "
-                    + (f"it has {names[:20]}" if names else "X has no column names")
+                    f"monotonic_cst has the column {unknown[0]!r}, which does not exist; "
+                    + (f"X has {names[:20]}" if names else "X has no column names")
                 )
             signs = np.array([monotonic_cst.get(name, 0) for name in names], np.int64)
         else:
@@ -185,7 +159,7 @@ class TrainingData:
         if encoder is None:
             return signs
         if not names:
-            raise ValueError("monotonic_cst needs a data frame whose column names are strings")
+            raise ValueError("monotonic_cst requires a data frame whose column names are strings")
         features = np.zeros(self.X.shape[1], np.int64)
         sign_of = dict(zip(names, signs.tolist(), strict=True))
         for column, part in zip(encoder.columns_, encoder.feature_slices, strict=True):
@@ -193,7 +167,7 @@ class TrainingData:
             if sign and column.kind == "category":
                 raise ValueError(
                     f"monotonic_cst has {sign} for the column {column.name!r}, whose categories "
-                    "have no order; give 0, or make the column ordinal"
+                    "have no order; set it to 0, or make the column ordinal"
                 )
             features[part.start] = sign
         return features
@@ -229,6 +203,7 @@ class TrainingData:
     @property
     def digest(self) -> str:
         """Hash of the rows of all ranks, independent of the partition; cached."""
+        # Before Python 3.12, cached_property holds a lock, which would block ranks in threads.
         known: str = vars(self).get("_digest") or self._compute_digest()
         vars(self)["_digest"] = known
         return known
@@ -248,22 +223,28 @@ class TrainingData:
         comm = current()
         return comm.allgatherv(self.index + comm.before(len(self.labels)))
 
-    def on_first_rank(self, work: Callable[[TrainingData], T], rng: np.random.Generator) -> T:
+    def on_first_rank(
+        self, work: Callable[[TrainingData], T], rng: np.random.Generator | None = None
+    ) -> T:
         """Call ``work`` on rank 0 with the rows of all ranks, and broadcast the result.
 
         X can be indexed like an array of all rows. The state of ``rng`` is broadcast afterwards.
         """
         comm = current()
-        if comm.is_alone:
-            return work(self)
-        y, index = comm.gather(self.y), comm.gather(self.index + comm.before(len(self.labels)))
-        weight = None if self.weight is None else comm.gather(self.weight)
+        all_rows = replace(
+            self,
+            y=comm.gather(self.y),
+            weight=None if self.weight is None else comm.gather(self.weight),
+            index=comm.gather(self.index + comm.before(len(self.labels))),
+        )
 
         def run(X: Any) -> tuple[T, Any]:
-            result = work(replace(self, X=X, y=y, weight=weight, index=index))
-            return result, rng.bit_generator.state
+            result = work(replace(all_rows, X=X))
+            return result, None if rng is None else rng.bit_generator.state
 
-        result, rng.bit_generator.state = comm.root_only(run, self.X)
+        result, state = comm.root_only(run, self.X)
+        if rng is not None:
+            rng.bit_generator.state = state
         return result
 
 
@@ -324,20 +305,16 @@ def _check_ranks_agree(
     )
     weights = 1.0 if data.weight is None else float(data.weight.sum())
     if not comm.total(len(data.y)) or not comm.largest(weights):
-        raise mark_collective(ValueError("there are no samples to train on, on any of the ranks"))
+        raise mark_collective(ValueError("there are no samples of positive weight on any rank"))
 
 
-def _check_labels(y: NDArray, labels: NDArray) -> None:
-    is_known = np.isin(y, labels)
+def check_labels(y: NDArray, classes: NDArray, remedy: str = "") -> None:
+    """Raise ValueError if a label is not one of the classes."""
+    is_known = np.isin(y, classes)
     if not is_known.all():
         raise ValueError(
             f"y has the label {y[~is_known].tolist()[0]!r}, which is not one of the classes "
-            f"{labels.tolist()}; name all classes at the first partial_fit, or fit anew"
-        )
-    if labels.size < 2:
-        raise ValueError(
-            f"y holds one class only ({labels.tolist()[0]!r}); a classifier needs at least "
-            "two, so add samples of another"
+            f"{classes.tolist()}{remedy}"
         )
 
 
@@ -371,15 +348,13 @@ def check_sample_weight(
         bad = weight[~np.isfinite(weight) | (weight < 0)][0]
         raise ValueError(f"sample_weight must hold finite numbers >= 0; got {bad}")
     if not allow_zeros and not weight.any():
-        raise ValueError("sample_weight is zero for every sample: none is left to train on")
+        raise ValueError("sample_weight is zero for all samples; at least one must be above zero")
     return weight
 
 
-def validated_rows(
-    estimator: Any, X: Any, model: Network, slopes: Sequence[str] = ("W0",)
-) -> NDArray:
+def validated_rows(estimator: Any, X: Any, model: Network) -> NDArray:
     """Validate the rows of X for a fitted estimator, and convert them to the model's dtype."""
-    return _within_range(_checked_rows(estimator, X), model, slopes)
+    return _within_range(_checked_rows(estimator, X), model)
 
 
 def _checked_rows(estimator: Any, X: Any, *, finite: bool = True) -> NDArray:
@@ -396,14 +371,16 @@ def _checked_rows(estimator: Any, X: Any, *, finite: bool = True) -> NDArray:
     )
 
 
-def _within_range(
-    X: NDArray, model: Network, slopes: Sequence[str], estimator: Any = None
-) -> NDArray:
+def _within_range(X: NDArray, model: Network, estimator: Any = None) -> NDArray:
     """Convert X to the model's dtype, clipped to the range in which no score overflows.
 
     With an ``estimator``, raise ValueError for values that are not finite.
     """
-    limit = _largest_input(model, slopes)
+    if isinstance(model, TermSum):
+        limit = model.largest_input
+    else:
+        steepest = max(1.0, float(np.abs(getattr(model, "A", 1.0)).max()))
+        limit = float(np.finfo(model.dtype).max) / (8.0 * steepest * model.n_features)
     # np.abs(X).max() would allocate a temporary array.
     high, low = float(X.max(initial=0.0)), float(X.min(initial=0.0))
     if not (high <= limit and -low <= limit):
@@ -413,38 +390,15 @@ def _within_range(
     return np.ascontiguousarray(X, model.dtype)
 
 
-def _largest_input(model: Network, slopes: Sequence[str]) -> float:
-    """Return the largest magnitude of inputs for which no score overflows."""
-    if isinstance(model, TermSum):
-        return model.largest_input
-    largest = float(np.finfo(model.dtype).max)
-    steepest = max([1.0, *(float(np.abs(getattr(model, name)).max()) for name in slopes)])
-    return largest / (8.0 * steepest * model.n_features)
-
-
 def predict_in_batches(
     estimator: Any,
     X: Any,
     model: Network,
     output: Callable[[NDArray], NDArray],
-    slopes: Sequence[str] = ("W0",),
 ) -> NDArray:
-    """Return ``output(scores)`` for all rows of X.
+    """Return ``output(scores)`` for all rows of X, where ``output`` maps (n, C) to length n.
 
     Temporary arrays have the size of a batch.
-
-    Parameters
-    ----------
-    estimator : estimator
-        Fitted estimator, used for validation and its ``n_jobs``.
-    X : array or data frame
-        Rows.
-    model : Network
-        Model to evaluate.
-    output : callable
-        Function of scores of shape (n, C) that returns an array of length n.
-    slopes : sequence of str
-        Names of the weights by which inputs are multiplied.
     """
     X = _checked_rows(estimator, X, finite=False)
     n_rows = X.shape[0]
@@ -453,7 +407,7 @@ def predict_in_batches(
     with threads(estimator.n_jobs):
         for start in range(0, n_rows, size):
             rows = slice(start, start + size)
-            part = output(model.scores(_within_range(X[rows], model, slopes, estimator)))
+            part = output(model.scores(_within_range(X[rows], model, estimator)))
             if n_rows <= size:
                 return np.ascontiguousarray(part)
             if outputs is None:
@@ -499,7 +453,7 @@ class Scaling(NamedTuple):
 
     @property
     def is_none(self) -> bool:
-        """Whether the scaling is the identity."""
+        """True if the scaling is the identity."""
         return not self.centre.any() and bool((self.spread == 1.0).all())
 
     def __call__(self, X: NDArray) -> NDArray:

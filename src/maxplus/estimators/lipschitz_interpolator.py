@@ -11,7 +11,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from maxplus.estimators._base import BaseMaxPlusRegressor, WeightsMixin
-from maxplus.estimators._parameters import COMMON, Parameters, integer, one_of, real, warn_user
+from maxplus.estimators._parameters import COMMON, Parameters, integer, real, warn_user
 from maxplus.estimators._training_data import TrainingData, predict_in_batches
 from maxplus.models import LMM
 from maxplus.models.initialization import lipschitz_constant, pyramids_bytes
@@ -51,7 +51,7 @@ class LipschitzInterpolator(WeightsMixin, BaseMaxPlusRegressor):
     lipschitz_ : float
         Lipschitz constant of the training data in the L∞ norm.
     interpolates_ : bool
-        Whether h passes through all selected points. This holds if K is at least their Lipschitz
+        True if h passes through all selected points. This holds if K is at least their Lipschitz
         constant, unless the rounding of K·x exceeds the differences between targets. In that case,
         centre the features.
     training_summary_ : dict
@@ -89,8 +89,8 @@ class LipschitzInterpolator(WeightsMixin, BaseMaxPlusRegressor):
     _model_class = LMM
     _parameters: ClassVar[Parameters] = {
         **COMMON,
-        "n_hidden": (integer(1), one_of("auto")),
-        "slope": (real(above=0.0), one_of("auto")),
+        "n_hidden": (integer(1), "auto"),
+        "slope": (real(above=0.0), "auto"),
     }
 
     def __init__(

@@ -13,10 +13,10 @@ from sklearn.base import clone
 from sklearn.metrics import get_scorer
 
 from maxplus.distributed import current
-from maxplus.estimators._additive import STRUCTURES, Joint, JointTraining, untrained
+from maxplus.estimators._additive import STRUCTURES, JointTraining, TrainedSum, untrained
 from maxplus.estimators._base import FitState
 from maxplus.estimators._cross_validation import held_out_temperature, keep_level, validate_polish
-from maxplus.estimators._lmm import BaseLMMClassifier, Capacity, initial_boxes
+from maxplus.estimators._lmm import BaseLMMClassifier, initial_boxes
 from maxplus.estimators._parameters import (
     BOOLEAN,
     CALLABLE,
@@ -24,7 +24,6 @@ from maxplus.estimators._parameters import (
     CLIPS,
     FALSE,
     MONOTONIC,
-    NONE,
     SCORER,
     SIZES,
     SIZES_BY_COLUMN,
@@ -35,7 +34,6 @@ from maxplus.estimators._parameters import (
     as_callbacks,
     integer,
     needs_state,
-    one_of,
     real,
     samples,
 )
@@ -51,7 +49,7 @@ from maxplus.estimators._robust import (
 )
 from maxplus.estimators._training_data import Scaling, TrainingData
 from maxplus.models import LMM, LOG2, AdditiveLMM, Network
-from maxplus.training import Status, TrainingMonitor, TrainingProblem
+from maxplus.training import TrainingMonitor, TrainingProblem
 from maxplus.training.problem import count_samples
 from maxplus.training.smooth.interval import IMAGE_ANNEALING, TABLE_ANNEALING
 from maxplus.training.smooth.soft_terms import TERM_ANNEALING
@@ -277,7 +275,6 @@ class LMMClassifier(BaseLMMClassifier):
     (True, (8, 3))
     """
 
-    suspects_: NDArray
     loss_curve_: NDArray
     polish_losses_: NDArray
     search_: dict[str, Any]
@@ -313,27 +310,27 @@ class LMMClassifier(BaseLMMClassifier):
     )
     _parameters: ClassVar[Parameters] = {
         **TRAINED,
-        "n_hidden": (integer(1), one_of("auto")),
-        "slope": (real(above=0.0), one_of("auto")),
-        "structure": (one_of(*ALLOWED),),
-        "max_features": (integer(1), NONE),
-        "monotonic_cst": (MONOTONIC, NONE),
-        "init_margin": (real(above=0.0), NONE),
-        "warmup_epochs": (integer(1), one_of("auto")),
-        "batch_size": (integer(1), one_of("auto")),
+        "n_hidden": (integer(1), "auto"),
+        "slope": (real(above=0.0), "auto"),
+        "structure": (*ALLOWED,),
+        "max_features": (integer(1), None),
+        "monotonic_cst": (MONOTONIC, None),
+        "init_margin": (real(above=0.0), None),
+        "warmup_epochs": (integer(1), "auto"),
+        "batch_size": (integer(1), "auto"),
         "robust_eps": (real(minimum=0.0), SIZES, SIZES_BY_COLUMN),
-        "robust_training": (real(above=0.0), one_of("auto")),
-        "clip": (one_of("range"), CLIPS, NONE),
-        "augment": (CALLABLE, NONE),
+        "robust_training": (real(above=0.0), "auto"),
+        "clip": ("range", CLIPS, None),
+        "augment": (CALLABLE, None),
         "early_stopping": (BOOLEAN,),
         "validation_fraction": (real(above=0.0, maximum=0.9),),
         "n_iter_no_change": (integer(1),),
-        "polish": (real(above=0.0), one_of("auto", "log2"), NONE),
+        "polish": (real(above=0.0), "auto", "log2", None),
         "max_suspects": (samples(0),),
-        "standardize": (one_of("auto"), FALSE),
-        "calibrate": (BOOLEAN, one_of("auto")),
-        "class_weight": (CLASS_WEIGHTS, one_of("balanced"), NONE),
-        "scoring": (SCORER, one_of("certified"), CALLABLE, NONE),
+        "standardize": ("auto", FALSE),
+        "calibrate": (BOOLEAN, "auto"),
+        "class_weight": (CLASS_WEIGHTS, "balanced", None),
+        "scoring": (SCORER, "certified", CALLABLE, None),
     }
 
     def __init__(
@@ -395,8 +392,8 @@ class LMMClassifier(BaseLMMClassifier):
         super()._check_parameters()
         if self._is_sum and any(map(needs_state, as_callbacks(self.callbacks))):
             raise ValueError(
-                "callbacks contains a checkpoint, but a sum of terms has no state to keep; "
-                "remove it, or give n_hidden"
+                "callbacks contains a checkpoint, but a sum of terms has no state to save; "
+                "remove it, or set n_hidden"
             )
         if self._has_reach and not self._is_sum and not np.isscalar(self.robust_eps):
             raise ParameterError(
@@ -406,18 +403,18 @@ class LMMClassifier(BaseLMMClassifier):
         is_certified = isinstance(self.scoring, str) and self.scoring == "certified"
         if is_certified and not self._has_reach:
             raise ParameterError(
-                "scoring='certified' needs a robust_eps above 0; "
+                "scoring='certified' requires robust_eps above 0; "
                 f"got robust_eps={self.robust_eps!r:.60}"
             )
         if self._is_robust and self.monotonic_cst is not None:
             raise ParameterError(
                 f"monotonic_cst={self.monotonic_cst!r:.60} is not supported with robust_eps; "
-                "leave it or robust_eps out"
+                "remove one of them"
             )
 
     @property
     def _is_sum(self) -> bool:
-        """Whether to train a sum of terms instead of a single network."""
+        """True if a sum of terms is trained instead of a single network."""
         return (
             isinstance(self.n_hidden, str)
             and isinstance(self.slope, str)
@@ -433,24 +430,18 @@ class LMMClassifier(BaseLMMClassifier):
 
     @property
     def _is_robust(self) -> bool:
-        """Whether to train a sum of terms with certified training."""
+        """True if a sum of terms is trained with certified training."""
         return self._is_sum and self._has_reach
 
-    @property
-    def _margin(self) -> float:
-        """Training margin of a single network, per unit of its slope."""
-        return 2.0 * float(self.robust_eps) if self._has_reach else 0.0  # type: ignore[arg-type]
+    def _margin(self, state: FitState) -> float:
+        """Return the training margin of a single network, the largest effect of ``robust_eps``."""
+        eps: Any = self.robust_eps if self._has_reach else 0.0
+        slope: Any = state.slope
+        return 2.0 * float(eps) * slope
 
     @property
     def _calibrates(self) -> bool:
         return self.calibrate is True or (self.calibrate == "auto" and self._is_sum)
-
-    @property
-    def _capacity(self) -> Capacity:
-        return Capacity(
-            None if isinstance(self.n_hidden, str) else int(self.n_hidden),
-            None if isinstance(self.slope, str) else float(self.slope),
-        )
 
     def _score(self, classes: NDArray, model: AdditiveLMM, rows: TrainingData) -> float:
         """Return the value of ``scoring`` for a model on held-out rows."""
@@ -469,7 +460,9 @@ class LMMClassifier(BaseLMMClassifier):
         temperature = None
         if self._calibrates and not self._is_sum:
             monitor.begin("choice", is_last=False)
-            temperature = self._held_out_temperature(data, rng, monitor)
+            seed = int(rng.integers(2**31))
+            train = partial(self._train_scaled, data.n_classes)
+            temperature = held_out_temperature(data, train, seed, monitor)
 
         def initialize(rows: TrainingData) -> tuple[Network, FitState]:
             scaling = self._scaling(rows.X)
@@ -477,46 +470,49 @@ class LMMClassifier(BaseLMMClassifier):
                 rows = replace(rows, X=rows.X[:])
                 signs = self._monotonic_signs(data)
                 return untrained(rows, data.n_classes, rng, signs), FitState(scaling=scaling)
-            rows = replace(rows, X=scaling(rows.X))
-            boxes = initial_boxes(rows, data.n_classes, self._capacity, self.init_margin, rng)
-            return boxes.model, FitState(
-                slope=boxes.slope, distance=boxes.distance, scaling=scaling, temperature=temperature
+            model, state = self._initial_boxes(
+                replace(rows, X=scaling(rows.X)), data.n_classes, rng
             )
+            return model, replace(state, scaling=scaling, temperature=temperature)
 
         return data.on_first_rank(initialize, rng)
 
     def _scaling(self, X: NDArray) -> Scaling:
         return Scaling.none(X.shape[1]) if self.standardize is False else Scaling.of(X)
 
-    def _held_out_temperature(
-        self, data: TrainingData, rng: np.random.Generator, monitor: TrainingMonitor
-    ) -> float:
-        def train(
-            rows: TrainingData, length: float, rng: np.random.Generator, quiet: TrainingMonitor
-        ) -> LMM:
-            scaling = self._scaling(rows.X)
-            scaled = replace(rows, X=scaling(rows.X))
-            model = self._train_briefly(data.n_classes, scaled, self._capacity, length, rng, quiet)
-            return scaling.folded(model)
+    def _initial_boxes(
+        self, rows: TrainingData, n_classes: int, rng: np.random.Generator
+    ) -> tuple[LMM, FitState]:
+        """Return the initial single network for scaled rows."""
+        return initial_boxes(rows, n_classes, self.n_hidden, self.slope, self.init_margin, rng)
 
-        seed = int(rng.integers(2**31))
-        return held_out_temperature(data, train, seed, monitor)
-
-    def _train_briefly(
+    def _train_scaled(
         self,
         n_classes: int,
         rows: TrainingData,
-        capacity: Capacity,
         length: float,
         rng: np.random.Generator,
         monitor: TrainingMonitor,
     ) -> LMM:
-        """Train a single network for a fraction of the usual number of epochs."""
-        boxes = initial_boxes(rows, n_classes, capacity, self.init_margin, rng)
-        annealing = self._annealing(boxes.slope * boxes.distance, len(rows.y), length)
-        warm_up = WarmUp(annealing, margin=self._margin * boxes.slope)
+        """Train a single network briefly on unscaled rows."""
+        scaling = self._scaling(rows.X)
+        rows = replace(rows, X=scaling(rows.X))
+        start = self._initial_boxes(rows, n_classes, rng)
+        return scaling.folded(self._train_briefly(*start, rows, length, rng, monitor))
+
+    def _train_briefly(
+        self,
+        model: LMM,
+        state: FitState,
+        rows: TrainingData,
+        length: float,
+        rng: np.random.Generator,
+        monitor: TrainingMonitor,
+    ) -> LMM:
+        """Train an initial network for a fraction of the usual number of epochs."""
+        warm_up = WarmUp(self._annealing(state.size, len(rows.y), length), self._margin(state))
         problem = TrainingProblem(rows.X, rows.y, weight=rows.weight, rng=rng)
-        return warm_up.run(boxes.model, problem, monitor).model
+        return warm_up.run(model, problem, monitor).model
 
     def _problem(
         self, data: TrainingData, state: FitState, rng: np.random.Generator
@@ -545,7 +541,8 @@ class LMMClassifier(BaseLMMClassifier):
         signs = data.monotonic_signs(self.monotonic_cst)
         if signs is not None and signs.any() and data.n_classes != 2:
             raise ValueError(
-                f"monotonic_cst is for two classes; y has {data.n_classes}; remove monotonic_cst"
+                f"monotonic_cst requires two classes, but y has {data.n_classes}; remove "
+                "monotonic_cst"
             )
         return signs
 
@@ -571,23 +568,19 @@ class LMMClassifier(BaseLMMClassifier):
 
     def _single_stages(self, n_samples: int, state: FitState) -> Sequence[Stage]:
         """Return the training stages of a single network."""
-        slope, distance, scaling = state.slope, state.distance, state.scaling
-        assert slope is not None
-        assert distance is not None
-        assert scaling is not None
-        annealing = self._annealing(slope * distance, n_samples)
         stages: list[Stage] = [
             WarmUp(
-                annealing,
-                margin=self._margin * slope,
-                augment=None if self.augment is None else partial(self._augmented, scaling),
+                self._annealing(state.size, n_samples),
+                self._margin(state),
+                augment=None if self.augment is None else partial(self._augmented, state),
                 hold_out=float(self.validation_fraction) if self.early_stopping else 0.0,
                 patience=self.n_iter_no_change if self.early_stopping else None,
             )
         ]
         if self.polish == "auto":
-            make_polish = partial(self._bounded_polish, slope * distance)
-            is_beneficial = partial(validate_polish, partial(self._retrain, slope), make_polish)
+            make_polish = partial(self._bounded_polish, state.size)
+            retrain = partial(self._retrain, state)
+            is_beneficial = partial(validate_polish, retrain, make_polish)
             stages.append(ValidatedPolish(is_beneficial, make_polish(n_samples)))
         elif self.polish is not None:
             skip = count_samples(self.max_suspects, n_samples)
@@ -602,7 +595,7 @@ class LMMClassifier(BaseLMMClassifier):
 
     def _retrain(
         self,
-        slope: float,
+        state: FitState,
         model: LMM,
         rows: TrainingData,
         length: float,
@@ -610,16 +603,20 @@ class LMMClassifier(BaseLMMClassifier):
         monitor: TrainingMonitor,
     ) -> LMM:
         """Train a network of the same size on fewer rows and for fewer epochs."""
-        capacity = Capacity(min(model.n_hidden, len(rows.y)), slope)
-        return self._train_briefly(model.n_classes, rows, capacity, length, rng, monitor)
+        n_hidden = min(model.n_hidden, len(rows.y))
+        assert state.slope is not None
+        start = initial_boxes(rows, model.n_classes, n_hidden, state.slope, self.init_margin, rng)
+        return self._train_briefly(*start, rows, length, rng, monitor)
 
     @property
     def _level(self) -> float:
         """Loss level of an explicit polish."""
         return LOG2 if isinstance(self.polish, str) else float(self.polish or 0.0)
 
-    def _augmented(self, scaling: Scaling, Z: NDArray, rng: np.random.Generator) -> NDArray:
+    def _augmented(self, state: FitState, Z: NDArray, rng: np.random.Generator) -> NDArray:
         """Apply ``augment`` to a batch of scaled rows."""
+        scaling = state.scaling
+        assert scaling is not None
         return scaling(augmented(self.augment, scaling.inverse(Z), rng))
 
     def _annealing(self, size: float, n_samples: int, length: float = 1.0) -> Annealing:
@@ -673,20 +670,11 @@ class LMMClassifier(BaseLMMClassifier):
 
     def _search_results(self, trained: TrainingResult) -> tuple[float, dict[str, Any]]:
         """Return the temperature of a sum of terms and a dict with the attribute ``search_``."""
-        choice = next((out.choice for out in trained.outcomes if isinstance(out, Joint)), None)
+        outcomes = [out for out in trained.outcomes if isinstance(out, TrainedSum)]
+        choice = outcomes[0].choice if outcomes else None
         if choice is None:
             return 1.0, {}
-        search = {
-            "candidates": np.array([str(structure) for structure in choice.structures]),
-            "losses": choice.losses,
-            "chosen": choice.chosen,
-        } | ({} if choice.scores is None else {"scores": choice.scores})
-        return choice.temperature if self._calibrates else 1.0, {"search_": search}
-
-    def _shortfall(self, status: Status) -> str:
-        if status is not Status.GIVEN_UP:
-            return super()._shortfall(status)
-        return polish_shortfall(self.suspects_.size, self.training_labels_.size, self._level)
+        return choice.temperature if self._calibrates else 1.0, choice.as_search
 
     def _factor(
         self, data: TrainingData, state: FitState, scores: Callable[[NDArray], NDArray]
@@ -710,12 +698,3 @@ class LMMClassifier(BaseLMMClassifier):
 def suspects_above(level: float, losses: NDArray) -> NDArray:
     """Return the indices of the samples of all ranks whose loss is not below a level."""
     return np.flatnonzero(~(current().allgatherv(losses) < level))
-
-
-def polish_shortfall(n_suspects: int, n_samples: int, level: float) -> str:
-    """Return the warning message for a polish that did not reach its level."""
-    return (
-        f"the polish left {n_suspects} of {n_samples} training "
-        f"samples above its level of {level:.4g} (see suspects_); increase max_suspects, or use "
-        "polish='auto'"
-    )

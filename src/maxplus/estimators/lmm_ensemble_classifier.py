@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
 
@@ -14,15 +14,14 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from maxplus.distributed import current
-from maxplus.estimators._additive import Choice, Joint, Prepared, on_first_rank
+from maxplus.estimators._additive import Choice, JointTraining, Prepared, SumStage, TrainedSum
 from maxplus.estimators._base import FitState
 from maxplus.estimators._cross_validation import FOLDS
-from maxplus.estimators._lmm import BaseLMMClassifier, initial_boxes
+from maxplus.estimators._lmm import BaseLMMClassifier
 from maxplus.estimators._parameters import (
     BOOLEAN,
-    NONE,
     TRAINED,
-    Kind,
+    Constraint,
     Parameters,
     integer,
     is_set,
@@ -31,16 +30,15 @@ from maxplus.estimators._parameters import (
     warn_of_unused_parameters,
 )
 from maxplus.estimators._training_data import TrainingData
-from maxplus.estimators.lmm_classifier import LMMClassifier, polish_shortfall, suspects_above
-from maxplus.models import LMM, AdditiveLMM, Model, Network
+from maxplus.estimators.lmm_classifier import LMMClassifier, suspects_above
+from maxplus.models import LMM, AdditiveLMM, Network
 from maxplus.training import Status, TrainingMonitor, TrainingProblem, run_stages
 from maxplus.training.monitor import run_parallel
 from maxplus.training.problem import count_samples
-from maxplus.training.result import StateError, TrainingState
 from maxplus.training.stages import Stage, TrainingResult
 from maxplus.training.stages.base import require_finite
 
-CLASSIFIER = Kind("an LMMClassifier", lambda v: isinstance(v, LMMClassifier))
+CLASSIFIER = Constraint("an LMMClassifier", lambda v: isinstance(v, LMMClassifier))
 # Parameters of the base estimator that the ensemble overrides.
 REPLACED = {"n_jobs": None, "random_state": None, "verbose": 0, "callbacks": None}
 
@@ -107,13 +105,12 @@ perfect_fit_, training_losses_, training_labels_
     True
     """
 
-    suspects_: NDArray
     loss_curve_: NDArray
     search_: dict[str, Any]
     temperature_: float
     _parameters: ClassVar[Parameters] = {
         **TRAINED,
-        "estimator": (CLASSIFIER, NONE),
+        "estimator": (CLASSIFIER, None),
         "n_estimators": (integer(1),),
         "bootstrap": (BOOLEAN,),
     }
@@ -145,8 +142,8 @@ perfect_fit_, training_losses_, training_labels_
         return clone(self.estimator).set_params(**REPLACED)
 
     @property
-    def _is_sum(self) -> bool:
-        return self._member._is_sum
+    def _level(self) -> float:
+        return self._member._level
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -154,7 +151,7 @@ perfect_fit_, training_losses_, training_labels_
         if self._member._is_robust:
             raise ValueError(
                 f"robust_eps={self._member.robust_eps!r:.60} without n_hidden trains a certified "
-                "sum of terms, which an ensemble cannot hold; give n_hidden, or use a single "
+                "sum of terms, which an ensemble does not support; set n_hidden, or use a single "
                 "LMMClassifier"
             )
         refuse_checkpoints(self.callbacks, "an ensemble")
@@ -165,7 +162,8 @@ perfect_fit_, training_losses_, training_labels_
         for name in REPLACED:
             if self.estimator is not None and is_set(self.estimator, name):
                 value = getattr(self.estimator, name)
-                warn_no_effect(f"{name}={value!r} of the estimator", "in an ensemble, set its own")
+                setting = f"{name}={value!r} of the estimator"
+                warn_no_effect(setting, "in an ensemble; set the parameter of the ensemble")
 
     @property
     def _class_weight(self) -> Any:
@@ -177,7 +175,9 @@ perfect_fit_, training_losses_, training_labels_
         return self._member._initialize(data, rng, monitor)
 
     def _stages(self, data: TrainingData, state: FitState) -> Sequence[Stage]:
-        return [EnsembleTraining(self._member, self.n_estimators, self.bootstrap, data, state)]
+        member = self._member
+        joint = member._joint_training(data)
+        return [EnsembleTraining(member, self.n_estimators, self.bootstrap, joint, state)]
 
     def _fitted_attributes(
         self, data: TrainingData, state: FitState, trained: TrainingResult
@@ -217,70 +217,34 @@ perfect_fit_, training_losses_, training_labels_
             return Status.SKIPPED
         return Status.UNFIT if member.polish == "auto" else Status.GIVEN_UP
 
-    def _shortfall(self, status: Status) -> str:
-        if status is not Status.GIVEN_UP:
-            return super()._shortfall(status)
-        n_samples, level = self.training_labels_.size, self._member._level
-        return polish_shortfall(self.suspects_.size, n_samples, level)
 
-
-class EnsembleTraining:
+@dataclass(frozen=True)
+class EnsembleTraining(SumStage):
     """Training stage that trains the networks of an ensemble in parallel and averages them.
 
     Each network has its own random generator, so results do not depend on the number of threads.
-    With several MPI ranks, rank 0 trains on the rows of all ranks.
-
-    Parameters
-    ----------
-    member : LMMClassifier
-        Classifier with the parameters of each network.
-    n_estimators : int
-        Number of networks.
-    bootstrap : bool
-        If True, train each network on a bootstrap sample.
-    data : TrainingData
-        Training set.
-    state : FitState
-        State of the initial model.
     """
 
     name: ClassVar[str] = "ensemble"
-    has_state: ClassVar[bool] = False
 
-    def __init__(
-        self,
-        member: LMMClassifier,
-        n_estimators: int,
-        bootstrap: bool,
-        data: TrainingData,
-        state: FitState,
-    ) -> None:
-        self.member, self.n_estimators, self.bootstrap = member, n_estimators, bootstrap
-        self.state, self.joint = state, member._joint_training(data)
-
-    def check(self, state: TrainingState, problem: TrainingProblem, kind: type[Model]) -> Model:
-        """Raise StateError: this stage cannot be resumed."""
-        raise StateError("an ensemble cannot be resumed")
-
-    def run(
-        self,
-        model: LMM | AdditiveLMM,
-        problem: TrainingProblem,
-        monitor: TrainingMonitor,
-        state: TrainingState | None = None,
-    ) -> Joint:
-        """Train the networks; return the initial ``model`` if none was completed."""
-        return on_first_rank(problem, lambda rows, seed: self._train(model, rows, seed, monitor))
+    # Classifier with the parameters of each network.
+    member: LMMClassifier
+    n_estimators: int
+    bootstrap: bool
+    # Training of each sum of terms.
+    joint: JointTraining
+    # State of the initial single network.
+    state: FitState
 
     def _train(
         self, model: LMM | AdditiveLMM, rows: TrainingData, seed: int, monitor: TrainingMonitor
-    ) -> Joint:
+    ) -> TrainedSum:
         K, choice = self.n_estimators, None
         jobs: Sequence[Callable[[TrainingMonitor], tuple[LMM | AdditiveLMM, NDArray]]]
         if isinstance(model, AdditiveLMM):
             choice, status = self.joint.choose(rows, seed, monitor)
             if choice is None:
-                return Joint(model, status, None, np.empty(0))
+                return TrainedSum(model, status, None, np.empty(0))
             prepared = self.joint.prepare(rows, np.random.default_rng([seed, FOLDS]))
             jobs = [partial(self._train_sum, choice, prepared, [seed, FOLDS, k]) for k in range(K)]
         else:
@@ -304,11 +268,11 @@ class EnsembleTraining:
         if monitor.interrupted:
             status = Status.INTERRUPTED
         if not done:
-            return Joint(model, status, choice, np.empty(0))
+            return TrainedSum(model, status, choice, np.empty(0))
         models, curves = zip(*(done[k] for k in sorted(done)), strict=True)
         length = min(curve.size for curve in curves)
         losses = np.mean([curve[:length] for curve in curves], axis=0)
-        return Joint(AdditiveLMM.mean(models), status, choice, losses)
+        return TrainedSum(AdditiveLMM.mean(models), status, choice, losses)
 
     def _train_sum(
         self, choice: Choice, prepared: Prepared, seed: Sequence[int], quiet: TrainingMonitor
@@ -333,11 +297,10 @@ class EnsembleTraining:
         rng, member, scaling = np.random.default_rng(seed), self.member, self.state.scaling
         assert scaling is not None
         rows = draw_bootstrap(rows, rng) if self.bootstrap else rows
-        boxes = initial_boxes(rows, n_classes, member._capacity, member.init_margin, rng)
-        state = replace(self.state, slope=boxes.slope, distance=boxes.distance)
-        stages = member._single_stages(len(rows.y), state)
+        model, state = member._initial_boxes(rows, n_classes, rng)
+        stages = member._single_stages(len(rows.y), replace(state, scaling=scaling))
         problem = TrainingProblem(rows.X, rows.y, weight=rows.weight, rng=rng)
-        trained = run_stages(stages, boxes.model, problem, quiet)
+        trained = run_stages(stages, model, problem, quiet)
         losses = trained.arrays.get("warmup_losses", np.full(1, np.nan))
         return scaling.folded(trained.model), losses
 

@@ -14,18 +14,16 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from maxplus.certify.margins import Margins
-from maxplus.estimators._additive import MAX_PAIRS, Prepared, TermTraining
+from maxplus.estimators._additive import MAX_PAIRS, Choice, Prepared, TermTraining
 from maxplus.estimators._base import BaseMaxPlusRegressor, StatusMixin
 from maxplus.estimators._cross_validation import Effort, Search
 from maxplus.estimators._parameters import (
     MONOTONIC,
-    NONE,
     TRAINED,
     Parameters,
     as_callbacks,
     check_value,
     integer,
-    one_of,
     progress_bar,
     real,
     refuse_checkpoints,
@@ -185,9 +183,9 @@ class LMMRegressor(StatusMixin, BaseMaxPlusRegressor):
     _model_class = LMM
     _parameters: ClassVar[Parameters] = {
         **TRAINED,
-        "loss": (one_of(*LOSSES),),
-        "epochs": (integer(1), one_of("auto")),
-        "monotonic_cst": (MONOTONIC, NONE),
+        "loss": (*LOSSES,),
+        "epochs": (integer(1), "auto"),
+        "monotonic_cst": (MONOTONIC, None),
     }
 
     def __init__(
@@ -222,19 +220,65 @@ class LMMRegressor(StatusMixin, BaseMaxPlusRegressor):
         signs = data.monotonic_signs(self.monotonic_cst)
         if data.weight is not None:
             data = data.part(np.flatnonzero(data.weight))
+        n_epochs = None if isinstance(self.epochs, str) else int(self.epochs)
+        training = RegressionTraining(
+            annealing=TERM_ANNEALING._replace(n_epochs=n_epochs),
+            monotonic_signs=signs,
+            loss=LOSSES[self.loss],
+        )
         seed = int(check_random_state(self.random_state).randint(2**31))
         with ExitStack() as stack:
             callbacks = as_callbacks(self.callbacks)
             if self.verbose:
                 callbacks.append(stack.enter_context(progress_bar(self)))
             monitor = stack.enter_context(TrainingMonitor(callbacks))
-            n_epochs = None if isinstance(self.epochs, str) else int(self.epochs)
-            training = RegressionTraining(
-                annealing=TERM_ANNEALING._replace(n_epochs=n_epochs),
-                monotonic_signs=signs,
-                loss=LOSSES[self.loss],
+            return self._search_and_train(training, data, seed, monitor)
+
+    def _search_and_train(
+        self, training: RegressionTraining, rows: TrainingData, seed: int, monitor: TrainingMonitor
+    ) -> dict[str, Any]:
+        """Choose a structure by held-out loss, train it on all rows, and return fitted attributes.
+
+        If a callback stopped the search, the best structure so far is trained. Residuals are empty
+        in this case, and if there are too few rows for cross-validation.
+        """
+        check_magnitude(rows.X)
+        X, y, weight = rows.X, rows.y.astype(np.float64), rows.weight
+        if not (largest := float(np.abs(y).max())) < MAX_TARGET:
+            raise ValueError(
+                f"y reaches {largest:g}, too large to train with (at most {MAX_TARGET:g}); divide "
+                "it by its maximum"
             )
-            return fit_regression(training, data, seed, monitor)
+        rows = TrainingData(X, y, weight)
+        monitor.begin("choice", is_last=False)
+        candidates = training.candidates(outputs=training.predictions, losses=training.losses)
+        search = Search(candidates, rows, EFFORT, seed, is_stratified=False)
+        if search.run(monitor) is Status.INTERRUPTED:
+            raise KeyboardInterrupt("interrupted during the search of the structure")
+        chosen, residuals = search.chosen(), np.empty(0)
+        if search.evaluated.all():
+            residuals = np.sort(np.abs(search.rows.y - search.outputs[chosen, :, 0]))
+        monitor.begin(STAGE, is_last=True)
+        trained, losses, status = training.train_on_all(chosen, rows, seed, monitor)
+        with np.errstate(over="ignore"):
+            model, bounds = trained.astype(X.dtype), bounds_of(y).astype(X.dtype)
+        if not all(np.isfinite(W).all() for W in (*model.weights_by_name().values(), bounds)):
+            raise TrainingOverflowError(
+                f"training overflowed: the weights left the range of {X.dtype}; scale y"
+            )
+        choice = Choice(training.structures, search.losses, None, chosen, 1.0)
+        return {
+            "model_": model,
+            "bounds_": bounds,
+            "term_means_": term_means(model, X, weight),
+            "feature_importances_": feature_importances(model, X, weight=weight),
+            "residuals_": residuals,
+            "residual_quantiles_": residual_quantiles(residuals),
+            "loss_curve_": losses,
+            "n_iter_": losses.size,
+            "status_": status.value,
+            **choice.as_search,
+        }
 
     def _warn_of_ending(self) -> None:
         if self.status_ == Status.INTERRUPTED.value:
@@ -377,57 +421,6 @@ class LMMRegressor(StatusMixin, BaseMaxPlusRegressor):
         predictions = self.predict(X)
         width = interval_width(self.residual_quantiles_, coverage)
         return predictions - width, predictions + width
-
-
-def fit_regression(
-    training: RegressionTraining, rows: TrainingData, seed: int, monitor: TrainingMonitor
-) -> dict[str, Any]:
-    """Choose a structure by held-out loss, train it on all rows, and return fitted attributes.
-
-    If a callback stopped the search, the best structure so far is trained. Residuals are empty in
-    this case, and if there are too few rows for cross-validation.
-    """
-    check_magnitude(rows.X)
-    X, y, weight = rows.X, rows.y.astype(np.float64), rows.weight
-    if not (largest := float(np.abs(y).max())) < MAX_TARGET:
-        raise ValueError(
-            f"y reaches {largest:g}, too large to learn from (at most {MAX_TARGET:g}); divide it "
-            "by its maximum"
-        )
-    rows = TrainingData(X, y, weight)
-    monitor.begin("choice", is_last=False)
-    candidates = training.candidates(outputs=training.predictions, losses=training.losses)
-    search = Search(candidates, rows, EFFORT, seed, is_stratified=False)
-    if search.run(monitor) is Status.INTERRUPTED:
-        raise KeyboardInterrupt("interrupted while the structure was being chosen")
-    chosen = search.chosen()
-    residuals = np.empty(0)
-    if search.evaluated.all():
-        residuals = np.sort(np.abs(search.rows.y - search.outputs[chosen, :, 0]))
-    monitor.begin(STAGE, is_last=True)
-    trained, losses, status = training.train_on_all(chosen, rows, seed, monitor)
-    with np.errstate(over="ignore"):
-        model, bounds = trained.astype(X.dtype), bounds_of(y).astype(X.dtype)
-    if not all(np.isfinite(W).all() for W in (*model.weights_by_name().values(), bounds)):
-        raise TrainingOverflowError(
-            f"training overflowed: the weights left the range of {X.dtype}; scale y"
-        )
-    return {
-        "model_": model,
-        "bounds_": bounds,
-        "term_means_": term_means(model, X, weight),
-        "feature_importances_": feature_importances(model, X, weight=weight),
-        "residuals_": residuals,
-        "residual_quantiles_": residual_quantiles(residuals),
-        "loss_curve_": losses,
-        "n_iter_": losses.size,
-        "status_": status.value,
-        "search_": {
-            "candidates": np.array([str(structure) for structure in training.structures]),
-            "losses": search.losses,
-            "chosen": chosen,
-        },
-    }
 
 
 def residual_quantiles(residuals: NDArray) -> NDArray:

@@ -15,14 +15,12 @@ from maxplus.estimators._base import BaseMaxPlusClassifier, FitState
 from maxplus.estimators._lmm import BaseLMMClassifier, check_reach
 from maxplus.estimators._parameters import (
     BOOLEAN,
-    NONE,
     TRAINED,
+    Constraint,
     Effect,
-    Kind,
     Parameters,
     integer,
     is_set,
-    one_of,
     real,
     samples,
     warn_no_effect,
@@ -65,22 +63,22 @@ Self = TypeVar("Self", bound="BaseSubgradientClassifier")
 
 TWO_PHASE, CONSTANT = "two-phase", "constant"
 STEPS = (TWO_PHASE, "polyak", CONSTANT, "level")
-OBJECTIVE = Kind(
+OBJECTIVE = Constraint(
     "an Objective (maxplus.training)",
     lambda v: isinstance(v, Objective) and not isinstance(v, type),
 )
-STEP_RULE = Kind("a StepRule (maxplus.training)", lambda v: isinstance(v, StepRule))
+STEP_RULE = Constraint("a StepRule (maxplus.training)", lambda v: isinstance(v, StepRule))
 
 SUBGRADIENT: Parameters = {
     **TRAINED,
-    "objective": (one_of("max", "mean"), OBJECTIVE),
-    "step": (one_of(*STEPS), STEP_RULE),
+    "objective": ("max", "mean", OBJECTIVE),
+    "step": (*STEPS, STEP_RULE),
     "polyak_target": (real(minimum=0.0),),
     "polyak_fraction": (real(minimum=0.0, maximum=1.0),),
     "learning_rate": (real(above=0.0),),
-    "engine": (one_of("auto", *ENGINES),),
+    "engine": ("auto", *ENGINES),
     "max_iter": (integer(1),),
-    "keep": (one_of("best", "last"),),
+    "keep": ("best", "last"),
     "warm_start": (BOOLEAN,),
 }
 # Parameters that only some step rules use.
@@ -96,7 +94,7 @@ EFFECTS: tuple[Effect, ...] = (
 # Parameters of estimators with random initial weights.
 RANDOM_INIT: Parameters = {
     **SUBGRADIENT,
-    "init": (one_of("glorot", "gaussian", "uniform"),),
+    "init": ("glorot", "gaussian", "uniform"),
     "scale": (real(above=0.0),),
 }
 RANDOM_INIT_EFFECTS = (
@@ -180,7 +178,7 @@ class BaseSubgradientClassifier(BaseMaxPlusClassifier):
                 n_iter=self.n_iter_,
                 slope=getattr(self, "slope_", None),
                 prototypes=getattr(self, "prototypes_", None),
-                activation_counts=getattr(self, "unit_activation_counts_", None),
+                unit_activation_counts=getattr(self, "unit_activation_counts_", None),
                 history=self.history_,
                 # A failed call must not advance the generator of the estimator.
                 rng=deepcopy(getattr(self, "_rng", None)),
@@ -212,7 +210,7 @@ class BaseSubgradientClassifier(BaseMaxPlusClassifier):
             if value != before:
                 warn_no_effect(
                     f"{name}={value!r}",
-                    f"because this fit continues one with {name}={before!r}; use "
+                    f"because training continues from a model with {name}={before!r}; set "
                     "warm_start=False to start again",
                 )
 
@@ -221,10 +219,11 @@ class BaseSubgradientClassifier(BaseMaxPlusClassifier):
         used = self._engine_class().name
         if self.engine in ("auto", used):
             return
-        reason = f"on a {type(self).__name__}, which it cannot train"
+        problem = f"a {type(self).__name__}"
         if not ENGINES[self.engine].minimises(type(self._objective())):
-            reason = f"with objective={self.objective!r}, which it cannot minimise"
-        warn_no_effect(f"engine={self.engine!r}", f"{reason}; {used!r} is used")
+            problem = f"objective={self.objective!r}"
+        reason = f"with {problem}, because the engine does not support it; {used!r} is used"
+        warn_no_effect(f"engine={self.engine!r}", reason)
 
     def _warn_of_ending(self, trained: TrainingResult) -> None:
         super()._warn_of_ending(trained)
@@ -460,10 +459,10 @@ class SubgradientLMMClassifier(BaseLMMClassifier, BaseSubgradientClassifier):
     _parameters: ClassVar[Parameters] = {
         **SUBGRADIENT,
         "n_hidden": (integer(1),),
-        "slope": (real(above=0.0), one_of("auto")),
-        "init_margin": (real(above=0.0), NONE),
-        "init": (one_of("prototypes", "gaussian", "uniform"),),
-        "objective": (one_of("max", "mean", "top-k", "trimmed-max"), OBJECTIVE),
+        "slope": (real(above=0.0), "auto"),
+        "init_margin": (real(above=0.0), None),
+        "init": ("prototypes", "gaussian", "uniform"),
+        "objective": ("max", "mean", "top-k", "trimmed-max", OBJECTIVE),
         "top_k": (samples(1),),
         "n_trimmed": (samples(0),),
         "w0_update_interval": (integer(0),),
@@ -539,22 +538,21 @@ class SubgradientLMMClassifier(BaseLMMClassifier, BaseSubgradientClassifier):
         slope = UNIT_SLOPE / median_distance(X, rng) if isinstance(slope, str) else float(slope)
         check_reach(X, slope)
         init_margin = slope if self.init_margin is None else float(self.init_margin)
-        self._require_memory(X, n_classes)
-        if self.init == "prototypes":
+        (N, P), H = X.shape, int(self.n_hidden)
+        has_prototypes, shape = self.init == "prototypes", (P, H, n_classes)
+        memory.require(
+            pyramids_bytes(min(H, N), P, n_classes, X.dtype)
+            if has_prototypes
+            else random_lmm_bytes(shape, X.dtype),
+            f"an initial model with n_hidden={H:,}",
+            memory.FEWER_UNITS,
+        )
+        if has_prototypes:
             chosen = choose_prototypes(y, self.n_hidden, rng)
             model = prototype_lmm(X[chosen], y[chosen], n_classes, slope, init_margin)
             return model, FitState(slope=slope, prototypes=data.index[chosen])
-        shape = (X.shape[1], int(self.n_hidden), n_classes)
         model = random_lmm(self.init, shape, slope, init_margin, X.dtype, rng)
         return model, FitState(slope=slope)
-
-    def _require_memory(self, X: NDArray, n_classes: int) -> None:
-        """Raise NotEnoughMemoryError if the initial model does not fit into memory."""
-        (N, P), H = X.shape, int(self.n_hidden)
-        needed = random_lmm_bytes((P, H, n_classes), X.dtype)
-        if self.init == "prototypes":
-            needed = pyramids_bytes(min(H, N), P, n_classes, X.dtype)
-        memory.require(needed, f"an initial model with n_hidden={H:,}", memory.FEWER_UNITS)
 
     def _required_state(self) -> tuple[str, ...]:
         has_prototypes = self.init == "prototypes" and not self.warm_start
@@ -727,7 +725,6 @@ loss_curve_, max_loss_, mean_loss_, perfect_fit_, training_losses_, training_lab
     ((4, 20), (20, 3))
     """
 
-    _slopes = ("A",)
     model_: LinearMaxPlus
     _model_class = LinearMaxPlus
     _init_params = ("n_hidden", "init", "scale")

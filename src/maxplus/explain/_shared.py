@@ -23,17 +23,7 @@ class Tabular:
         raise NotImplementedError
 
     def to_frame(self) -> Any:
-        """Return `to_records` as a data frame.
-
-        Returns
-        -------
-        pandas.DataFrame
-
-        Raises
-        ------
-        ImportError
-            If pandas is not installed.
-        """
+        """Return `to_records` as a pandas data frame; raise ImportError without pandas."""
         try:
             import pandas
         except ImportError:
@@ -52,10 +42,10 @@ def records(columns: dict[str, NDArray]) -> np.recarray:
     return out
 
 
-def check_lmm(model: Any, what: str, remedy: str) -> LMM:
+def check_lmm(model: Any, user: str, remedy: str) -> LMM:
     """Return the model; raise TypeError unless it is a single LMM."""
     if not isinstance(model, LMM):
-        raise TypeError(f"{what} one LMM; got a {type(model).__name__}; {remedy}")
+        raise TypeError(f"{user} requires a single LMM; got {type(model).__name__}: {remedy}")
     return model
 
 
@@ -68,7 +58,7 @@ def check_model(model: Any) -> None:
 def check_domain(domain: Domain, n_features: int) -> None:
     """Raise ValueError if the domain and the model have different numbers of features."""
     if domain.n_features != n_features:
-        raise ValueError(f"domain must be of {n_features} features; got one of {domain.n_features}")
+        raise ValueError(f"domain must have {n_features} features; got {domain.n_features}")
 
 
 def check_class_names(names: Sequence[Any], model: Network) -> None:

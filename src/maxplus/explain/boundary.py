@@ -21,8 +21,6 @@ from maxplus.models.lmm import TermSum
 EPS = float(np.finfo(np.float64).eps)
 # Minimum number of (row, weight) pairs for which threads pay off: a tenth of a second of work.
 PARALLEL_FROM = 2_000_000
-# Number of changes of features that are computed at a time: 32 MB.
-CHANGES_AT_ONCE = 4_000_000
 # Upper bound on the rounding error of a forward pass, in ulps of the scores.
 ROUNDINGS = 16
 
@@ -34,13 +32,6 @@ class FeatureBounds(NamedTuple):
     high: np.ndarray  # (P,)
     unit: np.ndarray  # (P,)
     moves: np.ndarray  # (P,) of bool, or (N, P) for N rows
-
-
-class Nearest(NamedTuple):
-    """For each row, the feature with the nearest crossing (−1: none), and its change."""
-
-    feature: NDArray
-    change: NDArray
 
 
 class FlatTerms(NamedTuple):
@@ -307,22 +298,16 @@ class DecisionBoundary:
         self.terms = flat_terms(model)
         self._magnitude = Magnitude(model)
 
-    def nearest(self, X: NDArray, y: NDArray, bounds: FeatureBounds) -> Nearest:
-        """Return the nearest crossing of each row n among the features ``bounds.moves[n]``."""
-        found = Nearest(np.full(len(X), -1), np.full(len(X), np.inf))
-        P = X.shape[1]
-        step = max(1, CHANGES_AT_ONCE // (2 * P))
-        for lo in range(0, len(X), step):
-            rows = slice(lo, lo + step)
-            part = bounds._replace(moves=bounds.moves[rows])
-            change = self._changes(X[rows], y[rows], part, 0.0, True)
-            distance = (change / bounds.unit[:, None]).reshape(len(change), -1)
-            k = distance.argmin(axis=1)
-            row = np.flatnonzero(distance[np.arange(len(k)), k] < np.inf)
-            p, side = k[row] // 2, k[row] % 2
-            found.feature[lo + row] = p
-            found.change[lo + row] = np.where(side == 0, 1.0, -1.0) * change[row, p, side]
-        return found
+    def nearest(self, X: NDArray, y: NDArray, bounds: FeatureBounds) -> tuple[NDArray, NDArray]:
+        """Return the feature with the nearest crossing of each row (−1: none), and its change.
+
+        Only the features ``bounds.moves[n]`` of row n change.
+        """
+        changes = self._changes(X, y, bounds, 0.0, True)
+        distance = (changes / bounds.unit[:, None]).reshape(len(X), 2 * X.shape[1])
+        p, side = np.divmod(distance.argmin(axis=1), 2)
+        change = changes[np.arange(len(X)), p, side]
+        return np.where(change < np.inf, p, -1), np.where(side == 0, change, -change)
 
     def along(
         self,

@@ -113,8 +113,7 @@ def smallest_change(
     y = int(model.scores(row[None]).argmax())
     single = nearest_counterfactuals(model, row[None], domain)
     if single.feature[0] >= 0:
-        found = Found(single.feature, single.value, float(single.distance[0]))
-        best = _change(model, row, y, domain, found, names)
+        best = _change(model, row, y, domain, single.feature, single.value, names)
     else:
         best = _no_change(row)
     if n_columns == 1 or best.distance == 0.0:
@@ -132,14 +131,14 @@ def smallest_change(
         optimum = search.milp.solve(max(1.0, end - monotonic()))
         at_least = min(at_least, optimum.at_least)
         if optimum.values is not None:
-            several = _change(model, row, y, domain, search.read(optimum.values), names)
+            several = _change(model, row, y, domain, *search.read(optimum.values), names)
             best = min(best, several, key=lambda change: change.distance)
     return best._replace(at_least=min(at_least, best.distance))
 
 
 def _farthest(x: NDArray, domain: Domain) -> float:
     """Return the largest distance of a column; raise ValueError if it is not bounded."""
-    moves = domain.is_free | domain.is_long
+    moves = domain.is_continuous | domain.is_unlisted
     ends = np.maximum(domain.high - x, x - domain.low) / domain.unit
     feature, value = domain.candidates
     listed = domain.distances(x, domain.changed(x, feature, value))
@@ -170,16 +169,17 @@ def _change(
     x: NDArray,
     y: int,
     domain: Domain,
-    found: Found,
+    feature: NDArray,
+    value: NDArray,
     class_names: Sequence[Any],
 ) -> Change:
     """Return a change with its class, and its row with as few digits as still flip the class."""
-    feature, value, distance = found
+    distance = float(domain.distances(x, domain.changed(x, feature, value)).sum())
     row = _after(x, domain, feature, value)
     becomes = int(model.scores(row[None]).argmax())
     if becomes == y:  # Rounding in the model's float type hides the change.
         return _no_change(x)
-    free = np.flatnonzero(domain.is_free[feature])
+    free = np.flatnonzero(domain.is_continuous[feature])
     for digits in DIGITS:
         shown = value.copy()
         for j in free.tolist():
@@ -199,55 +199,33 @@ def _change(
     return Change(feature, value, becomes, distance, distance, row, text)
 
 
-class Found(NamedTuple):
-    """Features, their new values, and the sum of their distances."""
+class _Option(NamedTuple):
+    """A change of a column: its switch changes ``feature`` to ``begin``.
 
-    feature: NDArray
-    value: NDArray
-    distance: float
-
-
-class _Side(NamedTuple):
-    """Increase or decrease of a number.
-
-    The switch changes the number to ``begin``. The variables ``shares``, from 0 to 1, are the
-    fractions of the segments beyond ``begin``, of lengths ``lengths``, by which it changes further.
+    Its variable ``share`` from 0 to 1, unless −1, changes a number further, up to ``end``.
     """
 
     feature: int
-    sign: float
-    switch: int
     begin: float
-    lengths: NDArray
-    shares: list[int]
-
-
-class _Option(NamedTuple):
-    """A change among ``Domain.candidates``, and its switch."""
-
-    feature: int
-    value: float
+    end: float
     switch: int
+    share: int
 
 
 class ChangeSearch:
     """Mixed-integer program of the smallest change of a row x of class y to another class d.
 
     The range of a number is divided at the knots of its map and the breakpoints of the terms over
-    this number alone; in each segment, φ and the sum z_d − z_y of these terms are linear. Changes
-    among ``Domain.candidates`` add constants to φ and to this sum. A term over several
-    features has two variables, v ≤ z_d, which is below all walls of one unit, and q ≥ z_y, which is
-    above a wall of each unit.
+    this number alone; in each segment, φ and the sum z_d − z_y of these terms are linear. Segments
+    and changes among ``Domain.candidates`` are the options of a column, of which at most one is
+    chosen. A term over several features has two variables, v ≤ z_d, which is below all walls of one
+    unit, and q ≥ z_y, which is above a wall of each unit.
     """
 
     def __init__(self, model: TermSum, x: NDArray, y: int, d: int, domain: Domain) -> None:
         self.model, self.x, self.y, self.d, self.domain = model, x, y, d, domain
         self.milp = MILP()
-        self.sides: list[_Side] = []
         self.options: list[_Option] = []
-        self.columns: list[int] = []
-        # Switches of missing numbers, which may keep their imputed values.
-        self.filled: dict[int, int] = {}
         self.u = model.mapped(x[None])[0]
         # Effect of each variable on each mapped feature, and the largest decrease and increase.
         self.effects: dict[int, dict[int, float]] = defaultdict(lambda: defaultdict(float))
@@ -264,144 +242,107 @@ class ChangeSearch:
 
     def build(self, n_columns: int, reach: float, slack: float) -> bool:
         """Add variables and constraints; return False if d cannot win within distance ``reach``."""
-        self._add_numbers(reach)
-        self._add_options(reach)
-        self.milp.at_most(dict.fromkeys(self.columns, 1.0), float(n_columns))
+        for p in np.flatnonzero(self.domain.is_continuous | self.domain.is_unlisted).tolist():
+            self._add_number(p, reach)
+        feature, value = self.domain.candidates
+        rows = self.domain.changed(self.x, feature, value)
+        is_near = self.domain.distances(self.x, rows) <= reach
+        for k in np.flatnonzero(is_near & (rows != self.x).any(axis=1)):
+            self._add_options(int(feature[k]), value[[k]], value[[k]])
+        columns: dict[str, list[_Option]] = defaultdict(list)
+        for option in self.options:
+            columns[self.domain.column_names[option.feature]].append(option)
+        for options in columns.values():
+            self.milp.at_most({option.switch: 1.0 for option in options}, 1.0)
+        every = [option.switch for option in self.options]
+        self.milp.at_most(dict.fromkeys(every, 1.0), float(n_columns))
         costs = {j: cost for j, cost in enumerate(self.milp.cost) if cost}
         self.milp.at_most(costs, reach)
-        return bool(self.columns) and self._add_scores(slack)
+        return bool(every) and self._add_scores(list(columns.values()), slack)
 
-    def _mapped(self, p: int, values: NDArray) -> NDArray:
-        rows = np.repeat(self.x[None], values.size, axis=0)
-        rows[:, p] = values
-        return self.model.mapped(rows)[:, p]
-
-    def _shape(self, p: int, u: NDArray) -> NDArray:
+    def _shape(self, p: int, u: float) -> float:
         """Return z_d − z_y of the terms over feature p alone."""
-        found = np.zeros(u.size)
-        for lmm in self.shapes.get(p, ()):
-            found += np.diff(lmm.scores(u[:, None]), axis=1)[:, 0]
-        return found
+        at = np.array([[u]])
+        return sum((float(np.diff(lmm.scores(at))[0, 0]) for lmm in self.shapes.get(p, ())), 0.0)
 
-    def _move(self, p: int, variable: int, begin: NDArray, end: NDArray) -> None:
+    def _move(self, p: int, variable: int, begin: float, end: float) -> None:
         """Add the effect of a variable that changes φ_p from ``begin`` (at 0) to ``end`` (at 1)."""
-        change = float(self._shape(p, end)[0] - self._shape(p, begin)[0])
+        change = self._shape(p, end) - self._shape(p, begin)
         if change:
             self.margin[variable] += change
-        if p in self.joint and end[0] != begin[0]:
-            self.effects[p][variable] += float(end[0] - begin[0])
+        if p in self.joint and end != begin:
+            self.effects[p][variable] += end - begin
+        move = end - self.u[p]
+        self.span[:, p] = min(move, self.span[0, p]), max(move, self.span[1, p])
 
-    def _grid(self, p: int, low: float, high: float) -> NDArray:
-        """Return the values in (low, high) at which the slope of φ_p or of a term may change."""
+    def _add_number(self, p: int, reach: float) -> None:
+        """Add an option for each segment of a number, above and below its present value."""
+        domain, at, unit = self.domain, float(self.x[p]), float(self.domain.unit[p])
+        low = max(float(domain.low[p]), at - reach * unit)
+        high = min(float(domain.high[p]), at + reach * unit)
+        if domain.whole[p]:
+            low, high = float(np.ceil(low)), float(np.floor(high))
+        indicator = domain.indicators.get(p, -1)
+        is_missing = indicator >= 0 and self.x[indicator] != 0.0
+        if low > high or not (self.shapes[p] or p in self.joint or is_missing):
+            return
+        # Values at which the slope of φ_p or of a term may change.
         bends = np.concatenate([np.empty(0), *(breakpoints(lmm) for lmm in self.shapes[p])])
         feature_map = self.model.feature_map
         if feature_map is not None:
             bends = np.append(feature_map.inverse(p, bends), feature_map.knots(p)[0])
-        return np.unique(bends[(bends > low) & (bends < high)])
+        first = len(self.options)
+        for begin, end in ((max(at, low), high), (min(at, high), low)):
+            least, most = min(begin, end), max(begin, end)
+            inside = np.unique(bends[(bends > least) & (bends < most)])
+            points = np.concatenate([[begin], inside if begin < end else inside[::-1], [end]])
+            if (end - begin) * (end - at) > 0.0:
+                self._add_options(p, points[:-1], points[1:])
+        if is_missing and low <= at <= high and len(self.options) == first:
+            self._add_options(p, np.array([at]), np.array([at]))
+        if domain.whole[p]:
+            self._make_integer(self.options[first:], float(np.floor(at)))
 
-    def _add_numbers(self, reach: float) -> None:
-        program, domain = self.milp, self.domain
-        for p in np.flatnonzero(domain.is_free | domain.is_long).tolist():
-            at, unit = float(self.x[p]), float(domain.unit[p])
-            low = max(float(domain.low[p]), at - reach * unit)
-            high = min(float(domain.high[p]), at + reach * unit)
-            if domain.whole[p]:
-                low, high = float(np.ceil(low)), float(np.floor(high))
-            indicator = domain.indicators.get(p, -1)
-            is_missing = indicator >= 0 and self.x[indicator] != 0.0
-            if low > high or not (self.shapes[p] or p in self.joint or is_missing):
-                continue
-            sides = [
-                self._add_side(p, sign, max(at, low) if sign > 0 else min(at, high), end)
-                for sign, end in ((1.0, high), (-1.0, low))
-                if sign * (end - at) > 0.0
-            ]
-            switches = dict.fromkeys(sides, 1.0)
-            if is_missing:
-                filled = program.switch()
-                program.at_most(switches | {filled: -1.0}, 0.0)
-                if not low <= at <= high or (domain.whole[p] and at != np.floor(at)):
-                    program.at_most(dict.fromkeys(sides, -1.0) | {filled: 1.0}, 0.0)
-                self.filled[p] = filled
-                self.columns.append(filled)
-                off = self._mapped(indicator, np.zeros(1))
-                self._move(indicator, filled, self.u[[indicator]], off)
-                self._reach(indicator, off)
-            elif sides:
-                program.at_most(switches, 1.0)
-                self.columns += sides
-            if domain.whole[p] and sides:
-                self._add_integer(p)
+    def _add_options(self, p: int, begin: NDArray, end: NDArray) -> None:
+        """Add options that change feature p to ``begin[k]`` and further, up to ``end[k]``."""
+        at_begin, at_end = (
+            self.domain.changed(self.x, np.full(v.size, p), v) for v in (begin, end)
+        )
+        distance = self.domain.distances(self.x, at_begin)
+        U, V = self.model.mapped(at_begin), self.model.mapped(at_end)
+        lengths = np.abs(end - begin) / self.domain.unit[p]
+        for k in range(begin.size):
+            switch, share = self.milp.switch(cost=float(distance[k])), -1
+            for q in np.flatnonzero(U[k] != self.u).tolist():
+                self._move(q, switch, float(self.u[q]), float(U[k, q]))
+            if lengths[k] > 0.0:
+                share = self.milp.variable(0.0, 1.0, cost=float(lengths[k]))
+                self.milp.at_most({share: 1.0, switch: -1.0}, 0.0)
+                self._move(p, share, float(U[k, p]), float(V[k, p]))
+            self.options.append(_Option(p, float(begin[k]), float(end[k]), switch, share))
 
-    def _add_side(self, p: int, sign: float, begin: float, end: float) -> int:
-        """Add the increase (sign 1) or decrease of a number, from ``begin`` to ``end``."""
-        program, unit = self.milp, float(self.domain.unit[p])
-        switch = program.switch(cost=abs(begin - float(self.x[p])) / unit)
-        inside = self._grid(p, min(begin, end), max(begin, end))
-        points = np.concatenate([[begin], inside if sign > 0 else inside[::-1], [end]])
-        u = self._mapped(p, points)
-        self._move(p, switch, self.u[[p]], u[:1])
-        lengths = np.abs(np.diff(points))
-        shares: list[int] = []
-        # Segment k begins once segment k − 1 is at its end: λ_k ≤ switch ≤ λ_{k−1}.
-        before = switch
-        for k, length in enumerate(lengths.tolist()):
-            shares.append(program.variable(0.0, 1.0, cost=length / unit))
-            program.at_most({shares[-1]: 1.0, before: -1.0}, 0.0)
-            self._move(p, shares[-1], u[k : k + 1], u[k + 1 : k + 2])
-            if k + 1 < lengths.size:
-                before = program.switch()
-                program.at_most({before: 1.0, shares[-1]: -1.0}, 0.0)
-        self.sides.append(_Side(p, sign, switch, begin, lengths, shares))
-        self._reach(p, u)
-        return switch
-
-    def _add_integer(self, p: int) -> None:
-        """Make x'_p an integer if it moves: x'_p − x_p = n − (x_p − ⌊x_p⌋)·switch."""
-        at = float(self.x[p])
-        fraction = at - np.floor(at)
-        line: dict[int, float] = defaultdict(float)
-        for side in self.sides:
-            if side.feature == p:
-                line[side.switch] += side.begin - at + fraction
-                for length, share in zip(side.lengths.tolist(), side.shares, strict=True):
-                    line[share] += side.sign * length
-        most = sum(map(abs, line.values()))
-        number = self.milp.variable(-np.ceil(most), np.ceil(most), is_integer=True)
-        scale = max(1.0, most)
+    def _make_integer(self, options: list[_Option], origin: float) -> None:
+        """Require that the new value of a feature, minus the integer ``origin``, is an integer."""
+        line = {option.switch: option.begin - origin for option in options}
+        line |= {option.share: option.end - option.begin for option in options if option.share >= 0}
+        most = max(map(abs, line.values()), default=0.0) + 1.0
+        number = self.milp.variable(-np.ceil(2.0 * most), np.ceil(2.0 * most), is_integer=True)
         for sign in (1.0, -1.0):
-            exact = {j: sign * c / scale for j, c in line.items()}
-            self.milp.at_most(exact | {number: -sign / scale}, 0.0)
+            exact = {j: sign * c / most for j, c in line.items()}
+            self.milp.at_most(exact | {number: -sign / most}, 0.0)
 
-    def _add_options(self, reach: float) -> None:
-        feature, value = self.domain.candidates
-        rows = self.domain.changed(self.x, feature, value)
-        distance = self.domain.distances(self.x, rows)
-        U = self.model.mapped(rows)
-        of_column: dict[str, list[int]] = {}
-        for k in np.flatnonzero((distance <= reach) & (rows != self.x).any(axis=1)).tolist():
-            switch = self.milp.switch(cost=float(distance[k]))
-            self.options.append(_Option(int(feature[k]), float(value[k]), switch))
-            of_column.setdefault(self.domain.column_names[feature[k]], []).append(switch)
-            for p in np.flatnonzero(U[k] != self.u).tolist():
-                self._move(p, switch, self.u[[p]], U[k, [p]])
-                self._reach(p, U[k, [p]])
-        for switches in of_column.values():
-            self.milp.at_most(dict.fromkeys(switches, 1.0), 1.0)
-            self.columns += switches
-
-    def _reach(self, p: int, u: NDArray) -> None:
-        moves = u - self.u[p]
-        self.span[:, p] = min(moves.min(), self.span[0, p]), max(moves.max(), self.span[1, p])
-
-    def _add_scores(self, slack: float) -> bool:
+    def _add_scores(self, columns: list[list[_Option]], slack: float) -> bool:
         """Add the constraint that class d wins, and those for the terms over several features."""
         now = float(self.model.intercept[self.d] - self.model.intercept[self.y])
-        now += sum(float(self._shape(p, self.u[[p]])[0]) for p in self.shapes)
-        # The sum over all changes, some of which exclude each other, is an upper bound.
-        size = sum(map(abs, self.margin.values()))
+        now += sum(self._shape(p, float(self.u[p])) for p in self.shapes)
         line = {j: -change for j, change in self.margin.items()}
-        most = now + sum(max(change, 0.0) for change in self.margin.values())
+        # Upper bound of the margin, and its range.
+        most, size = now, 0.0
+        for options in columns:
+            begin = np.array([self.margin.get(option.switch, 0.0) for option in options])
+            further = np.array([self.margin.get(option.share, 0.0) for option in options])
+            most += max(0.0, begin.max(), (begin + further).max())
+            size += np.abs(begin).max() + np.abs(further).sum()
         for features, lmm in self.model.terms:
             if features.size > 1:
                 term = _Walls(self, features, lmm)
@@ -413,25 +354,22 @@ class ChangeSearch:
         if most < margin or size == 0.0:
             return False
         self.milp.at_most({j: c / size for j, c in line.items()}, (now - margin) / size)
-        self.milp.check_size()
         return True
 
-    def read(self, values: NDArray) -> Found:
-        """Return the change that is encoded in these values of the variables."""
-        taken = {o.feature: o.value for o in self.options if values[o.switch] > 0.5}
-        taken |= {p: float(self.x[p]) for p, s in self.filled.items() if values[s] > 0.5}
-        for side in self.sides:
-            if values[side.switch] > 0.5:
-                p = side.feature
-                value = side.begin + side.sign * float(side.lengths @ values[side.shares])
-                value = float(np.round(value)) if self.domain.whole[p] else value
-                value = float(np.clip(value, self.domain.low[p], self.domain.high[p]))
-                if value != self.x[p] or p in self.filled:
-                    taken[p] = value
-        feature = np.array(sorted(taken), int)
-        rows = [self.domain.changed(self.x, p, taken[p]) for p in feature.tolist()]
-        distance = sum(float(self.domain.distances(self.x, row)[0]) for row in rows)
-        return Found(feature, np.array([taken[p] for p in feature.tolist()], float), distance)
+    def read(self, values: NDArray) -> tuple[NDArray, NDArray]:
+        """Return the changed features, and their values, for these values of the variables."""
+        changes = {}
+        for option in self.options:
+            if values[option.switch] > 0.5:
+                p, value = option.feature, option.begin
+                if option.share >= 0:
+                    value += (option.end - option.begin) * float(values[option.share])
+                    value = float(np.round(value)) if self.domain.whole[p] else value
+                    value = float(np.clip(value, self.domain.low[p], self.domain.high[p]))
+                if (self.domain.changed(self.x, p, value) != self.x).any():
+                    changes[p] = value
+        feature = np.array(sorted(changes), int)
+        return feature, np.array([changes[p] for p in feature.tolist()], float)
 
 
 class _Walls:
@@ -545,20 +483,6 @@ class MILP:
         """Add a binary variable and return its index."""
         return self.variable(0.0, 1.0, is_integer=True, cost=cost)
 
-    @property
-    def n_switches(self) -> int:
-        """Number of integer variables."""
-        return sum(self.is_integer)
-
-    def check_size(self) -> None:
-        """Raise ValueError if there are too many switches."""
-        if self.n_switches > MAX_SWITCHES:
-            raise ValueError(
-                f"the smallest change of several columns requires {self.n_switches} binary "
-                f"switches here, more than {MAX_SWITCHES}: fix columns, or use the change of one "
-                "column (explain, nearest_counterfactuals)"
-            )
-
     def at_most(self, line: Mapping[int, float], limit: float) -> None:
         """Add the constraint Σ line[j]·variable j ≤ limit."""
         self.rows.append((line, limit))
@@ -573,6 +497,13 @@ class MILP:
         The solver's integer variables may deviate from integers by a millionth, which is amplified
         by their coefficients; the linear program with fixed integers has no such error.
         """
+        n_switches = sum(self.is_integer)
+        if n_switches > MAX_SWITCHES:
+            raise ValueError(
+                f"the smallest change of several columns requires {n_switches} binary switches "
+                f"here, more than {MAX_SWITCHES}: fix columns, or use the change of one column "
+                "(explain, nearest_counterfactuals)"
+            )
         first = self._run(np.array(self.low), np.array(self.high), seconds)
         if first.x is None:
             bound = np.inf if first.status == INFEASIBLE else first.mip_dual_bound

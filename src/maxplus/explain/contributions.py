@@ -39,6 +39,7 @@ class Contributions:
     contribution : array of shape (N, G), the part of z_A − z_B of each group minus its mean
     groups : G tuples of columns, single columns first; terms over the same columns are added
         A column is identified by its first feature; a categorical column has several features.
+    group_of_term : array of shape (T,), the index in ``groups`` of each term
     domain : Domain, the columns and their names
     class_names : names of the C classes
     """
@@ -50,6 +51,7 @@ class Contributions:
     baseline: NDArray
     contribution: NDArray
     groups: tuple[tuple[int, ...], ...]
+    group_of_term: NDArray
     domain: Domain
     class_names: Sequence[str]
     # Minimum size of contributions that texts list.
@@ -74,17 +76,7 @@ class Contributions:
         return "\n".join(self.text(n) for n in range(len(self)))
 
     def text(self, n: int) -> str:
-        """Return the explanation of row n as a sum, the largest contributions first.
-
-        Parameters
-        ----------
-        n : int
-            The row, from 0.
-
-        Returns
-        -------
-        str
-        """
+        """Return the explanation of row n, from 0, as a sum; the largest contributions first."""
         n = check_index("n", n, len(self))
         text = self._head(n)
         for g in self.named(n):
@@ -93,30 +85,12 @@ class Contributions:
         return f"{text} {self._amount(value)} from {what}" if what else text
 
     def named(self, n: int) -> list[int]:
-        """Return the groups that the text of row n lists, by decreasing contribution.
-
-        Parameters
-        ----------
-        n : int
-
-        Returns
-        -------
-        list of at most five int
-        """
+        """Return the groups, at most five, that the text of row n lists by decreasing size."""
         first = self.order[n, :MAX_LISTED]
         return first[np.abs(self.contribution[n, first]) >= self._min_shown].tolist()
 
     def phrase(self, n: int, g: int) -> str:
-        """Return the columns of group g with their values in row n: "age = 61 and sex = 'm'".
-
-        Parameters
-        ----------
-        n, g : int
-
-        Returns
-        -------
-        str
-        """
+        """Return the columns of group g with their values in row n: "age = 61 and sex = 'm'"."""
         group = self.groups[g]
         if len(group) > 2:
             return self._group_name(group)
@@ -126,16 +100,7 @@ class Contributions:
         )
 
     def values(self, n: int, g: int) -> list[str]:
-        """Return the values of the columns of group g in row n; [] for more than two columns.
-
-        Parameters
-        ----------
-        n, g : int
-
-        Returns
-        -------
-        list of str
-        """
+        """Return the values of the columns of group g in row n; [] for more than two columns."""
         group = self.groups[g]
         if len(group) > 2:
             return []
@@ -152,14 +117,7 @@ class Contributions:
     def remainder(self, n: int) -> tuple[float, str]:
         """Return the sum of the groups that `text` does not list, and their number as text.
 
-        Parameters
-        ----------
-        n : int
-
-        Returns
-        -------
-        tuple of float and str
-            (0.0, "") if all groups are listed.
+        (0.0, "") if all groups are listed.
         """
         rest = self.order[n, len(self.named(n)) :]
         if not rest.size:
@@ -171,10 +129,7 @@ class Contributions:
     def lines(self) -> dict[str, NDArray]:
         """Return table columns with an entry per row and group, by decreasing contribution.
 
-        Returns
-        -------
-        dict of arrays
-            row, group (its number), columns, value and contribution.
+        They are row, group (its number), columns, value and contribution.
         """
         row, g = np.repeat(np.arange(len(self)), len(self.groups)), self.order.ravel()
         values = [
@@ -201,7 +156,7 @@ class Contributions:
     def _group_name(self, group: tuple[int, ...]) -> str:
         if len(group) <= 2:
             return " × ".join(self.domain.column_names[p] for p in group)
-        is_all = len(group) == np.unique(columns_of(self.domain)).size
+        is_all = len(group) == np.unique(self.domain.column_of).size
         return "all features" if is_all else f"{len(group)} features together"
 
 
@@ -225,10 +180,6 @@ class PredictionContributions(Contributions, Tabular):
 
         ``baseline`` plus the ``contribution`` of all records of a row is its ``margin``, and
         ``prediction`` is the margin clipped to the bounds.
-
-        Returns
-        -------
-        numpy.recarray
         """
         lines = self.lines()
         row = lines["row"]
@@ -265,16 +216,6 @@ class ShapeFunction(NamedTuple):
 
     x: NDArray
     scores: NDArray
-
-
-def columns_of(domain: Domain) -> NDArray:
-    """Return the first feature of the column that each feature belongs to, shape (P,)."""
-    columns = np.arange(domain.n_features)
-    for category in domain.categories:
-        columns[list(category.features)] = min(category.features)
-    for p, indicator in domain.indicators.items():
-        columns[indicator] = columns[p]
-    return columns
 
 
 def groups_of(model: TermSum, columns: NDArray) -> tuple[tuple[tuple[int, ...], ...], NDArray]:
@@ -377,15 +318,18 @@ def contributions(
     check_class_names(classes, model)
     rows = as_rows(X, P, np.float64)
     Z = model.scores(rows)
-    predicted, rival = _compared(Z, against)
-    groups, group_of = groups_of(model, columns_of(domain))
+    order = np.argsort(-Z, axis=1, kind="stable")
+    predicted, rival = order[:, 0], order[:, 1]
+    if against is not None:
+        rival = np.where(predicted == against, rival, against)
+    groups, group_of_term = groups_of(model, domain.column_of)
     margin = _difference(Z.astype(np.float64), predicted, rival)
     total = model.intercept + means.sum(axis=0)
     contribution = np.zeros((len(rows), len(groups)))
     U = model.mapped(rows)
     for t, (numbers, lmm) in enumerate(model.terms):
         centred = lmm.scores(U[:, numbers]) - means[t]
-        contribution[:, group_of[t]] += _difference(centred, predicted, rival)
+        contribution[:, group_of_term[t]] += _difference(centred, predicted, rival)
     return Contributions(
         rows,
         predicted,
@@ -394,6 +338,7 @@ def contributions(
         total[predicted] - total[rival],
         contribution,
         groups,
+        group_of_term,
         domain,
         [str(name) for name in classes],
     )
@@ -507,13 +452,6 @@ def shape_function(model: TermSum, p: int, baseline: ArrayLike | None = None) ->
     for t, lmm in zip(own, lmms, strict=True):
         scores += lmm.scores(u[:, None]) - means[t]
     return ShapeFunction(x, scores)
-
-
-def _compared(Z: NDArray, against: int | None) -> tuple[NDArray, NDArray]:
-    """Return the predicted class and the rival of each row."""
-    order = np.argsort(-Z, axis=1, kind="stable")
-    predicted, rival = order[:, 0], order[:, 1]
-    return predicted, rival if against is None else np.where(predicted == against, rival, against)
 
 
 def _difference(scores: NDArray, predicted: NDArray, rival: NDArray) -> NDArray:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -17,9 +16,6 @@ from maxplus.models.lmm import TermSum
 # If rounding hides a crossing of two scores, points at which another class leads by these multiples
 # of an ulp of the scores are searched as well. The largest exceeds all rounding errors.
 LEADS = (1 / 16, 1 / 4, 1, 4, 16)
-# Number of candidates in the first batch, by distance; each further batch is four times larger than
-# the previous one.
-FIRST_BATCH = 16
 # Maximum number of integers within rounding error of the boundary that are tried one by one.
 MAX_TRIED = 64
 # Maximum rounding of a printed number, away from the original value, as a fraction of the unit.
@@ -69,7 +65,7 @@ def nearest_counterfactuals(
     feature and segment of its map. An image of MNIST takes a few hundredths of a second with 500
     units.
 
-    *Categories and listed values* are tried by increasing distance, with a forward pass for each.
+    *Categories and listed values* are all tried, with a forward pass for each.
 
     *Integers* of a column with many values are tried only near crossings, with a forward pass and
     a search along the feature for each. If more than 64 integers are within rounding error
@@ -108,17 +104,19 @@ def nearest_counterfactuals(
     check_domain(domain, model.n_features)
     y = model.scores(X).argmax(axis=1)
     boundary = DecisionBoundary(model)
-    moves = np.repeat(domain.is_free[None], len(X), axis=0)
+    moves = np.repeat(domain.is_continuous[None], len(X), axis=0)
     for p, indicator in domain.indicators.items():
         moves[:, p] &= X[:, indicator] == 0.0
-    found = boundary.nearest(X, y, _bounds(domain, moves))
+    feature, change = boundary.nearest(X, y, _bounds(domain, moves))
     flips, shown = [], []
     for n, x in enumerate(X):
         row = _Row(model, boundary, domain, x, int(y[n]))
         flip = NO_FLIP
-        if found.feature[n] >= 0:
-            flip = row.free(int(found.feature[n]), float(found.change[n]), moves[n])
-        for p in np.flatnonzero(domain.is_free & ~moves[n]).tolist():
+        if feature[n] >= 0:
+            flip = row.visible(int(feature[n]), float(change[n]))
+            if flip is NO_FLIP:
+                flip = row.nearest_visible(x, moves[n])
+        for p in np.flatnonzero(domain.is_continuous & ~moves[n]).tolist():
             flip = min(flip, row.imputed(p))
         flip = min(flip, row.listed(flip.distance))
         flips.append(min(flip, row.integers(flip.distance)))
@@ -132,19 +130,14 @@ def nearest_counterfactuals(
     )
 
 
-class _Row:
+class _Row(NamedTuple):
     """Search for the changes that flip one row x of class y."""
 
-    def __init__(
-        self,
-        model: TermSum,
-        boundary: DecisionBoundary,
-        domain: Domain,
-        x: NDArray,
-        y: int,
-    ) -> None:
-        self.model, self.boundary, self.domain = model, boundary, domain
-        self.x, self.y = x, y
+    model: TermSum
+    boundary: DecisionBoundary
+    domain: Domain
+    x: NDArray
+    y: int
 
     def _winners(self, p: int, values: ArrayLike) -> NDArray:
         """Return the predicted classes if feature p takes these values."""
@@ -155,18 +148,13 @@ class _Row:
     def _flip(self, p: int, value: float, becomes: int) -> Flip:
         return Flip(abs(value - float(self.x[p])) / float(self.domain.unit[p]), p, value, becomes)
 
-    def free(self, p: int, change: float, moves: NDArray) -> Flip:
-        """Return the flip at a crossing, or the nearest one that rounding does not hide."""
-        shown = self._visible(p, change)
-        return self._nearest_visible(self.x, moves) if shown is NO_FLIP else shown
-
     def imputed(self, p: int) -> Flip:
         """Return the nearest flip of an imputed number; its indicator becomes 0."""
         base = self.domain.changed(self.x, p, self.x[p])[0]
         now = int(self._winners(p, self.x[p])[0])
         if now != self.y and self.domain.low[p] <= self.x[p] <= self.domain.high[p]:
             return self._flip(p, float(self.x[p]), now)
-        return self._nearest_visible(base, np.arange(base.size) == p)
+        return self.nearest_visible(base, np.arange(base.size) == p)
 
     def listed(self, reach: float) -> Flip:
         """Return the nearest flip among the domain's candidates, within distance ``reach``."""
@@ -175,33 +163,27 @@ class _Row:
             return NO_FLIP
         rows = self.domain.changed(self.x, feature, value)
         distance = self.domain.distances(self.x, rows)
-        order = np.argsort(distance, kind="stable")
-        order = order[(distance[order] <= reach) & (rows[order] != self.x).any(axis=1)]
-        done, size = 0, FIRST_BATCH
-        while done < order.size:
-            some = order[done : done + size]
-            winners = self.model.scores(rows[some]).argmax(axis=1)
-            flipped = np.flatnonzero(winners != self.y)
-            if flipped.size:
-                k, first = some[flipped[0]], int(winners[flipped[0]])
-                return Flip(float(distance[k]), int(feature[k]), float(value[k]), first)
-            done, size = done + size, 4 * size
-        return NO_FLIP
+        winners = self.model.scores(rows).argmax(axis=1)
+        is_flip = (winners != self.y) & (distance <= reach) & (rows != self.x).any(axis=1)
+        if not is_flip.any():
+            return NO_FLIP
+        k = int(np.where(is_flip, distance, np.inf).argmin())
+        return Flip(float(distance[k]), int(feature[k]), float(value[k]), int(winners[k]))
 
     def integers(self, reach: float) -> Flip:
         """Return the nearest flip to one of many integers, within distance ``reach``."""
         domain, x, best = self.domain, self.x, NO_FLIP
-        if not domain.is_long.any():
+        if not domain.is_unlisted.any():
             return best
         ends = np.stack([np.abs(x), np.abs(domain.low), np.abs(domain.high)])
-        ends[1:, ~domain.is_long] = 0.0
+        ends[1:, ~domain.is_unlisted] = 0.0
         # A class that is behind by more than this cannot win due to rounding.
         slack = ROUNDINGS * self.boundary.rounding(
             np.where(np.isfinite(ends), ends, 0.0).max(axis=0)
         )
-        lacking = [p for p, i in domain.indicators.items() if domain.is_long[p] and x[i] != 0.0]
-        moves = domain.is_long.copy()
-        moves[lacking] = False
+        missing = [p for p, i in domain.indicators.items() if domain.is_unlisted[p] and x[i] != 0.0]
+        moves = domain.is_unlisted.copy()
+        moves[missing] = False
         first = self.boundary.along(x, self.y, _bounds(domain, moves), -slack)
         for k in np.argsort(first / domain.unit[:, None], axis=None, kind="stable").tolist():
             p, side = divmod(k, 2)
@@ -211,7 +193,7 @@ class _Row:
             best = min(
                 best, self._integers_along(x, p, side, float(first[p, side]), slack, nearest)
             )
-        for p in lacking:
+        for p in missing:
             base = domain.changed(x, p, x[p])[0]
             for side in range(2):
                 nearest = min(reach, best.distance)
@@ -242,7 +224,9 @@ class _Row:
             ahead = (k, high) if side == 0 else (low, k)
             tried += 1
             lead = -slack if tried < MAX_TRIED else slack
-            change = float(self.boundary.along(base, self.y, self._only(p, *ahead), lead)[p, side])
+            only = _bounds(self.domain, np.arange(base.size) == p)
+            only.low[p], only.high[p] = ahead
+            change = float(self.boundary.along(base, self.y, only, lead)[p, side])
             if change == np.inf:
                 break
             k = sign * max(sign * k + 1.0, np.ceil(sign * at + change))
@@ -251,7 +235,7 @@ class _Row:
     def shown(self, flip: Flip) -> float:
         """Return the value of a flip with few digits, rounded away from the present value."""
         p, value = flip.feature, flip.value
-        if p < 0 or not self.domain.is_free[p]:
+        if p < 0 or not self.domain.is_continuous[p]:
             return value
         at, most = float(self.x[p]), MAX_ROUNDING * float(self.domain.unit[p])
         change = abs(value - at)
@@ -266,13 +250,7 @@ class _Row:
             ),
         )
 
-    def _only(self, p: int, low: float, high: float) -> FeatureBounds:
-        """Return bounds in which only feature p moves, between two limits."""
-        lows, highs = self.domain.low.copy(), self.domain.high.copy()
-        lows[p], highs[p] = low, high
-        return FeatureBounds(lows, highs, self.domain.unit, np.arange(lows.size) == p)
-
-    def _nearest_visible(self, base: NDArray, moves: NDArray) -> Flip:
+    def nearest_visible(self, base: NDArray, moves: NDArray) -> Flip:
         """Return the nearest flip that the model predicts in its own float type.
 
         Rounding may hide the first crossing along a feature but not a later one. Points at
@@ -294,12 +272,12 @@ class _Row:
             if not np.isfinite(distance.flat[k]):
                 break
             p = int(k) // 2 % unit.size
-            shown = self._visible(p, float(changes.flat[k]))
+            shown = self.visible(p, float(changes.flat[k]))
             if shown is not NO_FLIP:
                 return shown
         return NO_FLIP
 
-    def _visible(self, p: int, change: float) -> Flip:
+    def visible(self, p: int, change: float) -> Flip:
         """Return the flip at or just beyond a crossing, or NO_FLIP if rounding hides it."""
         last, at = self.boundary.rounding(self.x), float(self.x[p])
         eps = float(np.finfo(self.model.dtype).eps)
@@ -318,98 +296,4 @@ class _Row:
 
 
 def _bounds(domain: Domain, moves: NDArray) -> FeatureBounds:
-    return FeatureBounds(domain.low, domain.high, domain.unit, moves)
-
-
-class CounterfactualText(NamedTuple):
-    """Text and table columns of the counterfactuals of rows X (N, P).
-
-    ``missing`` (N, columns of the domain) is the mask of missing values, or None.
-    """
-
-    X: NDArray
-    flips: Counterfactuals
-    domain: Domain
-    class_names: Sequence[str]
-    missing: NDArray | None = None
-
-    def column(self, n: int) -> str:
-        """Return the column whose change flips row n; "" if no change does."""
-        p = int(self.flips.feature[n])
-        return self.domain.column_names[p] if p >= 0 else ""
-
-    def before(self, n: int) -> str:
-        """Return the value of the column in row n; "" without a flip."""
-        p = int(self.flips.feature[n])
-        if p < 0:
-            return ""
-        was_missing = self._was_missing(n, self.column(n))
-        return "missing" if was_missing else self.domain.text(self.X[n], p)
-
-    def after(self, n: int) -> str:
-        """Return the value of the column after the flip; "" without a flip."""
-        p = int(self.flips.feature[n])
-        if p < 0:
-            return ""
-        row = self.domain.changed(self.X[n], p, self.flips.shown[n])[0]
-        return self.domain.text(row, p, exact=True)
-
-    def becomes(self, n: int) -> str:
-        """Return the class of row n after the flip; "" without a flip."""
-        d = int(self.flips.becomes[n])
-        return str(self.class_names[d]) if d >= 0 else ""
-
-    def sentences(self, n: int) -> list[str]:
-        """Describe the flip of row n and each of its missing values in one sentence."""
-        found = "no change of a single feature flips it"
-        if self.flips.feature[n] >= 0:
-            found = (
-                f"flips to {self.becomes(n)} if {self.column(n)} goes from {self.before(n)} to "
-                f"{self.after(n)}: no other single feature needs less"
-            )
-        return [found] + [
-            f"{name} was missing, {self._imputation(n, name)}"
-            for name in self.domain.columns
-            if self._was_missing(n, name)
-        ]
-
-    def columns(self) -> dict[str, NDArray]:
-        """Return feature, from, to, value, distance and class of each row's flip, as arrays."""
-        rows = range(len(self.X))
-        return {
-            "feature": np.array([self.column(n) for n in rows], str),
-            "from": np.array([self.before(n) for n in rows], str),
-            "to": np.array([self.after(n) for n in rows], str),
-            "value": self.flips.value,
-            "distance": self.flips.distance,
-            "class": np.array([self.becomes(n) for n in rows], str),
-        }
-
-    def _imputation(self, n: int, column: str) -> str:
-        """Describe the imputed value of a column."""
-        p = self.domain.column_names.index(column)
-        if self.domain.category_of[p] >= 0 and p in self.domain.indicators:
-            return "which is a category of its own"
-        return f"and counted as {self.domain.text(self.X[n], p)}"
-
-    def _was_missing(self, n: int, column: str) -> bool:
-        if self.missing is None:
-            return False
-        return bool(self.missing[n, self.domain.columns.index(column)])
-
-
-def missing_columns(missing: ArrayLike | None, n_rows: int, domain: Domain) -> NDArray | None:
-    """Return the mask of missing values, (N, columns), from one for columns or features."""
-    if missing is None:
-        return None
-    mask = np.asarray(missing)
-    n_columns = len(domain.columns)
-    if mask.dtype != bool or mask.shape not in ((n_rows, n_columns), (n_rows, domain.n_features)):
-        raise ValueError(
-            f"missing must hold truth values for {n_rows} rows and {n_columns} columns; got dtype "
-            f"{mask.dtype} and shape {mask.shape}"
-        )
-    if mask.shape[1] == n_columns:
-        return mask
-    names = np.array(domain.column_names)
-    return np.stack([mask[:, names == name].any(axis=1) for name in domain.columns], axis=1)
+    return FeatureBounds(domain.low.copy(), domain.high.copy(), domain.unit, moves)

@@ -19,14 +19,12 @@ from maxplus.models._checks import as_rows, feature_values
 MAX_VALUES, SAMPLE_ROWS = 10, 1000
 # Maximum number of integers between the limits of a column that are listed as candidates.
 MAX_LISTED = 32
-# Share of a column's unit by which the limit of a condition may be rounded.
-RESOLUTION = 0.01
 # Maximum number of digits of rounded values.
 MAX_DECIMALS = 15
 # Integers from this size on are printed as floats.
 MAX_INTEGER = 1e15
 # Text of a category whose features are all 0.
-NO_CATEGORY = "none of the known words"
+NO_CATEGORY = "none of the known categories"
 
 
 class OneHotGroup(NamedTuple):
@@ -98,7 +96,13 @@ class Domain:
                     f"{name} must have {P} entries, one for each feature, as unit has; "
                     f"got {len(getattr(self, name))}"
                 )
-        check_range(self.low, self.high)
+        wrong = np.flatnonzero(~(self.low <= self.high))
+        if wrong.size:
+            p = int(wrong[0])
+            raise ValueError(
+                f"low must not exceed high; got {self.low[p]:g} and {self.high[p]:g} for feature "
+                f"{p} ({self.names[p]!r})"
+            )
         for category in self.categories:
             if len(category.features) != len(category.words) or not category.words:
                 raise ValueError(
@@ -188,16 +192,7 @@ class Domain:
         return len(self.unit)
 
     def with_fixed(self, columns: Iterable[str | int]) -> Domain:
-        """Return the domain with columns that may not change.
-
-        Parameters
-        ----------
-        columns : names of columns or features, or indices of features
-
-        Returns
-        -------
-        Domain
-        """
+        """Return the domain with fixed columns, given by names or indices of features."""
         columns = [columns] if isinstance(columns, str) else list(columns)
         if not columns:
             return self
@@ -208,23 +203,14 @@ class Domain:
             is_index = isinstance(column, Integral) and 0 <= int(column) < self.n_features
             if not is_index and column not in known:
                 listed = ", ".join(map(repr, self.columns[:20]))
-                raise ValueError(f"fixed names {column!r}, which is no column; there are {listed}")
+                raise ValueError(f"fixed: column {column!r} does not exist; columns are {listed}")
             fixed[int(column) if is_index else known[str(column)]] = True
         for category in self.categories:
             fixed[list(category.features)] |= fixed[list(category.features)].any()
         return replace(self, fixed=fixed)
 
     def within(self, low: ArrayLike | None = None, high: ArrayLike | None = None) -> Domain:
-        """Return the domain with other limits: a number for all features, or one for each.
-
-        Parameters
-        ----------
-        low, high : number or array of shape (P,), optional
-
-        Returns
-        -------
-        Domain
-        """
+        """Return the domain with other limits: a number for all features, or one for each."""
         P = self.n_features
         return replace(
             self,
@@ -252,18 +238,28 @@ class Domain:
         return tuple(names)
 
     @cached_property
+    def column_of(self) -> NDArray:
+        """First feature of the column of each feature, (P,)."""
+        out = np.arange(self.n_features)
+        for category in self.categories:
+            out[list(category.features)] = min(category.features)
+        for p, indicator in self.indicators.items():
+            out[indicator] = out[p]
+        return out
+
+    @cached_property
     def columns(self) -> tuple[str, ...]:
         """Distinct columns, in the order of their features."""
         return tuple(dict.fromkeys(self.column_names))
 
     @cached_property
-    def is_free(self) -> NDArray:
+    def is_continuous(self) -> NDArray:
         """Mask of numbers that may take any value between their limits, (P,)."""
         listed = np.isin(np.arange(self.n_features), list(self.values))
         return ~self.fixed & ~self.whole & ~listed & (self.category_of < 0)
 
     @cached_property
-    def is_long(self) -> NDArray:
+    def is_unlisted(self) -> NDArray:
         """Mask of integer features with too many values for ``candidates``, (P,)."""
         listed = np.isin(np.arange(self.n_features), [*self.values, *self.candidates.feature])
         return ~self.fixed & self.whole & ~listed & (self.category_of < 0)
@@ -288,20 +284,11 @@ class Domain:
         return Candidates(np.array(feature, int), np.array(value, float))
 
     def changed(self, x: NDArray, feature: ArrayLike, value: ArrayLike) -> NDArray:
-        """Return row x once for each change, (K, P): ``feature[k]`` takes ``value[k]``.
+        """Return row x (P,) once for each change, (K, P): ``feature[k]`` takes ``value[k]``.
 
-        The other features of a category become 0, so that the value 1 selects a category and 0
-        none of the known ones. The indicator of an imputed number becomes 0.
-
-        Parameters
-        ----------
-        x : array of shape (P,), or of shape (K, P) with a row for each change
-        feature : array of shape (K,)
-        value : array of shape (K,)
-
-        Returns
-        -------
-        array of shape (K, P)
+        x of shape (K, P) has a row for each change. The other features of a category become 0, so
+        that the value 1 selects a category and 0 none of the known ones. The indicator of an
+        imputed number becomes 0.
         """
         which, to = np.atleast_1d(feature), np.atleast_1d(np.asarray(value, np.float64))
         out = np.array(np.broadcast_to(x, (len(which), self.n_features)), np.float64)
@@ -313,16 +300,9 @@ class Domain:
         return out
 
     def distances(self, x: NDArray, rows: NDArray) -> NDArray:
-        """Return the distance of each row from x: the largest change of a feature, in units.
+        """Return the distance of each row (K, P) from x: the largest change of a feature, in units.
 
-        Parameters
-        ----------
-        x : array of shape (P,)
-        rows : array of shape (K, P)
-
-        Returns
-        -------
-        array of shape (K,)
+        Indicators of missing values are ignored.
         """
         moves = np.abs(rows - np.asarray(x, np.float64)) / self.unit
         moves[:, list(self.indicators.values())] = 0.0
@@ -332,17 +312,6 @@ class Domain:
         """Format the value of feature p's column in row x: a number, or a category in quotes.
 
         Numbers have six digits, or all digits with ``exact``.
-
-        Parameters
-        ----------
-        x : array of shape (P,)
-        p : int
-        exact : bool
-            All digits.
-
-        Returns
-        -------
-        str
         """
         if self.category_of[p] < 0:
             return self.number(p, x[p]) if exact else self.number(p, float(f"{x[p]:.6g}"))
@@ -351,33 +320,13 @@ class Domain:
         return repr(str(on[0])) if len(on) == 1 else NO_CATEGORY
 
     def number(self, p: int, value: float) -> str:
-        """Format a value of number p as its ordinal name or, if it has none, with all digits.
-
-        Parameters
-        ----------
-        p : int
-        value : float
-
-        Returns
-        -------
-        str
-        """
+        """Format a value of number p as its ordinal name or, if it has none, with all digits."""
         words = self.ordinals.get(p, ())
         is_rank = value == round(value) and 0 <= value < len(words)
         return repr(str(words[int(value)])) if is_rank else number_text(value)
 
     def phrase(self, p: int, value: float) -> str:
-        """Format feature p with a value: "age = 54", "colour being 'red'", "age being missing".
-
-        Parameters
-        ----------
-        p : int
-        value : float
-
-        Returns
-        -------
-        str
-        """
+        """Format feature p with a value: "age = 54", "colour being 'red'", "age being missing"."""
         being = "being" if value else "not being"
         if self.category_of[p] >= 0:
             category = self.categories[self.category_of[p]]
@@ -393,33 +342,12 @@ class Domain:
         A number changes by its unit, and a fixed feature by 0. Categories and two-valued numbers
         also change by 0, because intermediate values have no meaning, unless ``categories`` is
         True.
-
-        Parameters
-        ----------
-        categories : bool
-
-        Returns
-        -------
-        array of shape (P,)
         """
         held = self.fixed.copy()
         if not categories:
             held |= self.category_of >= 0
             held[[p for p, values in self.values.items() if len(values) <= 2]] = True
         return np.where(held, 0.0, self.unit)
-
-    def held(self, scale: NDArray) -> list[str]:
-        """Return the columns that a scale of certificates holds fixed.
-
-        Parameters
-        ----------
-        scale : array of shape (P,)
-
-        Returns
-        -------
-        list of str
-        """
-        return held_columns(self.column_names, scale)
 
 
 def held_columns(columns: Sequence[str], scale: NDArray) -> list[str]:
@@ -431,16 +359,6 @@ def held_columns(columns: Sequence[str], scale: NDArray) -> list[str]:
     return [name for name in dict.fromkeys(columns) if name not in moving]
 
 
-def check_range(low: NDArray, high: NDArray) -> None:
-    """Raise ValueError if a lower limit exceeds the upper one."""
-    wrong = np.flatnonzero(~(low <= high))
-    if wrong.size:
-        p = int(wrong[0])
-        raise ValueError(
-            f"low must not exceed high; got {low[p]:g} and {high[p]:g} for feature {p}"
-        )
-
-
 def _few_values(column: NDArray) -> NDArray | None:
     """Return the distinct values of a column with few of them; None for other columns."""
     if np.unique(column[:SAMPLE_ROWS]).size > MAX_VALUES:
@@ -448,78 +366,6 @@ def _few_values(column: NDArray) -> NDArray | None:
     seen = np.unique(column)
     many_rows = seen.size <= MAX_VALUES and column.size >= MAX_VALUES * seen.size
     return seen if seen.size == 2 or (seen.size > 2 and many_rows) else None
-
-
-class Condition(NamedTuple):
-    """The condition low ≤ value ≤ high of a feature, and its text."""
-
-    feature: int
-    low: float
-    high: float
-    text: str
-
-    def holds(self, X: NDArray) -> NDArray:
-        """Return the mask of rows of X that meet the condition."""
-        values = X[:, self.feature]
-        return (self.low <= values) & (values <= self.high)
-
-
-def box_conditions(domain: Domain, low: NDArray, high: NDArray) -> tuple[Condition, ...]:
-    """Return a condition for each feature with limits inside the domain, in order."""
-    conditions = []
-    for p in range(domain.n_features):
-        floor = low[p] if low[p] > domain.low[p] else -np.inf
-        ceiling = high[p] if high[p] < domain.high[p] else np.inf
-        if floor > -np.inf or ceiling < np.inf:
-            floor, ceiling = _inwards(domain, p, floor, False), _inwards(domain, p, ceiling, True)
-            conditions.append(Condition(p, floor, ceiling, _text(domain, p, floor, ceiling)))
-    return tuple(c for c in conditions if not _is_implied(domain, c, conditions))
-
-
-def _is_implied(domain: Domain, condition: Condition, conditions: list[Condition]) -> bool:
-    """Return whether a condition on a category follows from one on another category."""
-    category = domain.category_of[condition.feature]
-    return (
-        condition.low == -np.inf
-        and category >= 0
-        and any(
-            other.low > -np.inf and domain.category_of[other.feature] == category
-            for other in conditions
-        )
-    )
-
-
-def _inwards(domain: Domain, p: int, limit: float, is_ceiling: bool) -> float:
-    """Round a limit inwards to fewer digits, within RESOLUTION."""
-    if np.isinf(limit):
-        return limit
-    sign = -1.0 if is_ceiling else 1.0
-    possible = domain.values.get(p, (0.0, 1.0) if domain.category_of[p] >= 0 else ())
-    inside = [sign * v for v in possible if sign * v >= sign * limit]
-    if inside:
-        return sign * float(min(inside))
-    if domain.whole[p]:
-        limit = sign * float(np.ceil(sign * limit))
-    most = RESOLUTION * float(domain.unit[p])
-    return next(v for v in roundings(limit, not is_ceiling) if abs(v - limit) <= most)
-
-
-def _text(domain: Domain, p: int, low: float, high: float) -> str:
-    name = domain.names[p]
-    if domain.category_of[p] >= 0:
-        category = domain.categories[domain.category_of[p]]
-        word = str(category.words[category.features.index(p)])
-        return f"{category.name} is {'not ' if low == -np.inf else ''}{word!r}"
-    if p in domain.indicators.values():
-        return f"{domain.column_names[p]} is {'not ' if low == -np.inf else ''}missing"
-    possible = [v for v in domain.values.get(p, (low, high)) if low <= v <= high]
-    if len(set(possible)) == 1:
-        return f"{name} = {domain.number(p, possible[0])}"
-    if high == np.inf:
-        return f"{name} ≥ {domain.number(p, low)}"
-    if low == -np.inf:
-        return f"{name} ≤ {domain.number(p, high)}"
-    return f"{domain.number(p, low)} ≤ {name} ≤ {domain.number(p, high)}"
 
 
 def number_text(value: float) -> str:

@@ -5,23 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from maxplus.explain._shared import Tabular, check_class_names, check_domain, check_lmm, records
-from maxplus.explain.contributions import (
-    Contributions,
-    columns_of,
-    contributions,
-    groups_of,
-    signed,
-)
-from maxplus.explain.counterfactuals import (
-    Counterfactuals,
-    CounterfactualText,
-    nearest_counterfactuals,
-)
+from maxplus.explain.contributions import Contributions, contributions, signed
+from maxplus.explain.counterfactuals import Counterfactuals, nearest_counterfactuals
 from maxplus.explain.domain import Domain
 from maxplus.explain.units import Paths, decisive_paths, unit_boxes
 from maxplus.models import LMM
@@ -29,6 +20,15 @@ from maxplus.models._checks import as_rows, check_index
 from maxplus.models._softmax import softmax
 from maxplus.models.additive import breakpoints
 from maxplus.models.lmm import TermSum
+
+
+class CounterfactualText(NamedTuple):
+    """A counterfactual as text: "" for all fields if no change flips the prediction."""
+
+    column: str = ""
+    before: str = ""
+    after: str = ""
+    becomes: str = ""
 
 
 @dataclass(frozen=True)
@@ -155,9 +155,28 @@ class Explanation(Tabular):
         return rivals
 
     @cached_property
-    def flip_text(self) -> CounterfactualText:
-        """The flips as text and as columns of a table."""
-        return CounterfactualText(self.X, self.flips, self.domain, self.class_names, self.missing)
+    def flip_texts(self) -> list[CounterfactualText]:
+        """Counterfactual of each row as text."""
+        return [self._flip_text(n) for n in range(len(self))]
+
+    def _flip_text(self, n: int) -> CounterfactualText:
+        p = int(self.flips.feature[n])
+        if p < 0:
+            return CounterfactualText()
+        column = self.domain.column_names[p]
+        was_missing = column in self._missing_columns(n)
+        changed = self.domain.changed(self.X[n], p, self.flips.shown[n])[0]
+        return CounterfactualText(
+            column,
+            "missing" if was_missing else self.domain.text(self.X[n], p),
+            self.domain.text(changed, p, exact=True),
+            str(self.class_names[self.flips.becomes[n]]),
+        )
+
+    def _missing_columns(self, n: int) -> list[str]:
+        if self.missing is None:
+            return []
+        return [self.domain.columns[k] for k in np.flatnonzero(self.missing[n])]
 
     def to_records(self) -> np.recarray:
         """Return a record per row and group of columns or, for a single network, per row and class.
@@ -174,14 +193,19 @@ class Explanation(Tabular):
         ``flip_feature`` is the column whose change flips the prediction, from ``flip_from`` to
         ``flip_to`` as printed, by ``flip_distance`` units. ``flip_value`` is the exact number; for
         a category it is 1, or 0 for none of the known categories.
-
-        Returns
-        -------
-        numpy.recarray
         """
         columns = self._path_columns() if self.contributions is None else self._sum_columns()
-        flips = self.flip_text.columns().items()
-        return records(columns | {f"flip_{name}": flip[columns["row"]] for name, flip in flips})
+        column, before, after, becomes = np.array(self.flip_texts, str).reshape(-1, 4).T
+        flips = {
+            "feature": column,
+            "from": before,
+            "to": after,
+            "value": self.flips.value,
+            "distance": self.flips.distance,
+            "class": becomes,
+        }
+        row = columns["row"]
+        return records(columns | {f"flip_{name}": flip[row] for name, flip in flips.items()})
 
     def _sum_columns(self) -> dict[str, NDArray]:
         why = self._own_contributions()
@@ -227,24 +251,34 @@ class Explanation(Tabular):
         return "\n\n".join(self.text(n) for n in range(len(self)))
 
     def text(self, n: int) -> str:
-        """Return the explanation of row n as text: its class, the reasons, and its counterfactual.
-
-        Parameters
-        ----------
-        n : int
-            The row, from 0.
-
-        Returns
-        -------
-        str
-        """
+        """Return the explanation of row n, from 0: its class, reasons and counterfactual."""
         n = check_index("n", n, len(self))
         number = n + 1 if self.row_numbers is None else self.row_numbers[n]
         winner = self.predicted[n]
         head = f"Row {number}: {self.class_names[winner]}"
         lines = [f"{head} (probability {self.probability[n, winner]:.3f})"]
         reasons = self._path_lines(n) if self.contributions is None else self._sum_lines(n)
-        return "\n".join(lines + [f"  {line}" for line in reasons + self.flip_text.sentences(n)])
+        return "\n".join(lines + [f"  {line}" for line in reasons + self._flip_lines(n)])
+
+    def _flip_lines(self, n: int) -> list[str]:
+        """Describe the flip of row n and each of its missing values in one sentence."""
+        flip = self.flip_texts[n]
+        found = "no change of a single feature flips it"
+        if flip.column:
+            found = (
+                f"flips to {flip.becomes} if {flip.column} goes from {flip.before} to "
+                f"{flip.after}: no other single feature needs less"
+            )
+        lines = [found]
+        for name in self._missing_columns(n):
+            p = self.domain.column_names.index(name)
+            is_own_category = self.domain.category_of[p] >= 0 and p in self.domain.indicators
+            value = f"and counted as {self.domain.text(self.X[n], p)}"
+            lines.append(
+                f"{name} was missing, "
+                + ("which is a category of its own" if is_own_category else value)
+            )
+        return lines
 
     def _sum_lines(self, n: int) -> list[str]:
         """Return the margin over the next class, and the largest contributions to it."""
@@ -356,9 +390,8 @@ def explain_predictions(
     rows = as_rows(X, model.n_features, np.float64)
     paths = why = None
     if baseline is None:
-        what = "an explanation without a baseline is of"
-        remedy = "for a sum, compute the baseline with term_means"
-        paths = decisive_paths(check_lmm(model, what, remedy), rows)
+        remedy = "compute the baseline of a sum of terms with term_means"
+        paths = decisive_paths(check_lmm(model, "an explanation without baseline", remedy), rows)
     else:
         why = contributions(model, rows, baseline, class_names=class_names, domain=domain)
     score = model.scores(rows) if paths is None else paths.score
@@ -368,6 +401,23 @@ def explain_predictions(
     )
 
 
+def missing_columns(missing: ArrayLike | None, n_rows: int, domain: Domain) -> NDArray | None:
+    """Return the mask of missing values, (N, columns), from one for columns or features."""
+    if missing is None:
+        return None
+    mask = np.asarray(missing)
+    n_columns = len(domain.columns)
+    if mask.dtype != bool or mask.shape not in ((n_rows, n_columns), (n_rows, domain.n_features)):
+        raise ValueError(
+            f"missing must be a boolean mask of {n_rows} rows and {n_columns} columns; got dtype "
+            f"{mask.dtype} and shape {mask.shape}"
+        )
+    if mask.shape[1] == n_columns:
+        return mask
+    names = np.array(domain.column_names)
+    return np.stack([mask[:, names == name].any(axis=1) for name in domain.columns], axis=1)
+
+
 def _walls(model: TermSum, why: Contributions) -> NDArray:
     """Return the interval around each mapped value in which the scores of its terms are linear.
 
@@ -375,11 +425,10 @@ def _walls(model: TermSum, why: Contributions) -> NDArray:
     """
     domain, U = why.domain, model.mapped(why.X).astype(np.float64)
     walls = np.tile([-np.inf, np.inf], (*why.contribution.shape, 1))
-    _, group_of = groups_of(model, columns_of(domain))
     few = {p for p, values in domain.values.items() if len(values) <= 2} | set(domain.ordinals)
     for g, group in enumerate(why.groups):
         p = group[0]
-        terms = [model.terms[t] for t in np.flatnonzero(group_of == g)]
+        terms = [model.terms[t] for t in np.flatnonzero(why.group_of_term == g)]
         lmms = [lmm.astype(np.float64) for features, lmm in terms if features.tolist() == [p]]
         is_joint = any(features.size > 1 for features, _ in terms)
         if is_joint or not lmms or p in few or domain.category_of[p] >= 0:

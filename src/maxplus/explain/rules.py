@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from maxplus.explain._shared import Tabular, check_class_names, check_domain, check_model, records
-from maxplus.explain.domain import Condition, Domain
-from maxplus.explain.winning_boxes import rule_boxes
+from maxplus.explain.domain import Domain
+from maxplus.explain.winning_boxes import Condition, rule_boxes
 from maxplus.models._checks import as_labels, as_rows
 from maxplus.models.lmm import TermSum
 
@@ -83,12 +83,9 @@ class Rules(Tabular):
     def to_records(self) -> np.recarray:
         """Return one record for each rule; ``to_frame`` has the same columns.
 
-        Returns
-        -------
-        numpy.recarray
-            ``rule``: the conditions; ``prediction``: the class; ``support``: the share of all
-            rows that meet the conditions; ``precision``: the share of these that are of the
-            class; ``lift``: precision divided by the share of the class among all rows.
+        ``rule`` are the conditions, ``prediction`` the class, ``support`` the share of all rows
+        that meet the conditions, ``precision`` the share of these that are of the class, and
+        ``lift`` the precision divided by the share of the class among all rows.
         """
         precision = np.array([rule.right / rule.rows for rule in self.rules], float)
         columns = {

@@ -54,7 +54,7 @@ def unit_boxes(model: LMM, level: float = 0.0) -> Boxes:
     >>> boxes.low.tolist(), boxes.high.tolist()
     ([[1.5]], [[2.5]])
     """
-    check_lmm(model, "unit_boxes takes", "term_boxes takes sums of terms")
+    check_lmm(model, "unit_boxes", "use term_boxes for sums of terms")
     level = check_number("level", level)
     exact = model.astype(np.float64)
     slope, offset = exact.slopes, exact.offsets
@@ -64,9 +64,13 @@ def unit_boxes(model: LMM, level: float = 0.0) -> Boxes:
     outside = (slope == 0) & (level > offset)
     from_below = np.where(slope > 0, wall, np.where(outside, np.inf, -np.inf))
     from_above = np.where(slope < 0, wall, np.where(outside, -np.inf, np.inf))
+    # The intersection of the two lines of a feature, if one rises and one falls.
+    (a, b), (A, B) = slope.T, np.moveaxis(offset, -1, 0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        centre = np.where(a * b < 0, (B - A) / (a - b), np.nan)
     favourite = model.W2.argmax(axis=1)
     height = model.W2[np.arange(model.n_hidden), favourite]
-    return Boxes(from_below.max(axis=2), from_above.min(axis=2), _centre(exact), favourite, height)
+    return Boxes(from_below.max(axis=2), from_above.min(axis=2), centre, favourite, height)
 
 
 def term_boxes(model: TermSum, level: float = 0.0) -> list[Boxes]:
@@ -154,19 +158,10 @@ def decisive_paths(model: LMM, X: NDArray) -> Paths:
     >>> bool(abs(z - path.score[0, 0]) < 1e-9)
     True
     """
-    check_lmm(model, "decisive_paths takes", "contributions explains sums of terms")
+    check_lmm(model, "decisive_paths", "use contributions for sums of terms")
     X = as_rows(X, model.n_features, model.dtype)
     shape = len(X), model.n_classes
     score, unit, row = np.empty(shape, model.dtype), np.empty(shape, int), np.empty(shape, int)
     path = Paths(score, unit, row, np.full(shape, -1), np.full(shape, np.nan))
     active_paths(X, model.weights, *path)
     return path
-
-
-def _centre(model: LMM) -> NDArray:
-    """Return the intersection of the two lines of each feature, if one rises and one falls."""
-    a, b = model.slopes.T
-    A, B = np.moveaxis(model.offsets, -1, 0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        crossing = (B - A) / (a - b)
-    return np.where(a * b < 0, crossing, np.nan)

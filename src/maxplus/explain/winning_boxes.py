@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -12,12 +11,17 @@ from scipy.special import ndtr, ndtri
 
 from maxplus.certify.bounds import Magnitude, caps
 from maxplus.certify.margins import Shape, shape_margins, shapes_of, sum_of_scores, term_margins
-from maxplus.explain.domain import Condition, Domain, OneHotGroup, box_conditions
+from maxplus.explain.domain import Domain, OneHotGroup, roundings
 from maxplus.explain.units import unit_boxes
 from maxplus.models import LMM
 from maxplus.models.feature_map import DEVIATION
 from maxplus.models.lmm import TermSum
 
+# Share of a column's unit by which the limit of a condition may be rounded.
+RESOLUTION = 0.01
+# Function of the mapped limits and the raw limits of boxes, (n, P) each, and of their classes (n,),
+# which returns lower bounds of the margins of these classes, (n, C).
+_LowestMargins = Callable[[NDArray, NDArray, NDArray, NDArray, NDArray], NDArray]
 # Number of bisections of the interval of a unit's level.
 BISECTIONS = 60
 # Margin, in ulps of the weights, by which the class of a unit's box has to win.
@@ -37,6 +41,71 @@ MAX_CUTS, MIN_RATE = 3, 0.6
 N_STEPS, N_ROUNDS = 17, 3
 # Range of the grid of a number without limits, in standard deviations.
 REACH = 4.0
+
+
+class Condition(NamedTuple):
+    """The condition low ≤ value ≤ high of a feature, and its text."""
+
+    feature: int
+    low: float
+    high: float
+    text: str
+
+    def holds(self, X: NDArray) -> NDArray:
+        """Return the mask of rows of X that meet the condition."""
+        values = X[:, self.feature]
+        return (self.low <= values) & (values <= self.high)
+
+
+def box_conditions(domain: Domain, low: NDArray, high: NDArray) -> tuple[Condition, ...]:
+    """Return a condition for each feature with limits inside the domain, in order."""
+    conditions = []
+    for p in range(domain.n_features):
+        floor = low[p] if low[p] > domain.low[p] else -np.inf
+        ceiling = high[p] if high[p] < domain.high[p] else np.inf
+        if floor > -np.inf or ceiling < np.inf:
+            floor, ceiling = _inwards(domain, p, floor, False), _inwards(domain, p, ceiling, True)
+            conditions.append(
+                Condition(p, floor, ceiling, _condition_text(domain, p, floor, ceiling))
+            )
+    # "colour is 'red'" implies "colour is not 'blue'".
+    chosen = {domain.category_of[c.feature] for c in conditions if c.low > -np.inf} - {-1}
+    return tuple(
+        c for c in conditions if c.low > -np.inf or domain.category_of[c.feature] not in chosen
+    )
+
+
+def _inwards(domain: Domain, p: int, limit: float, is_ceiling: bool) -> float:
+    """Round a limit inwards to fewer digits, within RESOLUTION."""
+    if np.isinf(limit):
+        return limit
+    sign = -1.0 if is_ceiling else 1.0
+    possible = domain.values.get(p, (0.0, 1.0) if domain.category_of[p] >= 0 else ())
+    inside = [sign * v for v in possible if sign * v >= sign * limit]
+    if inside:
+        return sign * float(min(inside))
+    if domain.whole[p]:
+        limit = sign * float(np.ceil(sign * limit))
+    most = RESOLUTION * float(domain.unit[p])
+    return next(v for v in roundings(limit, not is_ceiling) if abs(v - limit) <= most)
+
+
+def _condition_text(domain: Domain, p: int, low: float, high: float) -> str:
+    name = domain.names[p]
+    if domain.category_of[p] >= 0:
+        category = domain.categories[domain.category_of[p]]
+        word = str(category.words[category.features.index(p)])
+        return f"{category.name} is {'not ' if low == -np.inf else ''}{word!r}"
+    if p in domain.indicators.values():
+        return f"{domain.column_names[p]} is {'not ' if low == -np.inf else ''}missing"
+    possible = [v for v in domain.values.get(p, (low, high)) if low <= v <= high]
+    if len(set(possible)) == 1:
+        return f"{name} = {domain.number(p, possible[0])}"
+    if high == np.inf:
+        return f"{name} ≥ {domain.number(p, low)}"
+    if low == -np.inf:
+        return f"{name} ≤ {domain.number(p, high)}"
+    return f"{domain.number(p, low)} ≤ {name} ≤ {domain.number(p, high)}"
 
 
 class RuleBox(NamedTuple):
@@ -99,45 +168,54 @@ def _unit_rule_boxes(model: LMM, X: NDArray, domain: Domain) -> Iterator[RuleBox
     deciding = model.active_path(X).unit[np.arange(len(X)), winners]
     decides = np.bincount(deciding, minlength=model.n_hidden)
     exact = model.astype(np.float64)
-    limits = _Box(domain.low.astype(np.float64), domain.high.astype(np.float64))
     margin = ROUNDINGS * float(np.finfo(model.dtype).eps)
     margin *= float(np.abs(exact.W1).max() + np.abs(exact.W2).max())
     for unit in np.argsort(-decides, kind="stable")[: np.count_nonzero(decides)].tolist():
-        box = _unit_box(exact, unit, limits, margin)
-        conditions = None if box is None else box_conditions(domain, box.low, box.high)
+        box = _unit_box(exact, unit, domain, margin)
+        conditions = None if box is None else box_conditions(domain, *box)
         if conditions != ():
             label = int(exact.W2[unit].argmax())
             yield RuleBox(unit, label, conditions, int(decides[unit]))
 
 
-class _Box(NamedTuple):
-    """Limits of the features, (P,) each; infinite if there is no limit."""
-
-    low: NDArray
-    high: NDArray
-
-
-def _unit_box(model: LMM, unit: int, limits: _Box, margin: float) -> _Box | None:
-    """Return the largest box of a unit in which its class wins by a margin, or None.
+def _unit_box(
+    model: LMM, unit: int, domain: Domain, margin: float
+) -> tuple[NDArray, NDArray] | None:
+    """Return the limits of the largest box of a unit in which its class wins by a margin, or None.
 
     The higher the level t, the smaller are the box and the scores of other classes in it. The
-    smallest sufficient level is found by bisection; O(P·H) for each step. ``limits`` are those of
-    the domain.
+    smallest sufficient level is found by bisection; O(P·H) for each step.
     """
     d = int(model.W2[unit].argmax())
     others = np.delete(model.W2, d, axis=1).max(axis=1, initial=-np.inf)
     own = model.W2[unit, d] - margin
     ahead = (model.W1 + others).max(axis=1) < model.W1[:, unit] + own
     needed, cap = np.flatnonzero(~ahead), caps(model)
+    feature, slope, offset = needed // 2, model.W0[needed], model.W1[needed, unit]
+
+    def box_at(t: float) -> tuple[NDArray, NDArray]:
+        """Return the part of the domain in which the needed rows of the unit are at least t."""
+        low, high = domain.low.astype(np.float64), domain.high.astype(np.float64)
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            limit = (t - offset) / slope
+        # A row with slope 0 that is below the level makes the box empty.
+        is_floor = (slope > 0.0) | ((slope == 0.0) & (t > offset))
+        np.maximum.at(low, feature[is_floor], limit[is_floor])
+        np.minimum.at(high, feature[slope < 0.0], limit[slope < 0.0])
+        return low, high
 
     def wins(t: float) -> bool:
-        box = _box_at(model, unit, t, needed, limits)
-        if (box.low > box.high).any():
+        box = box_at(t)
+        if (box[0] > box[1]).any():
             return True
-        return bool((_highest(model, cap, box) + others).max() < t + own)
+        with np.errstate(invalid="ignore", over="ignore"):
+            # 0 · inf would be NaN.
+            ends = [np.where(model.slopes == 0.0, 0.0, model.slopes * end[:, None]) for end in box]
+        highest = (model.offsets + np.maximum(*ends)).min(axis=(1, 2))
+        return bool((np.minimum(highest, cap) + others).max() < t + own)
 
     # Bracket the level by doubling steps in both directions.
-    low = high = float(model.W1[needed, unit].min(initial=0.0))
+    low = high = float(offset.min(initial=0.0))
     step = max(1.0, abs(low))
     while not wins(high):
         high, step = high + step, 2.0 * step
@@ -147,33 +225,12 @@ def _unit_box(model: LMM, unit: int, limits: _Box, margin: float) -> _Box | None
     while wins(low):
         low, step = low - step, 2.0 * step
         if not np.isfinite(low):
-            return limits
+            return domain.low, domain.high
     for _ in range(BISECTIONS):
         middle = 0.5 * (low + high)
         low, high = (low, middle) if wins(middle) else (middle, high)
-    box = _box_at(model, unit, high, needed, limits)
-    return None if (box.low > box.high).any() else box
-
-
-def _box_at(model: LMM, unit: int, level: float, needed: NDArray, limits: _Box) -> _Box:
-    """Return the part of ``limits`` in which the needed rows of a unit are at least ``level``."""
-    low, high = limits.low.copy(), limits.high.copy()
-    feature, slope, above = needed // 2, model.W0[needed], level - model.W1[needed, unit]
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        limit = above / slope
-    # A row with slope 0 that is below the level makes the box empty.
-    is_floor = (slope > 0.0) | ((slope == 0.0) & (above > 0.0))
-    np.maximum.at(low, feature[is_floor], limit[is_floor])
-    np.minimum.at(high, feature[slope < 0.0], limit[slope < 0.0])
-    return _Box(low, high)
-
-
-def _highest(model: LMM, cap: NDArray, box: _Box) -> NDArray:
-    """Return the highest value of each unit in a box, (H,), rounded as in ``box_bounds``."""
-    with np.errstate(invalid="ignore", over="ignore"):
-        # 0 · inf would be NaN.
-        ends = [np.where(model.slopes == 0.0, 0.0, model.slopes * end[:, None]) for end in box]
-    return np.minimum((model.offsets + np.maximum(*ends)).min(axis=(1, 2)), cap)
+    box = box_at(high)
+    return None if (box[0] > box[1]).any() else box
 
 
 class _PrintedBox(NamedTuple):
@@ -189,23 +246,6 @@ class _PrintedBox(NamedTuple):
         return bool((self.low <= other.low).all() and (self.high >= other.high).all())
 
 
-class _Ends(NamedTuple):
-    """Mapped and raw limits (n, P) of boxes, and the class of each, (n,)."""
-
-    mapped_low: NDArray
-    mapped_high: NDArray
-    low: NDArray
-    high: NDArray
-    y: NDArray
-
-
-class _Part(NamedTuple):
-    """Terms over the same columns: the mask of these columns, and lowest margins over boxes."""
-
-    has_column: NDArray
-    lowest: Callable[[_Ends], NDArray]
-
-
 class _Grid(NamedTuple):
     """Values at which a number may be cut, and the shares of rows below and up to each.
 
@@ -218,18 +258,16 @@ class _Grid(NamedTuple):
 
 
 class _Boxes(NamedTuple):
-    """Raw limits (n, P), the class, and its lowest margins: of parts (n, parts, C), and summed."""
+    """Raw limits (n, P), the class, and its lowest margins over all others, (n, C)."""
 
     low: NDArray
     high: NDArray
     label: int
-    parts: NDArray
     margins: NDArray
 
     def select(self, n: int) -> _Boxes:
         """Return box n."""
-        low, high, parts, margins = (a[n : n + 1] for a in (self.low, self.high, *self[3:]))
-        return _Boxes(low, high, self.label, parts, margins)
+        return _Boxes(self.low[[n]], self.high[[n]], self.label, self.margins[[n]])
 
     @property
     def gaps(self) -> NDArray:
@@ -262,72 +300,50 @@ class _BoxSearch:
         self.members = {c: np.flatnonzero(self.column_of == c) for c in self.column_of.tolist()}
         self.category = {min(group.features): group for group in domain.categories}
         self.parts = self._parts()
-        self.used = np.flatnonzero(
-            np.any([part.has_column for part in self.parts], axis=0)
-        ).tolist()
+        in_terms = np.concatenate([term.features for term in model.terms])
+        self.used = np.unique(self.column_of[in_terms]).tolist()
         self._in_terms = np.concatenate([self.members[c] for c in self.used])
         self._magnitude = Magnitude(model)
         self.grids = {c: self._grid(c) for c in self.used}
 
-    # -- margins ------------------------------------------------------------------------------
-
-    def _parts(self) -> list[_Part]:
+    def _parts(self) -> list[_LowestMargins]:
+        """Return the lowest margins of the terms over one column, and of each other term."""
         shapes = {shape.feature: shape for shape in shapes_of(self.exact)}
-        every = np.arange(self.domain.n_features)
-        parts = [
-            _Part(every == p, partial(_shape_margins, shape))
-            for p, shape in shapes.items()
-            if self.domain.category_of[p] < 0
-        ]
-        for column, category in self.category.items():
+        parts = [_shape_margins(s) for p, s in shapes.items() if self.domain.category_of[p] < 0]
+        for category in self.domain.categories:
             own = [shapes[p] for p in category.features if p in shapes]
             if own:
+                # The scores of each category and, in the last row, of no category.
                 rows = np.zeros((len(category.words) + 1, self.domain.n_features))
                 rows[np.arange(len(category.words)), list(category.features)] = 1.0
                 U = self.model.mapped(rows).astype(np.float64)
                 table = np.sum([sum_of_scores(s.lmms, U[:, s.feature]) for s in own], axis=0)
-                parts.append(_Part(every == column, partial(_category_margins, table, category)))
-        for features, lmm in self.exact.terms:
-            if features.size > 1:
-                columns = np.isin(every, self.column_of[features])
-                parts.append(_Part(columns, partial(_term_margins, features, lmm, caps(lmm))))
-        return parts
+                parts.append(_category_margins(table, category))
+        terms = (term for term in self.exact.terms if term.features.size > 1)
+        return parts + [_term_margins(features, lmm) for features, lmm in terms]
 
-    def _boxes(
-        self,
-        low: NDArray,
-        high: NDArray,
-        label: int,
-        known: _Boxes | None = None,
-        columns: NDArray | None = None,
-    ) -> _Boxes:
-        """Return boxes with limits (n, P), each of which differs from a known one in one column."""
+    def _boxes(self, low: NDArray, high: NDArray, label: int) -> _Boxes:
+        """Return boxes with limits (n, P) and the lowest margins of a class."""
         y, b = np.full(len(low), label), self.exact.intercept
         with np.errstate(all="ignore"):
             bottom = np.minimum(self.exact.mapped(low), self.model.mapped(low))
             top = np.maximum(self.exact.mapped(high), self.model.mapped(high))
             is_known = np.isfinite(bottom + top)[:, self._in_terms].all(axis=1)
-            ends = [np.where(np.isfinite(end), end, 0.0) for end in (bottom, top)]
-            parts = np.empty((len(low), len(self.parts), self.model.n_classes))
-            if known is not None:
-                parts[:] = known.parts
-            for k, part in enumerate(self.parts):
-                new = slice(None) if columns is None else part.has_column[columns]
-                if y[new].size:
-                    parts[new, k] = part.lowest(_Ends(*(a[new] for a in (*ends, low, high, y))))
-            rounding = 2.0 * self._magnitude.rounding(self._magnitude.products(*ends))
-            margins = b[label] - b + parts.sum(axis=1) - rounding[:, None]
+            bottom, top = (np.where(np.isfinite(end), end, 0.0) for end in (bottom, top))
+            total = np.zeros((len(low), self.model.n_classes))
+            for lowest_margins in self.parts if len(low) else ():
+                total += lowest_margins(bottom, top, low, high, y)
+            rounding = 2.0 * self._magnitude.rounding(self._magnitude.products(bottom, top))
+            margins = b[label] - b + total - rounding[:, None]
         margins[:, label] = np.inf
         margins = np.where(is_known[:, None] & ~np.isnan(margins), margins, -np.inf)
-        return _Boxes(low, high, label, parts, margins)
+        return _Boxes(low, high, label, margins)
 
     def _moved(self, box: _Boxes, column: int, low: NDArray, high: NDArray) -> _Boxes:
         """Return the box with other limits (n, features) of one column."""
         lows, highs = (np.repeat(side, len(low), axis=0) for side in box[:2])
         lows[:, self.members[column]], highs[:, self.members[column]] = low, high
-        return self._boxes(lows, highs, box.label, box, np.full(len(low), column))
-
-    # -- distributions ------------------------------------------------------------------------
+        return self._boxes(lows, highs, box.label)
 
     def _grid(self, column: int) -> _Grid:
         """Return the limits at which a column may be cut, and the shares of rows below them."""
@@ -363,8 +379,6 @@ class _BoxSearch:
         x[0], x[-1] = low, high
         share[0], share[-1] = 0.0, 1.0
         return _Grid(x, share, share)
-
-    # -- boxes --------------------------------------------------------------------------------
 
     def boxes(self, label: int) -> Iterator[_Boxes]:
         """Yield the first box of a class, boxes without one of its columns, and some at centres."""
@@ -459,8 +473,7 @@ class _BoxSearch:
         for n, (_, own, low, high, _) in enumerate(cuts):
             lows[n, own], highs[n, own] = low, high
         which = np.array([cut[0] for cut in cuts], int)
-        boxes = self._boxes(lows, highs, box.label, box, which)
-        return boxes, which, np.array([cut[-1] for cut in cuts])
+        return self._boxes(lows, highs, box.label), which, np.array([cut[-1] for cut in cuts])
 
     def _narrower(
         self, column: int, low: NDArray, high: NDArray
@@ -533,8 +546,6 @@ class _BoxSearch:
             outer = float(places[k])
         return best
 
-    # -- text ---------------------------------------------------------------------------------
-
     def printed(self, box: _Boxes) -> _PrintedBox | None:
         """Return the box as printed.
 
@@ -557,24 +568,27 @@ class _BoxSearch:
         return _PrintedBox(box.label, conditions, low, high)
 
 
-def _shape_margins(shape: Shape, ends: _Ends) -> NDArray:
-    return shape_margins(shape, ends.mapped_low, ends.mapped_high, ends.y)
+def _shape_margins(shape: Shape) -> _LowestMargins:
+    return lambda low, high, _, __, y: shape_margins(shape, low, high, y)
 
 
-def _category_margins(table: NDArray, category: OneHotGroup, ends: _Ends) -> NDArray:
-    """Return the lowest margins over the allowed categories.
-
-    ``table`` has the scores of each category, and in its last row those of no category.
-    """
-    features = list(category.features)
-    is_one = ends.low[:, features] > 0.0
-    allowed = (ends.high[:, features] > 0.0) & (is_one.sum(axis=1, keepdims=True) == is_one)
-    is_none = ~is_one.any(axis=1) & (category.none | ~allowed.any(axis=1))
-    allowed = np.column_stack([allowed, is_none])
-    margins = table[:, ends.y].T[:, :, None] - table[None]
-    return np.where(allowed[:, :, None], margins, np.inf).min(axis=1)
+def _term_margins(features: NDArray, lmm: LMM) -> _LowestMargins:
+    cap = caps(lmm)
+    return lambda low, high, _, __, y: term_margins(
+        lmm, cap, low[:, features], high[:, features], y
+    )
 
 
-def _term_margins(features: NDArray, lmm: LMM, cap: NDArray, ends: _Ends) -> NDArray:
-    low, high = ends.mapped_low[:, features], ends.mapped_high[:, features]
-    return term_margins(lmm, cap, low, high, ends.y)
+def _category_margins(table: NDArray, category: OneHotGroup) -> _LowestMargins:
+    """Return the function of the lowest margins over the allowed categories."""
+
+    def lowest(_: NDArray, __: NDArray, low: NDArray, high: NDArray, y: NDArray) -> NDArray:
+        features = list(category.features)
+        is_one = low[:, features] > 0.0
+        allowed = (high[:, features] > 0.0) & (is_one.sum(axis=1, keepdims=True) == is_one)
+        is_none = ~is_one.any(axis=1) & (category.none | ~allowed.any(axis=1))
+        allowed = np.column_stack([allowed, is_none])
+        margins = table[:, y].T[:, :, None] - table[None]
+        return np.where(allowed[:, :, None], margins, np.inf).min(axis=1)
+
+    return lowest

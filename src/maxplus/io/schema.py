@@ -519,8 +519,8 @@ def parameters_to_json(estimator: Any) -> dict[str, Any]:
         inner = nested.get_params(deep=False)
         parameters |= {NESTED + name: value for name, value in inner.items()}
     plain = {name: _plain(value) for name, value in parameters.items()}
-    for name, kinds in estimator._parameters.items():
-        if plain[name] is None and not any(kind.is_valid(None) for kind in kinds):
+    for name, valid in estimator._parameters.items():
+        if plain[name] is None and None not in valid:
             raise ValueError(
                 f"{name}={parameters[name]!r:.80} cannot be stored in a file; save the estimator "
                 f"with pickle, or set a name first, for example set_params({name}="

@@ -30,7 +30,7 @@ def check_predictions(codes: ArrayLike, P: ArrayLike) -> tuple[NDArray, NDArray]
         raise ValueError(f"P must hold probabilities from 0 to 1; row {bad} is {P[bad]}")
     if codes.shape != (len(P),) or codes.dtype.kind not in "iu":
         raise ValueError(
-            f"codes must be {len(P)} whole numbers, one for each row of P; got shape "
+            f"codes must be {len(P)} integers, one for each row of P; got shape "
             f"{codes.shape} of {codes.dtype}"
         )
     if codes.min() < 0 or codes.max() >= P.shape[1]:

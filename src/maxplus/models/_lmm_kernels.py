@@ -16,7 +16,6 @@ from maxplus.algebra._kernels import (
     ROWS_PER_TASK,
     first_index,
     maxplus_cell,
-    maxplus_rows,
     minplus_cell,
     minplus_rows,
 )
@@ -82,53 +81,43 @@ def linear(x, W0, lam):
 
 
 @njit(cache=True)
-def scores_rows(X, weights, Z):
-    """Z = max_h (min_i (λ_i + W1) + W2) on one thread; O(n·P·H)."""
-    n = X.shape[0]
-    lam = np.empty((n, weights.W0.size), X.dtype)
-    g = np.empty((n, weights.W1T.shape[0]), X.dtype)
-    for r in range(n):
+def hidden_rows(X, weights, g):
+    """G = min_i (λ_i + W1) on one thread; O(n·P·H)."""
+    lam = np.empty((X.shape[0], weights.W0.size), X.dtype)
+    for r in range(X.shape[0]):
         linear(X[r], weights.W0, lam[r])
     minplus_rows(lam, weights.W1T, g)
-    maxplus_rows(g, weights.W2T, Z)
 
 
 @njit(cache=True, parallel=True)
-def scores_blocks(X, weights, Z):
-    """Run `scores_rows` in parallel on blocks of rows whose λ fits into the cache."""
+def hidden_blocks(X, weights, g):
+    """Run `hidden_rows` in parallel on blocks of rows whose λ fits into the cache."""
     n = X.shape[0]
     for task in prange((n + ROWS_PER_TASK - 1) // ROWS_PER_TASK):
         lo = task * ROWS_PER_TASK
         hi = min(lo + ROWS_PER_TASK, n)
-        scores_rows(X[lo:hi], weights, Z[lo:hi])
+        hidden_rows(X[lo:hi], weights, g[lo:hi])
 
 
 @njit(cache=True)
-def hidden_rows(X, weights, G):
-    """G = min_i (λ_i + W1) for all rows; O(N·P·H)."""
-    lam = np.empty((1, weights.W0.size), X.dtype)
-    for r in range(X.shape[0]):
-        linear(X[r], weights.W0, lam[0])
-        minplus_rows(lam, weights.W1T, G[r : r + 1])
+def _scores_rows(X, weights, Z):
+    """Z = max_h (g_h + W2) on one thread; O(n·P·H)."""
+    g = np.empty((X.shape[0], weights.W1T.shape[0]), X.dtype)
+    hidden_rows(X, weights, g)
+    for r in range(Z.shape[0]):
+        # For few classes, as fast as a product by tiles, which takes longer to compile.
+        for d in range(Z.shape[1]):
+            Z[r, d] = maxplus_cell(g[r], weights.W2T[d])
 
 
 @njit(cache=True, parallel=True)
-def count_wins(X, weights, wins):
-    """Count in wins[task, h] the pairs (row, class) for which unit h attains the maximum.
-
-    Ties are broken by the lowest index. ``wins`` has one row for each ROWS_PER_TASK rows of X;
-    O(N·P·H).
-    """
+def scores_blocks(X, weights, Z):
+    """Run `_scores_rows` in parallel on blocks of rows."""
     n = X.shape[0]
-    for task in prange(wins.shape[0]):
+    for task in prange((n + ROWS_PER_TASK - 1) // ROWS_PER_TASK):
         lo = task * ROWS_PER_TASK
         hi = min(lo + ROWS_PER_TASK, n)
-        g = np.empty((hi - lo, weights.W1T.shape[0]), X.dtype)
-        hidden_rows(X[lo:hi], weights, g)
-        for r in range(hi - lo):
-            for d in range(weights.W2T.shape[0]):
-                top = maxplus_cell(g[r], weights.W2T[d])
-                wins[task, first_index(g[r], weights.W2T[d], top)] += 1
+        _scores_rows(X[lo:hi], weights, Z[lo:hi])
 
 
 @njit(cache=True)
@@ -168,6 +157,11 @@ def _active_paths(X, weights, Z, unit, row, runner_up, margin):
         )
 
 
+def for_size(kernel, n_rows, weights):
+    """Return a parallel kernel, or its serial version for few rows."""
+    return kernel if n_rows * weights.W1T.size >= PARALLEL_FROM else kernel.serial
+
+
 def active_paths(X, weights, Z, unit, row, runner_up, margin):
     """Compute the score, the winning unit and its winning row of each sample and class, (N, C).
 
@@ -175,8 +169,7 @@ def active_paths(X, weights, Z, unit, row, runner_up, margin):
     They are not computed if there is only one unit or if empty arrays are passed. Ties are broken
     by the lowest index.
     """
-    is_large = len(X) * weights.W1T.size >= PARALLEL_FROM
-    kernel = _active_paths if is_large else _active_paths.serial
+    kernel = for_size(_active_paths, len(X), weights)
     kernel(X, weights, Z, unit, row, runner_up, margin)
 
 

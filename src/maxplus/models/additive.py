@@ -119,14 +119,9 @@ class AdditiveLMM(TermSum):
         """Return z of shape (N, C); O(N·Σ_t m_t·H_t)."""
         U = self.mapped(X)
         Z = np.tile(self.intercept, (len(U), 1))
-        for features, lmm in self.terms:
-            Z += lmm.scores(U if features.size == self.n_features else U[:, features])
+        for lmm, rows in self.term_rows(U):
+            Z += lmm.scores(rows)
         return Z
-
-    def wins(self, X: ArrayLike) -> NDArray:
-        """Return, for each unit, the number of scores of its term that it determines."""
-        U = self.mapped(X)
-        return np.concatenate([lmm.wins(U[:, features]) for features, lmm in self.terms])
 
     def weights_by_name(self) -> dict[str, NDArray]:
         """Return the arrays of each term: "0.W2", "0.W1", …, "intercept"."""

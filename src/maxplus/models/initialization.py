@@ -9,13 +9,10 @@ import math
 import warnings
 
 import numpy as np
-from numba import prange
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 
-from maxplus._compile.intrinsics import fmax
-from maxplus._compile.jit import frozen, njit
 from maxplus.models.lmm import LMM
 
 # Maximum number of samples of a class for clustering; further samples have little effect.
@@ -83,14 +80,8 @@ def _available(y: NDArray, n_classes: int) -> NDArray:
 
 def _shares(available: NDArray, n_hidden: int) -> list[int]:
     """Return the number of units of each class, assigned round-robin."""
-    shares = [0] * len(available)
-    left = min(n_hidden, int(available.sum()))
-    while left:
-        for d, n in enumerate(available):
-            if left and shares[d] < n:
-                shares[d] += 1
-                left -= 1
-    return shares
+    label = np.nonzero(np.arange(available.max(initial=0))[:, None] < available)[1]
+    return np.bincount(label[:n_hidden], minlength=len(available)).tolist()
 
 
 def _subsample(rows: NDArray, rng: np.random.Generator) -> NDArray:
@@ -242,33 +233,19 @@ def lipschitz_constant(X: NDArray, y: NDArray) -> float:
 
     0 for fewer than two points; inf if equal points have different values.
     """
-    points, values = np.ascontiguousarray(X, np.float64), np.ascontiguousarray(y, np.float64)
+    points, values = np.asarray(X, np.float64), np.asarray(y, np.float64)
     if points.ndim != 2 or values.shape != (len(points),):
         raise ValueError(
             f"X must have shape (N, P) and y shape (N,); got shapes {points.shape} "
             f"and {values.shape}"
         )
-    steepest = np.zeros(len(points))
-    _steepest_slopes(frozen(points), frozen(values), steepest)
-    return float(steepest.max(initial=0.0))
-
-
-@njit(cache=True)
-def _distance(a, b):
-    m = 0.0
-    for p in range(a.size):
-        m = fmax(m, abs(a[p] - b[p]))
-    return m
-
-
-@njit(cache=True, parallel=True)
-def _steepest_slopes(X, y, out):
-    """Fill out[i] with the largest slope between point i and an earlier one."""
-    for i in prange(X.shape[0]):
-        steepest = 0.0
-        for j in range(i):
-            rise = abs(y[i] - y[j])
-            if rise > 0.0:
-                run = _distance(X[i], X[j])
-                steepest = max(steepest, rise / run if run > 0.0 else np.inf)
-        out[i] = steepest
+    steepest, columns = 0.0, np.ascontiguousarray(points.T)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        for n in range(1, len(points)):
+            run = np.zeros(n)
+            for column in columns:
+                np.maximum(run, np.abs(column[:n] - column[n]), out=run)
+            rise = np.abs(values[:n] - values[n])
+            # Equal points with equal values have no slope.
+            steepest = max(steepest, float(np.max(rise / run, initial=0.0, where=rise > 0.0)))
+    return steepest

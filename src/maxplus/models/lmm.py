@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from maxplus.algebra._kernels import PARALLEL_FROM, ROWS_PER_TASK
 from maxplus.models import _lmm_kernels
 from maxplus.models._checks import (
     as_row,
@@ -74,7 +73,6 @@ class TermSum(Network):
     def n_hidden(self) -> int:
         """Number of hidden units H of all terms."""
 
-    @abstractmethod
     def wins(self, X: ArrayLike) -> NDArray:
         """Return, for each unit, the number of scores of its term that it determines.
 
@@ -89,6 +87,12 @@ class TermSum(Network):
         -------
         array of shape (H,), the units of all terms
         """
+        return np.concatenate(
+            [
+                np.bincount(lmm.active_path(rows).unit.ravel(), minlength=lmm.n_hidden)
+                for lmm, rows in self.term_rows(self.mapped(X))
+            ]
+        )
 
     @abstractmethod
     def folded(self, centre: ArrayLike, spread: ArrayLike) -> TermSum:
@@ -169,8 +173,12 @@ class TermSum(Network):
         -------
         array of shape (T, N, C)
         """
-        U = self.mapped(X)
-        return np.stack([lmm.scores(U[:, features]) for features, lmm in self.terms])
+        return np.stack([lmm.scores(rows) for lmm, rows in self.term_rows(self.mapped(X))])
+
+    def term_rows(self, U: NDArray) -> Iterator[tuple[LMM, NDArray]]:
+        """Yield the LMM of each term and its columns (N, m) of the mapped features U."""
+        for features, lmm in self.terms:
+            yield lmm, U if features.size == self.n_features else U[:, features]
 
 
 class LMM(Model, TermSum):
@@ -294,25 +302,17 @@ class LMM(Model, TermSum):
         """
         X = self._rows(X)
         G = np.empty((len(X), self.n_hidden), self.dtype)
-        _lmm_kernels.hidden_rows(X, self.weights, G)
+        _lmm_kernels.for_size(_lmm_kernels.hidden_blocks, len(X), self.weights)(X, self.weights, G)
         return G
 
     def scores(self, X: NDArray) -> NDArray:
         """Return z, shape (N, C), in parallel over samples; O(N·P·H)."""
         X = self._rows(X)
         Z = np.empty((len(X), self.n_classes), self.dtype)
-        self._threaded(_lmm_kernels.scores_blocks, len(X))(X, self.weights, Z)
+        _lmm_kernels.for_size(_lmm_kernels.scores_blocks, len(X), self.weights)(X, self.weights, Z)
         return Z
 
-    def wins(self, X: ArrayLike) -> NDArray:
-        """Return the number of (sample, class) scores that each unit determines; O(N·P·H)."""
-        X = self._rows(X)
-        tasks = -(-len(X) // ROWS_PER_TASK)
-        wins = np.zeros((tasks, self.n_hidden), np.int64)
-        self._threaded(_lmm_kernels.count_wins, len(X))(X, self.weights, wins)
-        return wins.sum(axis=0)
-
-    def active_path(self, X: NDArray) -> ActivePath:
+    def active_path(self, X: ArrayLike) -> ActivePath:
         """Return the winning unit and row of each score; O(N·P·H).
 
         Ties are broken by the lowest index.
@@ -396,10 +396,6 @@ class LMM(Model, TermSum):
         apex = as_row(point, self.n_features, self.dtype)
         self.offsets[h] = _offsets(self.slopes, apex, 0)
         self.W2[h] = heights
-
-    def _threaded(self, kernel: Any, n_rows: int) -> Any:
-        """Return a parallel kernel, or its serial variant for few rows."""
-        return kernel if n_rows * self.W1.size >= PARALLEL_FROM else kernel.serial
 
 
 def _offsets(slopes: NDArray, centre: NDArray, half_width: NDArray | int) -> NDArray:

@@ -28,9 +28,10 @@ def new_figure(width: float, height: float) -> Figure:
     return Figure(figsize=(width, height), dpi=DPI, layout="constrained")
 
 
-def quiet_frame(ax: Axes, title: str) -> None:
+def quiet_frame(ax: Axes, title: str, size: float = TITLE) -> None:
     """Set a left-aligned title, remove the top and right spines, and use small grey ticks."""
-    ax.set_title(title, loc="left", fontsize=TITLE, fontweight="bold", color=INK, pad=14)
+    pad = 14 if size == TITLE else 5
+    ax.set_title(title, loc="left", fontsize=size, fontweight="bold", color=INK, pad=pad)
     ax.spines[["top", "right"]].set_visible(False)
     ax.spines[["left", "bottom"]].set_color(PALE)
     ax.tick_params(which="both", color=PALE, labelcolor=GREY, labelsize=SMALL)

@@ -115,18 +115,27 @@ def _bars(contributions: Contributions, n: int, title: str, total: str) -> Figur
     if rest.size:
         bars.append((f"{rest.size} more", float(contributions.contribution[n, rest].sum())))
     labels, values = zip(*bars, strict=True)
-    figure = new_figure(6.5, 1.3 + 0.28 * len(bars))
-    ax = figure.subplots()
-    quiet_frame(ax, title)
     colours = [GREY, *(BLUE if value > 0 else VERMILION for value in values[1:])]
-    ax.barh(np.arange(len(bars)), values, color=colours, height=0.7)
+    figure, ax = _bar_plot(labels, values, title, 1.3, color=colours)
     ax.axvline(0.0, color=PALE, lw=1.0, zorder=0)
-    ax.set_yticks(np.arange(len(bars)), labels, fontsize=SMALL, color=INK)
-    ax.invert_yaxis()
     ax.set_xlabel(
         f"contribution to the {total}, {contributions.margin[n]:+.4g} in total".replace("-", "−")
     )
     return figure
+
+
+def _bar_plot(
+    labels: Sequence[str], values: ArrayLike, title: str, height: float, **options: Any
+) -> tuple[Figure, Axes]:
+    """Plot horizontal bars from top to bottom, below ``height`` inches for title and axis."""
+    figure = new_figure(6.5, height + 0.28 * len(labels))
+    ax = figure.subplots()
+    quiet_frame(ax, title)
+    positions = np.arange(len(labels))
+    ax.barh(positions, values, height=0.7, **options)
+    ax.set_yticks(positions, labels, fontsize=SMALL, color=INK)
+    ax.invert_yaxis()
+    return figure, ax
 
 
 def _picture(
@@ -179,16 +188,14 @@ def plot_importances(
     values = np.asarray(importances, np.float64)
     if values.ndim != 1 or len(names) != len(values):
         raise ValueError(
-            f"names must be one for each importance; got {len(names)} and shape {values.shape}"
+            "names must have one entry for each importance; got "
+            f"{len(names)} names and importances of shape {values.shape}"
         )
     top = np.argsort(-values, kind="stable")[:n]
-    figure = new_figure(6.5, 1.1 + 0.28 * len(top))
-    ax = figure.subplots()
-    quiet_frame(ax, "Feature importances")
     whiskers = None if errors is None else np.asarray(errors, np.float64)[top]
-    positions = np.arange(len(top))
-    ax.barh(positions, values[top], color=BLUE, height=0.7, xerr=whiskers, ecolor=INK)
-    ax.set_yticks(positions, [str(names[p]) for p in top], fontsize=SMALL, color=INK)
-    ax.invert_yaxis()
+    labels = [str(names[p]) for p in top]
+    figure, ax = _bar_plot(
+        labels, values[top], "Feature importances", 1.1, color=BLUE, xerr=whiskers, ecolor=INK
+    )
     ax.set_xlabel(label)
     return figure

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from maxplus.explain import Contributions, Domain, contributions, shape_function, term_means
-from maxplus.explain.contributions import columns_of, groups_of
 from maxplus.models import AdditiveLMM
 from maxplus.plots._canvas import (
     BLUE,
@@ -23,6 +23,7 @@ from maxplus.plots._canvas import (
     VERMILION,
     figure_title,
     new_figure,
+    quiet_frame,
 )
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from matplotlib.collections import QuadMesh
     from matplotlib.figure import Figure
 
+# Function of a group of columns and of rows that returns the scores of the terms of the group.
+_Scores = Callable[[tuple[int, ...], NDArray], NDArray]
 # Number of panels per row, and maximum number of surfaces.
 N_COLUMNS, MAX_PAIRS = 3, 3
 # Columns with at most this many distinct values are plotted as discrete.
@@ -51,6 +54,7 @@ class _Column(NamedTuple):
 
     Attributes
     ----------
+    name : name of the column
     rows : array of shape (n, P), inputs with the values of the column and 0 elsewhere
     x : array of shape (n,), positions on the axis
     labels : tick labels of the positions, or None for continuous columns
@@ -58,6 +62,7 @@ class _Column(NamedTuple):
     counts, edges : histogram of the values
     """
 
+    name: str
     rows: NDArray
     x: NDArray
     labels: list[str] | None
@@ -131,15 +136,19 @@ def plot_shape_functions(
     figure = new_figure(max(4.5, 3.0 * n_columns + 0.5), 2.3 * n_rows + 0.8)
     panels = [figure.add_subplot(n_rows, n_columns, k + 1) for k in range(n_panels)]
     colours = _class_colours(model.n_classes)
-    _draw_curves(panels, model, means, attributions, singles, colours)
-    mesh = _draw_surfaces(panels[len(singles) :], model, means, attributions, pairs, colours)
+    scores_of = partial(_scores, model, means, attributions)
+    _draw_curves(
+        panels, [_column(attributions, p, model) for p in singles], scores_of, singles, colours
+    )
+    surfaces = [(_column(attributions, p), _column(attributions, q)) for p, q in pairs]
+    mesh = _draw_surfaces(panels[len(singles) :], surfaces, scores_of, pairs, colours)
     if mesh is not None:
         bar = figure.colorbar(
             mesh, ax=panels, anchor=(0.0, 0.0), shrink=0.8 / n_rows, aspect=12, pad=0.01
         )
         bar.outline.set_visible(False)
         bar.ax.tick_params(color=PALE, labelcolor=GREY, labelsize=SMALL)
-    _label(figure, attributions, colours)
+    _label(figure, attributions.class_names, colours)
     return figure
 
 
@@ -154,11 +163,10 @@ def _select(
     return [group[0] for group in plottable if len(group) == 1][:max_features], pairs[:MAX_PAIRS]
 
 
-def _column(
-    model: AdditiveLMM, attributions: Contributions, p: int, *, with_breakpoints: bool
-) -> _Column:
-    """Return the points of the column that starts at feature p, optionally with breakpoints."""
+def _column(attributions: Contributions, p: int, model: AdditiveLMM | None = None) -> _Column:
+    """Return the points of the column that starts at feature p, with breakpoints of the model."""
     domain, X = attributions.domain, attributions.X
+    name = domain.column_names[p]
     if domain.category_of[p] >= 0:
         category = domain.categories[domain.category_of[p]]
         counts = np.count_nonzero(X[:, list(category.features)], axis=0)
@@ -166,32 +174,34 @@ def _column(
         rows = np.zeros((top.size, domain.n_features))
         rows[np.arange(top.size), np.array(category.features)[top]] = 1.0
         labels = [str(category.words[k]) for k in top]
-        return _discrete_column(rows, np.arange(float(top.size)), labels, counts[top])
+        return _discrete_column(name, rows, np.arange(float(top.size)), labels, counts[top])
     values = X[:, p]
     levels, level_counts = np.unique(values, return_counts=True)
     if levels.size <= MAX_LEVELS:
         rows = np.zeros((levels.size, domain.n_features))
         rows[:, p] = levels
         labels = [domain.number(p, float(f"{v:.4g}")).strip("'") for v in levels]
-        return _discrete_column(rows, levels, labels, level_counts)
+        return _discrete_column(name, rows, levels, labels, level_counts)
     low, high = np.quantile(values, QUANTILES)
     if not low < high:
         low, high = levels[0], levels[-1]
     x = np.linspace(low, high, N_POINTS)
-    if with_breakpoints:
+    if model is not None:
         breakpoints = shape_function(model, p).x
         x = np.unique(np.concatenate([x, breakpoints[(breakpoints > low) & (breakpoints < high)]]))
     rows = np.zeros((x.size, domain.n_features))
     rows[:, p] = x
     counts, edges = np.histogram(values, bins=N_BINS, range=(low, high))
-    return _Column(rows, x, None, (float(low), float(high)), counts, edges)
+    return _Column(name, rows, x, None, (float(low), float(high)), counts, edges)
 
 
-def _discrete_column(rows: NDArray, x: NDArray, labels: list[str], counts: NDArray) -> _Column:
+def _discrete_column(
+    name: str, rows: NDArray, x: NDArray, labels: list[str], counts: NDArray
+) -> _Column:
     gap = 0.5 * float(np.diff(x).min()) if x.size > 1 else 0.5
     limits = float(x[0]) - gap, float(x[-1]) + gap
     width = 0.04 * (limits[1] - limits[0])
-    return _Column(rows, x, labels, limits, counts, np.stack([x - width / 2, x + width / 2]))
+    return _Column(name, rows, x, labels, limits, counts, np.stack([x - width / 2, x + width / 2]))
 
 
 def _scores(
@@ -202,10 +212,9 @@ def _scores(
     rows: NDArray,
 ) -> NDArray:
     """Return z_1 − z_0, shape (n, 1), or scores centred over the classes, shape (n, C)."""
-    _, group_of = groups_of(model, columns_of(attributions.domain))
     U = model.mapped(rows)
     scores = np.zeros((len(U), model.n_classes))
-    for t in np.flatnonzero(group_of == attributions.groups.index(group)):
+    for t in np.flatnonzero(attributions.group_of_term == attributions.groups.index(group)):
         features, lmm = model.terms[t]
         scores += lmm.scores(U[:, features]) - means[t]
     if model.n_classes == 2:
@@ -215,23 +224,18 @@ def _scores(
 
 def _draw_curves(
     panels: list[Axes],
-    model: AdditiveLMM,
-    means: NDArray,
-    attributions: Contributions,
+    curves: list[_Column],
+    scores_of: _Scores,
     columns: list[int],
     colours: list[str],
 ) -> None:
-    curves = [_column(model, attributions, p, with_breakpoints=True) for p in columns]
-    scores = [
-        _scores(model, means, attributions, (p,), curve.rows)
-        for p, curve in zip(columns, curves, strict=True)
-    ]
+    scores = [scores_of((p,), curve.rows) for p, curve in zip(columns, curves, strict=True)]
     flat = np.concatenate([[0.0], *(values.ravel() for values in scores)])
     low, high = float(flat.min()), float(flat.max())
     pad = 0.05 * (high - low) or 1.0
     low, high = low - pad, high + pad
-    for ax, p, curve, values in zip(panels, columns, curves, scores, strict=False):
-        _frame(ax, _short(attributions.domain.column_names[p]))
+    for ax, curve, values in zip(panels, curves, scores, strict=False):
+        quiet_frame(ax, _short(curve.name), TEXT)
         _set_ticks(ax.xaxis, curve)
         ax.set(xlim=curve.limits, ylim=(low - (high - low) * BAND / (1.0 - BAND), high))
         ax.axhline(0.0, color=PALE, lw=0.8, zorder=0)
@@ -261,9 +265,8 @@ def _draw_margin(ax: Axes, curve: _Column, z: NDArray, colours: list[str]) -> No
 
 def _draw_surfaces(
     panels: list[Axes],
-    model: AdditiveLMM,
-    means: NDArray,
-    attributions: Contributions,
+    columns: list[tuple[_Column, _Column]],
+    scores_of: _Scores,
     pairs: list[tuple[int, ...]],
     colours: list[str],
 ) -> QuadMesh | None:
@@ -271,17 +274,16 @@ def _draw_surfaces(
     from matplotlib.colors import LinearSegmentedColormap, to_rgb
 
     surfaces = []
-    for pair in pairs:
-        across, up = (_column(model, attributions, p, with_breakpoints=False) for p in pair)
+    for (across, up), pair in zip(columns, pairs, strict=True):
         rows = across.rows[None] + up.rows[:, None]
-        values = _scores(model, means, attributions, pair, rows.reshape(-1, rows.shape[2]))
+        values = scores_of(pair, rows.reshape(-1, rows.shape[2]))
         surfaces.append((across, up, values.reshape(*rows.shape[:2], -1)))
     reach = max((float(np.abs(values).max()) for *_, values in surfaces), default=0.0) or 1.0
     diverging = LinearSegmentedColormap.from_list("classes", [colours[0], "white", colours[1]])
     mesh = None
-    for ax, pair, (across, up, values) in zip(panels, pairs, surfaces, strict=True):
-        names = [_short(attributions.domain.column_names[p], MAX_LENGTH_IN_PAIR) for p in pair]
-        _frame(ax, " × ".join(names))
+    for ax, (across, up, values) in zip(panels, surfaces, strict=True):
+        names = [_short(column.name, MAX_LENGTH_IN_PAIR) for column in (across, up)]
+        quiet_frame(ax, " × ".join(names), TEXT)
         for axis, column, name in ((ax.xaxis, across, names[0]), (ax.yaxis, up, names[1])):
             _set_ticks(axis, column)
             axis.set_label_text(name, fontsize=SMALL, color=GREY)
@@ -298,11 +300,11 @@ def _draw_surfaces(
     return mesh
 
 
-def _label(figure: Figure, attributions: Contributions, colours: list[str]) -> None:
+def _label(figure: Figure, class_names: Sequence[str], colours: list[str]) -> None:
     """Add the title, the axis label and a legend of the classes."""
     from matplotlib.lines import Line2D
 
-    names = [_short(name) for name in attributions.class_names]
+    names = [_short(name) for name in class_names]
     figure_title(figure, "Shape functions")
     is_binary = len(names) == 2
     scale = f"score of {names[1]} − score of {names[0]}" if is_binary else "score − mean of classes"
@@ -335,13 +337,6 @@ def _set_ticks(axis: Axis, column: _Column) -> None:
         return
     length = max(3, MAX_TICK_LENGTH // len(column.labels))
     axis.set_ticks(list(column.x), [_short(label, length) for label in column.labels])
-
-
-def _frame(ax: Axes, title: str) -> None:
-    ax.set_title(title, loc="left", fontsize=TEXT, fontweight="bold", color=INK, pad=5)
-    ax.spines[["top", "right"]].set_visible(False)
-    ax.spines[["left", "bottom"]].set_color(PALE)
-    ax.tick_params(which="both", color=PALE, labelcolor=GREY, labelsize=SMALL)
 
 
 def _short(name: str, max_length: int = MAX_LENGTH) -> str:

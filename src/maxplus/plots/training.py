@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,9 +17,7 @@ from maxplus.plots._canvas import (
     INK,
     PALE,
     SMALL,
-    TEXT,
     VERMILION,
-    figure_title,
     new_figure,
     quiet_frame,
 )
@@ -41,6 +39,7 @@ def plot_convergence(
     switch: int | None = None,
     sample: str = "sample",
     scale: str = "log",
+    ax: Axes | None = None,
 ) -> Figure:
     """Plot the maximum loss against the iteration, with the levels log 2 and log C.
 
@@ -56,6 +55,8 @@ def plot_convergence(
         Noun for a sample in labels.
     scale : {"log", "linear"}, default="log"
         Scale of the iterations.
+    ax : matplotlib.axes.Axes, optional
+        Axes of the plot. By default, those of a new figure.
 
     Returns
     -------
@@ -67,37 +68,46 @@ def plot_convergence(
     >>> figure = plot_convergence([1.2, 0.9, 1.0, 0.6], n_classes=3)
     >>> figure.savefig("convergence.png")  # doctest: +SKIP
     """
-    figure = new_figure(7.0, 4.6)
-    draw_convergence(figure.subplots(), loss_curve, n_classes, switch, sample, scale)
-    return figure
+    from matplotlib.ticker import LogLocator, NullLocator
 
-
-def draw_convergence(
-    ax: Axes,
-    loss_curve: ArrayLike,
-    n_classes: int,
-    switch: int | None,
-    sample: str,
-    scale: str = "log",
-) -> None:
-    """Draw the range of the loss and the best loss so far on the given axes."""
     loss = np.asarray(loss_curve, float)
     if loss.ndim != 1 or loss.size == 0:
         raise ValueError(f"loss_curve must be a non-empty vector, got shape {loss.shape}")
     if scale not in ("log", "linear"):
         raise ValueError(f"scale must be 'log' or 'linear', got {scale!r}")
+    figure: Any = new_figure(7.0, 4.6) if ax is None else ax.figure
+    ax = figure.subplots() if ax is None else ax
     first, low, high = _envelope(np.maximum(loss, FLOOR), scale)
-    ax.fill_between(first, low, high, step="post", color=BLUE, alpha=0.3, linewidth=0.8)
-    ax.step(first, np.minimum.accumulate(low), where="post", color=BLUE, linewidth=2.2)
-    _scale(ax, low.min(), high.max(), n_classes, loss.size, scale)
-    if switch is not None and switch < loss.size:
-        _mark_switch(ax, switch)
+    ax.fill_between(
+        first, low, high, step="post", color=BLUE, alpha=0.3, lw=0.8, label="at each iteration"
+    )
+    best = f"best so far: {loss.min():.3f}"
+    ax.step(first, np.minimum.accumulate(low), BLUE, where="post", linewidth=2.2, label=best)
+    level = f"log 2: below, every training {sample} is correct"
+    ax.axhline(LOG2, color=INK, linewidth=0.9, linestyle=DASHED, label=level)
     if n_classes > 2:
-        _mark_level(ax, math.log(n_classes), f"log {n_classes}\nuniform guess")
-    _mark_level(ax, LOG2, f"log 2\nbelow: every\ntraining {sample}\nis correct")
-    _name_curves(ax, first, high, loss.min(), scale)
-    ax.set_xlabel("iteration")
+        level = f"log {n_classes}: uniform guess"
+        ax.axhline(math.log(n_classes), color=GREY, linewidth=0.9, linestyle=DASHED, label=level)
+    if switch is not None and switch < loss.size:
+        ax.axvline(switch + 1, color=GREY, linestyle=(0, (1, 2)), label="start of constant steps")
+    ax.set(xscale=scale, yscale="log", xlim=(1, loss.size + 1), xlabel="iteration")
+    ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    ax.yaxis.set_major_formatter("{x:g}")
+    ax.xaxis.set_major_formatter("{x:,.0f}")
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.set_minor_locator(NullLocator())
+    ax.grid(axis="y", color=PALE, linewidth=0.6)
+    ax.set_axisbelow(True)
     quiet_frame(ax, f"Loss of the worst training {sample}")
+    ax.legend(
+        loc="upper left",
+        bbox_to_anchor=(0.0, -0.16),
+        ncols=2,
+        frameon=False,
+        fontsize=SMALL,
+        labelcolor=GREY,
+    )
+    return figure
 
 
 def _envelope(loss: NDArray, scale: str) -> tuple[NDArray, NDArray, NDArray]:
@@ -111,84 +121,6 @@ def _envelope(loss: NDArray, scale: str) -> tuple[NDArray, NDArray, NDArray]:
     low = np.minimum.reduceat(loss, first - 1)
     high = np.maximum.reduceat(loss, first - 1)
     return np.append(first, loss.size + 1), np.append(low, low[-1]), np.append(high, high[-1])
-
-
-def _scale(ax: Axes, low: float, high: float, n_classes: int, n_iter: int, scale: str) -> None:
-    """Set scales, limits and ticks."""
-    from matplotlib.ticker import FixedLocator, NullLocator
-
-    low, high = min(low, LOG2), max(high, math.log(n_classes))
-    # Reserve space for a label below the curve.
-    bottom, top = low / max(1.33, (high / low) ** 0.1), 1.15 * high
-    decades = range(math.floor(math.log10(bottom)), math.ceil(math.log10(top)))
-    ticks = [digit * 10.0**decade for decade in decades for digit in (1, 2, 5)]
-    ax.set(xscale=scale, yscale="log", xlim=(1, n_iter + 1), ylim=(bottom, top))
-    ax.yaxis.set_major_locator(FixedLocator([t for t in ticks if bottom <= t <= top]))
-    ax.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    ax.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
-    for axis in (ax.xaxis, ax.yaxis):
-        axis.set_minor_locator(NullLocator())
-    ax.grid(axis="y", color=PALE, linewidth=0.6)
-    ax.set_axisbelow(True)
-
-
-def _name_curves(ax: Axes, first: NDArray, high: NDArray, best: float, scale: str) -> None:
-    """Label the range and the best loss."""
-    centre = math.sqrt(first[-1]) if scale == "log" else 0.25 * first[-1]
-    middle = int(np.searchsorted(first, centre))
-    ax.annotate(
-        "at each iteration",
-        (first[middle], high[middle]),
-        xytext=(0, 4),
-        textcoords="offset points",
-        fontsize=SMALL,
-        color=BLUE,
-        alpha=0.7,
-    )
-    ax.annotate(
-        f"best so far: {best:.3f}",
-        (1, max(best, FLOOR)),
-        xycoords=("axes fraction", "data"),
-        xytext=(0, -7),
-        textcoords="offset points",
-        ha="right",
-        va="top",
-        fontsize=TEXT,
-        fontweight="bold",
-        color=BLUE,
-        bbox={"facecolor": "white", "linewidth": 0, "pad": 1},
-    )
-
-
-def _mark_level(ax: Axes, level: float, label: str) -> None:
-    """Draw a dashed horizontal line with a label on the right."""
-    ax.axhline(level, color=INK, linewidth=0.9, linestyle=DASHED)
-    ax.annotate(
-        label,
-        (1, level),
-        xycoords=("axes fraction", "data"),
-        xytext=(6, 4),
-        textcoords="offset points",
-        va="top",
-        fontsize=SMALL,
-        color=INK,
-    )
-
-
-def _mark_switch(ax: Axes, switch: int) -> None:
-    """Mark the end of the Polyak steps."""
-    ax.axvline(switch + 1, color=GREY, linewidth=0.8, linestyle=(0, (1, 2)))
-    ax.annotate(
-        "constant steps →",
-        (switch + 1, 1),
-        xycoords=("data", "axes fraction"),
-        xytext=(-5, 0),
-        textcoords="offset points",
-        ha="right",
-        va="top",
-        fontsize=SMALL,
-        color=GREY,
-    )
 
 
 def plot_stages(
@@ -216,38 +148,27 @@ def plot_stages(
     >>> figure = plot_stages([0.9, 0.3, 0.1], [4.0, 1.1, 0.6])
     >>> figure.savefig("stages.png")  # doctest: +SKIP
     """
+    from matplotlib.ticker import MaxNLocator
+
     warmup, polish = np.asarray(warmup_losses, float), np.asarray(polish_losses, float)
     if warmup.ndim != 1 or not warmup.size:
         raise ValueError(f"warmup_losses must be a non-empty vector, got shape {warmup.shape}")
     figure = new_figure(7.0, 4.2)
     axes = figure.subplots(1, 2 if polish.size else 1, squeeze=False)[0]
-    _draw_losses(axes[0], 1 + np.arange(warmup.size), warmup, BLUE)
+    axes[0].plot(1 + np.arange(warmup.size), warmup, "o-", color=BLUE, linewidth=2, markersize=4)
     axes[0].set_xlabel("epoch of the warm-up")
     quiet_frame(axes[0], "Mean soft loss")
     if polish.size:
-        _draw_losses(axes[1], np.arange(polish.size), polish, VERMILION)
-        axes[1].axhline(level, color=GREY, linestyle=DASHED, linewidth=1)
+        axes[1].plot(polish, "o-", color=VERMILION, linewidth=2, markersize=4)
         name = "log 2" if level == LOG2 else f"{level:g}"
-        axes[1].text(
-            1.01,
-            level,
-            name,
-            transform=axes[1].get_yaxis_transform(),
-            va="center",
-            fontsize=SMALL,
-            color=GREY,
-        )
+        axes[1].axhline(level, color=GREY, linestyle=DASHED, linewidth=1, label=name)
         axes[1].set_xlabel("round of the polish")
         quiet_frame(axes[1], "Largest loss")
+        axes[1].legend(frameon=False, fontsize=SMALL, labelcolor=GREY)
+    for ax in axes:
+        ax.set_ylim(bottom=0)
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     return figure
-
-
-def _draw_losses(ax: Axes, x: ArrayLike, y: ArrayLike, colour: str) -> None:
-    from matplotlib.ticker import MaxNLocator
-
-    ax.plot(x, y, "o-", color=colour, linewidth=2, markersize=4)
-    ax.set_ylim(bottom=0)
-    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
 
 
 def plot_search(candidates: Sequence[str], losses: ArrayLike, chosen: int) -> Figure:
@@ -289,22 +210,13 @@ def plot_search(candidates: Sequence[str], losses: ArrayLike, chosen: int) -> Fi
     for position, k in enumerate(order):
         colour = VERMILION if k == chosen else BLUE
         split_losses = table[k][evaluated[k]]
-        ax.plot(
-            split_losses,
-            np.full(split_losses.size, position),
-            "o",
-            color=colour,
-            alpha=0.45,
-            markersize=5,
-        )
+        ax.plot(split_losses, [position] * split_losses.size, "o", color=colour, alpha=0.45, ms=5)
         if split_losses.size:
-            ax.plot([mean[k]], [position], "|", color=colour, markersize=14, markeredgewidth=3)
+            ax.plot([mean[k]], [position], "|", color=colour, ms=14, mew=3)
     ax.hlines(np.arange(len(order)), *ax.get_xlim(), color=PALE, linewidth=0.5, zorder=0)
     ax.set_yticks(np.arange(len(order)), [names[k] for k in order])
     ax.invert_yaxis()
     ax.set_xlabel("held-out loss of each split, and its mean")
-    quiet_frame(ax, "")
-    figure_title(figure, "Model search")
-    ax.tick_params(axis="y", labelcolor=INK, labelsize=SMALL)
-    ax.tick_params(axis="x", labelcolor=GREY)
+    quiet_frame(ax, "Model search")
+    ax.tick_params(axis="y", labelcolor=INK)
     return figure

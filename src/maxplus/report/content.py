@@ -11,15 +11,13 @@ from numpy.typing import ArrayLike, NDArray
 from maxplus.certify import CertifiedRows
 from maxplus.estimators._base import is_training_table, training_summary
 from maxplus.estimators._lmm import BaseLMMClassifier
-from maxplus.explain import Domain, nearest_counterfactuals, unit_boxes
-from maxplus.explain.counterfactuals import CounterfactualText, missing_columns
 from maxplus.explain.domain import held_columns
 from maxplus.metrics import robust_errors, to_jsonable
-from maxplus.models import LMM, LOG2, AdditiveLMM
+from maxplus.models import LOG2, AdditiveLMM
 from maxplus.report import figures, model
 from maxplus.report._text import percent, plural
-from maxplus.report.data import MAX_COUNTED, PageRows, editable_columns
-from maxplus.report.explanations import Decisions
+from maxplus.report.data import MAX_COUNTED, PageRows, column_of_features, editable_columns
+from maxplus.report.explanations import contribution_groups, explorer_rows, unit_pictures
 from maxplus.report.model import MAX_WEIGHTS, model_data, n_weights
 from maxplus.report.performance import performance_on_new_rows
 
@@ -88,7 +86,8 @@ def report_content(
     table = PageRows(X, None if y is None else np.asarray(y), name, row_numbers, ids, missing)
     log_proba, predicted = clf.predict_log_proba(X), clf.predict(X)
     radius = clf.certified_radius(X, scale)
-    names, n = list(clf._domain(feature_names=feature_names).names), table.n
+    domain = clf._domain(None, feature_names)
+    names, n = list(domain.names), table.n
     is_image = image_shape is not None
     correct = None if table.y is None else predicted == table.y
     # Without labels, use the loss of the predicted class.
@@ -97,19 +96,22 @@ def report_content(
     is_training = table.y is not None and is_training_table(clf, losses)
     factors = np.ones(len(names)) if scale is None else np.asarray(scale, float)
     performance = performance_on_new_rows(clf, table, log_proba, is_training)
-    explorer_rows = _choose_rows(_listed_rows(table, performance["named"]), losses, table)
-    shown_X = X[explorer_rows]
-    domain = clf._domain(None, names)
-    means = clf.term_means_ if isinstance(clf.model_, AdditiveLMM) else None
-    decisions = Decisions(clf.model_, shown_X, names, domain, means)
-    counterfactuals = _counterfactuals(clf, table, explorer_rows, domain.within(low, high))
+    shown = _choose_rows(_listed_rows(table, performance["named"]), losses, table)
+    why = clf.explain(
+        X[shown],
+        domain=domain,
+        low=low,
+        high=high,
+        missing=None if missing is None else missing[shown],
+    )
+    is_sum = isinstance(clf.model_, AdditiveLMM)
     sample = None if is_image else table.sample(MAX_COUNTED)
     X_sample = X[:0] if sample is None else X[sample]
     return {
         **model.about_page(clf, table.name),
         "task": "classification",
         "model": model.about_model(clf),
-        "data": {"name": table.name, "n_rows": n, "n_shown": len(explorer_rows)},
+        "data": {"name": table.name, "n_rows": n, "n_shown": len(shown)},
         **performance,
         "predicted": None if table.y is not None else _predicted(clf, predicted),
         "fit": _fit(clf, correct if is_training else None),
@@ -117,10 +119,8 @@ def report_content(
         "rules": None
         if sample is None or table.y is None
         else _rules(clf, X_sample, table.y[sample], names),
-        "shapes": figures.shapes_figure(
-            clf.model_, X_sample[:MAX_DRAWN], means, domain, [str(label) for label in clf.classes_]
-        )
-        if isinstance(clf.model_, AdditiveLMM) and means is not None and sample is not None
+        "shapes": figures.shapes_figure(clf, X_sample[:MAX_DRAWN], domain)
+        if is_sum and not is_image
         else None,
         "search": model.search(clf),
         "certified": {
@@ -130,19 +130,19 @@ def report_content(
                 _rows_text(table, is_training),
                 factors,
                 unit,
-                model.columns_of(clf, names),
+                column_of_features(clf, names),
             ),
             "robust": _robust(clf, table),
         },
         "training": figures.training_figures(clf),
         "certificate": training_certificate(clf),
         "features": names,
-        "labels": [str(label) for label in clf.classes_],
+        "labels": list(why.class_names),
         "image_shape": None if image_shape is None else list(image_shape),
         "radius_unit": unit,
-        "rows": _rows(clf, table, explorer_rows, decisions, radius, counterfactuals),
-        "units": _units(X, decisions) if is_image else {},
-        "contributions": decisions.groups(),
+        "rows": explorer_rows(why, table, shown, radius),
+        "units": unit_pictures(why, X) if is_image else {},
+        "contributions": contribution_groups(why, clf.term_means_) if is_sum else None,
         **_what_if(clf, names, factors, image_shape),
     }
 
@@ -212,74 +212,6 @@ def _rules(clf: BaseLMMClassifier, X: NDArray, y: NDArray, names: Sequence[str])
             }
             for rule in rules
         ],
-    }
-
-
-def _rows(
-    clf: BaseLMMClassifier,
-    table: PageRows,
-    shown: NDArray,
-    decisions: Decisions,
-    radius: NDArray,
-    flips: list[dict[str, Any] | None],
-) -> list[dict[str, Any]]:
-    """Return the data of each row in the explorer."""
-    labels = [str(label) for label in clf.classes_]
-    rows = []
-    for k, n in enumerate(shown.tolist()):
-        classes = decisions.classes(k, labels)
-        rows.append(
-            {
-                **table.name_of(n),
-                "label": None if table.y is None else str(table.y[n]),
-                "predicted": classes[0]["class"],
-                "radius": float(radius[n]),
-                "values": table.X[n].astype(float).tolist(),
-                "missing": table.lacks(n),
-                "classes": classes,
-                "flip": flips[k],
-                "reasons": decisions.reasons(k, labels),
-            }
-        )
-    return rows
-
-
-def _counterfactuals(
-    clf: BaseLMMClassifier, table: PageRows, shown: NDArray, domain: Domain
-) -> list[dict[str, Any] | None]:
-    """Return the nearest single-column counterfactual of each row, or None."""
-    X = table.X[shown]
-    missing = None if table.missing is None else table.missing[shown]
-    texts = CounterfactualText(
-        X,
-        nearest_counterfactuals(clf.model_, X, domain),
-        domain,
-        [str(label) for label in clf.classes_],
-        missing_columns(missing, len(X), domain),
-    )
-    return [
-        {
-            "column": texts.column(k),
-            "from": texts.before(k),
-            "to": texts.after(k),
-            "becomes": texts.becomes(k),
-        }
-        if texts.column(k)
-        else None
-        for k in range(len(X))
-    ]
-
-
-def _units(X: NDArray, decisions: Decisions) -> dict[str, list[float]]:
-    """Return the centres of the active units, which are drawn as images."""
-    if decisions.paths is None or not isinstance(decisions.model, LMM):
-        return {}  # Each score of an additive model depends on several units.
-    low, high = float(X.min()), float(X.max())
-    centre = unit_boxes(decisions.model).centre
-    pictures = np.clip(np.nan_to_num(centre, nan=low), low, high)
-    return {
-        str(unit): [float(f"{v:.3g}") for v in pictures[unit]]
-        for unit in np.unique(decisions.paths.unit)
     }
 
 

@@ -55,7 +55,7 @@ class PageRows:
         """Return the row number and the identifier of the row with index n."""
         return {"row": self.number(n), "id": None if self.ids is None else str(self.ids[n])}
 
-    def lacks(self, n: int) -> list[int]:
+    def missing_columns(self, n: int) -> list[int]:
         """Return the columns whose value is missing in row n."""
         return [] if self.missing is None else np.flatnonzero(self.missing[n]).tolist()
 
@@ -125,8 +125,9 @@ def _features(column: Column, cells: NDArray | Categorical) -> list[list[float]]
     return out.tolist()
 
 
-def column_of_features(encoder: TableEncoder | None, feature_names: Sequence[str]) -> list[str]:
+def column_of_features(estimator: Any, feature_names: Sequence[str]) -> list[str]:
     """Return the name of the column from which each feature is derived."""
+    encoder = getattr(estimator, "encoder_", None)
     if encoder is None:
         return list(feature_names)
     return [column.name for column in encoder.columns_ for _ in column.features]

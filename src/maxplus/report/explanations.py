@@ -1,114 +1,115 @@
-"""Explanations of individual rows."""
+"""Rows of the explorer: predictions, explanations and counterfactuals."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from maxplus.explain import Domain, contributions, decisive_paths
-from maxplus.explain.contributions import columns_of, groups_of
-from maxplus.models import LMM, AdditiveLMM
+from maxplus.explain import Explanation
+from maxplus.report.data import PageRows
 
 
-class Decisions:
-    """Scores, probabilities and explanations of N rows.
-
-    A single network is explained by the active unit and feature of each class, an additive model by
-    the contributions of the columns to the margin of the predicted class over the runner-up.
-
-    Parameters
-    ----------
-    model : LMM or AdditiveLMM
-    X : array of shape (N, P)
-    feature_names : P names
-    domain : Domain, maps features to columns
-    means : array of shape (T, C), mean scores of the terms of an additive model
-    """
-
-    def __init__(
-        self,
-        model: LMM | AdditiveLMM,
-        X: NDArray,
-        feature_names: Sequence[str],
-        domain: Domain,
-        means: NDArray | None = None,
-    ) -> None:
-        self.model, self.X, self.names = model, X, feature_names
-        self.score = model.scores(X)
-        # The scripts of the page compute in float64 as well.
-        self.probability = special.softmax(self.score.astype(np.float64), axis=1)
-        self.paths = self.contributions = None
-        if isinstance(model, LMM):
-            self.paths = decisive_paths(model, X)
-        elif means is not None:
-            self.contributions = contributions(model, X, means, domain=domain)
-        self.means, self.domain = means, domain
-
-    def classes(self, n: int, labels: Sequence[str]) -> list[dict[str, Any]]:
-        """Return all classes for row n, in descending order of their scores."""
-        order = np.argsort(-self.score[n], kind="stable")
-        return [
+def explorer_rows(
+    why: Explanation, table: PageRows, shown: NDArray, radius: NDArray
+) -> list[dict[str, Any]]:
+    """Return the data of the rows with the indices ``shown``, which ``why`` explains."""
+    # The scripts of the page compute in float64 as well.
+    probability = special.softmax(why.score.astype(np.float64), axis=1)
+    rows = []
+    for k, n in enumerate(shown.tolist()):
+        classes = [
             {
-                "class": labels[d],
-                "score": float(self.score[n, d]),
-                "probability": float(self.probability[n, d]),
-                **self._path(n, int(d)),
+                "class": why.class_names[d],
+                "score": float(why.score[k, d]),
+                "probability": float(probability[k, d]),
+                **_path(why, k, d),
             }
-            for d in order
+            for d in why.order[k].tolist()
         ]
-
-    def _path(self, n: int, d: int) -> dict[str, Any]:
-        """Return the unit, feature and threshold that determine a score."""
-        path = self.paths
-        if path is None:
-            return {}
-        assert isinstance(self.model, LMM)
-        unit, row, feature = (int(a[n, d]) for a in (path.unit, path.row, path.feature))
-        slope, offset = float(self.model.W0[row]), float(self.model.W1[row, unit])
-        runner_up = int(path.runner_up[n, d])
-        return {
-            "unit": unit,
-            "feature": self.names[feature],
-            "feature_index": feature,
-            "value": float(self.X[n, feature]),
-            # The zero of the active linear function, which is a face of the box of the unit.
-            "wall": None if slope == 0.0 else -offset / slope,
-            "slope": slope,
-            "runner_up": None if runner_up < 0 else runner_up,
-            "margin": None if runner_up < 0 else float(path.margin[n, d]),
-        }
-
-    def reasons(self, n: int, labels: Sequence[str]) -> dict[str, Any] | None:
-        """Return the contributions to the margin in row n; None for a single network."""
-        if self.contributions is None:
-            return None
-        return {
-            "rival": labels[self.contributions.rival[n]],
-            "margin": float(self.contributions.margin[n]),
-            "baseline": float(self.contributions.baseline[n]),
-            "amounts": self.contributions.contribution[n].tolist(),
-        }
-
-    def groups(self) -> dict[str, Any] | None:
-        """Return the groups of columns, their terms and the mean scores of the terms."""
-        if self.contributions is None or self.means is None:
-            return None
-        assert isinstance(self.model, AdditiveLMM)
-        _, group_of = groups_of(self.model, columns_of(self.domain))
-        return {
-            "groups": [
-                {
-                    "name": name,
-                    "features": list(columns),
-                    "terms": np.flatnonzero(group_of == g).tolist(),
+        flip = why.flip_texts[k]
+        rows.append(
+            {
+                **table.name_of(n),
+                "label": None if table.y is None else str(table.y[n]),
+                "predicted": classes[0]["class"],
+                "radius": float(radius[n]),
+                "values": table.X[n].astype(float).tolist(),
+                "missing": table.missing_columns(n),
+                "classes": classes,
+                "flip": {
+                    "column": flip.column,
+                    "from": flip.before,
+                    "to": flip.after,
+                    "becomes": flip.becomes,
                 }
-                for g, (name, columns) in enumerate(
-                    zip(self.contributions.group_names, self.contributions.groups, strict=True)
-                )
-            ],
-            "means": np.asarray(self.means, np.float64).tolist(),
-        }
+                if flip.column
+                else None,
+                "reasons": _reasons(why, k),
+            }
+        )
+    return rows
+
+
+def _path(why: Explanation, n: int, d: int) -> dict[str, Any]:
+    """Return the unit, feature and threshold that determine a score of a single network."""
+    path = why.paths
+    if path is None:
+        return {}
+    unit, row, feature = (int(a[n, d]) for a in (path.unit, path.row, path.feature))
+    lmm = why.model.terms[0].lmm
+    slope, offset = float(lmm.W0[row]), float(lmm.W1[row, unit])
+    runner_up = int(path.runner_up[n, d])
+    return {
+        "unit": unit,
+        "feature": why.feature_names[feature],
+        "feature_index": feature,
+        "value": float(why.X[n, feature]),
+        # The zero of the active linear function, which is a face of the box of the unit.
+        "wall": None if slope == 0.0 else -offset / slope,
+        "slope": slope,
+        "runner_up": None if runner_up < 0 else runner_up,
+        "margin": None if runner_up < 0 else float(path.margin[n, d]),
+    }
+
+
+def _reasons(why: Explanation, n: int) -> dict[str, Any] | None:
+    """Return the contributions to the margin in row n; None for a single network."""
+    if why.contributions is None:
+        return None
+    return {
+        "rival": why.class_names[why.contributions.rival[n]],
+        "margin": float(why.contributions.margin[n]),
+        "baseline": float(why.contributions.baseline[n]),
+        "amounts": why.contributions.contribution[n].tolist(),
+    }
+
+
+def contribution_groups(why: Explanation, means: NDArray) -> dict[str, Any]:
+    """Return the groups of columns, their terms, and the mean scores of the terms (T, C)."""
+    assert why.contributions is not None
+    names, of_term = why.contributions.group_names, why.contributions.group_of_term
+    return {
+        "groups": [
+            {
+                "name": names[g],
+                "features": list(columns),
+                "terms": np.flatnonzero(of_term == g).tolist(),
+            }
+            for g, columns in enumerate(why.contributions.groups)
+        ],
+        "means": np.asarray(means, np.float64).tolist(),
+    }
+
+
+def unit_pictures(why: Explanation, X: NDArray) -> dict[str, list[float]]:
+    """Return the centres of the active units of a single network, which are drawn as images."""
+    if why.paths is None:
+        return {}  # Each score of an additive model depends on several units.
+    low, high = float(X.min()), float(X.max())
+    pictures = np.clip(np.nan_to_num(why.centres, nan=low), low, high)
+    return {
+        str(unit): [float(f"{v:.3g}") for v in pictures[unit]] for unit in np.unique(why.paths.unit)
+    }

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from maxplus.explain import Domain
-from maxplus.explain.contributions import columns_of, groups_of
+from maxplus.explain.contributions import groups_of
 from maxplus.metrics import Reliability
 from maxplus.metrics._readable import readable
-from maxplus.models import LOG2, AdditiveLMM
+from maxplus.models import LOG2
 from maxplus.plots import (
     plot_certified_accuracy,
     plot_convergence,
@@ -87,28 +86,23 @@ def certified_figure(radius: NDArray, correct: NDArray, unit: str) -> dict[str, 
     )
 
 
-def shapes_figure(
-    model: AdditiveLMM, X: NDArray, means: NDArray, domain: Domain, labels: Sequence[str]
-) -> dict[str, str] | None:
+def shapes_figure(clf: Any, X: NDArray, domain: Domain) -> dict[str, str] | None:
     """Return the figure of the shape functions; None if all terms have more than two columns.
 
-    Parameters
-    ----------
-    model : AdditiveLMM
-    X : array of shape (N, P), rows for distributions and importances
-    means : array of shape (T, C), mean scores of the terms over the training rows
-    domain : Domain, the columns
-    labels : C labels
+    ``X`` are rows for the distributions and importances.
     """
-    groups = [g for g in groups_of(model, columns_of(domain))[0] if len(g) <= 2]
+    groups = [g for g in groups_of(clf.model_, domain.column_of)[0] if len(g) <= 2]
     if not groups:
         return None
     names = [" × ".join(domain.column_names[p] for p in group) for group in groups]
+    labels = [str(label) for label in clf.classes_]
     return _figure(
         "shapes",
         "Shape functions",
         f"Contributions to the scores of {', '.join(names[:9])}{', …' if len(names) > 9 else ''}.",
-        plot_shape_functions(model, X, class_names=labels, baseline=means, domain=domain),
+        plot_shape_functions(
+            clf.model_, X, class_names=labels, baseline=clf.term_means_, domain=domain
+        ),
     )
 
 

@@ -16,7 +16,7 @@ from maxplus.certify.bounds import caps
 from maxplus.certify.margins import Margins, shapes_of
 from maxplus.estimators._base import training_summary
 from maxplus.explain import feature_importances
-from maxplus.models import LMM, AdditiveLMM, Term
+from maxplus.models import LMM, AdditiveLMM
 from maxplus.report import figures
 from maxplus.report.data import column_of_features
 
@@ -70,11 +70,6 @@ def about_model(estimator: Any) -> dict[str, Any]:
     }
 
 
-def columns_of(estimator: Any, feature_names: Sequence[str]) -> list[str]:
-    """Return the column from which each feature is derived."""
-    return column_of_features(getattr(estimator, "encoder_", None), feature_names)
-
-
 def importances(estimator: Any, X: NDArray, feature_names: Sequence[str]) -> dict[str, Any]:
     """Return the columns with nonzero importance, in descending order.
 
@@ -84,28 +79,26 @@ def importances(estimator: Any, X: NDArray, feature_names: Sequence[str]) -> dic
     is_stored = values is not None
     if not is_stored:
         values = feature_importances(estimator.model_, X)
+    columns = column_of_features(estimator, feature_names)
     by_column: dict[str, float] = {}
-    for column, value in zip(columns_of(estimator, feature_names), np.asarray(values), strict=True):
+    for column, value in zip(columns, np.asarray(values), strict=True):
         by_column[column] = by_column.get(column, 0.0) + float(value)
     order = sorted(by_column, key=lambda column: -by_column[column])
-    columns = [
-        {"name": column, "share": by_column[column]} for column in order if by_column[column] > 0.0
-    ]
-    is_sum = isinstance(estimator.model_, AdditiveLMM)
-    return {"on_training": is_stored, "is_sum": is_sum, "columns": columns}
+    return {
+        "on_training": is_stored,
+        "is_sum": isinstance(estimator.model_, AdditiveLMM),
+        "columns": [
+            {"name": column, "share": by_column[column]}
+            for column in order
+            if by_column[column] > 0.0
+        ],
+    }
 
 
 def search(estimator: Any) -> dict[str, str] | None:
     """Return the figure of the model search, or None if there was no search."""
     results = getattr(estimator, "search_", None)
     return None if results is None else figures.search_figure(results)
-
-
-def as_sum(model: LMM | AdditiveLMM) -> AdditiveLMM:
-    """Return an equivalent additive model; an LMM becomes a single term."""
-    if isinstance(model, AdditiveLMM):
-        return model
-    return AdditiveLMM([Term(np.arange(model.n_features), model)], model.n_features)
 
 
 def n_weights(model: LMM | AdditiveLMM) -> int:
@@ -121,15 +114,12 @@ def model_data(model: LMM | AdditiveLMM, scale: NDArray) -> dict[str, Any]:
     model : LMM or AdditiveLMM
     scale : array of shape (P,), change of each feature for a radius of 1
     """
-    total = as_sum(model)
     P, dtype, info = model.n_features, model.dtype, np.finfo(model.dtype)
-    exact = total.astype(np.float64)
-    margins = Margins(total, np.zeros((0, P)), np.zeros(0, int), scale)
-    is_sum = isinstance(model, AdditiveLMM)
-    feature_map = total.feature_map
-    T = len(total.terms)
+    exact = model.astype(np.float64)
+    margins = Margins(model, np.zeros((0, P)), np.zeros(0, int), scale)
+    feature_map, T = model.feature_map, len(model.terms)
     return {
-        "is_sum": is_sum,
+        "is_sum": model.is_sum,
         "terms": [
             {
                 "features": features.tolist(),
@@ -139,7 +129,7 @@ def model_data(model: LMM | AdditiveLMM, scale: NDArray) -> dict[str, Any]:
                 "W2": _packed(lmm.W2.T, dtype),
                 "caps": _packed(caps(exact_lmm), np.float64),
             }
-            for (features, lmm), (_, exact_lmm) in zip(total.terms, exact.terms, strict=True)
+            for (features, lmm), (_, exact_lmm) in zip(model.terms, exact.terms, strict=True)
         ],
         # Terms of a single feature as piecewise linear functions, whose bounds are exact.
         "shapes": [
@@ -149,7 +139,7 @@ def model_data(model: LMM | AdditiveLMM, scale: NDArray) -> dict[str, Any]:
                 "scores": _packed(shape.scores, np.float64),
                 "terms": [
                     t
-                    for t, term in enumerate(total.terms)
+                    for t, term in enumerate(model.terms)
                     if term.features.tolist() == [shape.feature]
                 ],
             }
@@ -163,7 +153,7 @@ def model_data(model: LMM | AdditiveLMM, scale: NDArray) -> dict[str, Any]:
             "u": _packed(feature_map.u, np.float64),
             "rises": _packed(feature_map.rises, np.float64),
         },
-        "intercept": _packed(total.intercept, dtype),
+        "intercept": _packed(model.intercept, dtype),
         "single": dtype == np.float32,
         "n_classes": model.n_classes,
         "scale": margins.scale.tolist(),

@@ -104,7 +104,6 @@ def render_page(report: dict[str, Any]) -> str:
 
 def _data(report: dict[str, Any]) -> dict[str, Any]:
     """Return the data for the scripts of the page."""
-    editable = report["network"] is not None
     importances = (report["importances"] or {}).get("columns", [])
     rank = {column["name"]: k for k, column in enumerate(importances)}
     ends = [column["first"] for column in report["columns"][1:]] + [len(report["features"])]
@@ -123,16 +122,6 @@ def _data(report: dict[str, Any]) -> dict[str, Any]:
             }
             for k, (column, end) in enumerate(zip(report["columns"], ends, strict=False))
         ],
-        # Editable rows need full precision, because the page computes scores from them.
-        "rows": report["rows"] if editable else [_round_values(row) for row in report["rows"]],
-        "units": {name: _round(unit) for name, unit in report["units"].items()},
+        "rows": report["rows"],
+        "units": report["units"],
     }
-
-
-def _round_values(row: dict[str, Any]) -> dict[str, Any]:
-    return {**row, "values": _round(row["values"])}
-
-
-def _round(numbers: list[float | None]) -> list[float | None]:
-    """Round to six significant digits to reduce the size of pages with images."""
-    return [None if number is None else float(f"{number:.6g}") for number in numbers]

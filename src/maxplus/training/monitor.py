@@ -226,6 +226,9 @@ class TrainingMonitor:
 
         ``end`` is the reason if the stage is complete.
         """
+        settle, own_state = self._settle, state
+        if own_state is not None and settle is not None:
+            state = lambda: settle(own_state())  # noqa: E731
         progress = Progress(
             self._stage,
             iteration,
@@ -235,7 +238,7 @@ class TrainingMonitor:
             self.seconds,
             model,
             self.interrupted or (end is not None and self._is_last),
-            self._settled(state),
+            state,
             self._origin,
         )
         results = [callback(progress) for callback in self._callbacks]
@@ -243,14 +246,6 @@ class TrainingMonitor:
             return end
         self._stopped |= any(results)
         return self.stop_reason
-
-    def _settled(
-        self, state: Callable[[], TrainingState] | None
-    ) -> Callable[[], TrainingState] | None:
-        settle = self._settle
-        if state is None or settle is None:
-            return state
-        return lambda: settle(state())
 
 
 def run_parallel(

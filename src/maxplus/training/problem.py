@@ -51,13 +51,7 @@ class Objective(Protocol):
         """Return the objective for these losses; O(N)."""
 
     def subgradient(
-        self,
-        model: Model,
-        X: NDArray,
-        y: NDArray,
-        weight: NDArray | None,
-        at: ObjectiveValue,
-        layers: Sequence[str],
+        self, model: Model, problem: TrainingProblem, at: ObjectiveValue, layers: Sequence[str]
     ) -> Subgradient:
         """Return a subgradient at the model's weights, where the objective is ``at``."""
 
@@ -76,16 +70,10 @@ class MaxLoss:
         return ObjectiveValue(float(losses[n_star]), n_star)
 
     def subgradient(
-        self,
-        model: Model,
-        X: NDArray,
-        y: NDArray,
-        weight: NDArray | None,
-        at: ObjectiveValue,
-        layers: Sequence[str],
+        self, model: Model, problem: TrainingProblem, at: ObjectiveValue, layers: Sequence[str]
     ) -> Subgradient:
         """Return the subgradient of the worst sample: at most C entries per layer of an LMM."""
-        return model.subgradient(X[at.sample], int(y[at.sample]), layers)
+        return model.subgradient(problem.X[at.sample], int(problem.y[at.sample]), layers)
 
 
 def count_samples(k: int | float, n_samples: int) -> int:
@@ -188,15 +176,10 @@ class TopKLoss:
         return ObjectiveValue(total / len(worst), worst[0], tuple(worst))
 
     def subgradient(
-        self,
-        model: Model,
-        X: NDArray,
-        y: NDArray,
-        weight: NDArray | None,
-        at: ObjectiveValue,
-        layers: Sequence[str],
+        self, model: Model, problem: TrainingProblem, at: ObjectiveValue, layers: Sequence[str]
     ) -> Subgradient:
         """Return the mean subgradient of the k worst samples: at most k·C entries per layer."""
+        X, y = problem.X, problem.y
         return Subgradient.mean([model.subgradient(X[n], int(y[n]), layers) for n in at.worst])
 
 
@@ -210,16 +193,10 @@ class MeanLoss:
         return ObjectiveValue(float(np.average(losses, weights=weight)))
 
     def subgradient(
-        self,
-        model: Model,
-        X: NDArray,
-        y: NDArray,
-        weight: NDArray | None,
-        at: ObjectiveValue,
-        layers: Sequence[str],
+        self, model: Model, problem: TrainingProblem, at: ObjectiveValue, layers: Sequence[str]
     ) -> Subgradient:
         """Return the mean of all samples' subgradients, which is not sparse."""
-        return model.mean_subgradient(X, y, weight).only(layers)
+        return model.mean_subgradient(problem.X, problem.y, problem.weight).only(layers)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ computes step sizes.
 from __future__ import annotations
 
 import math
-from enum import IntEnum
 from typing import NamedTuple
 
 import numpy as np
@@ -18,30 +17,18 @@ from maxplus._compile.jit import njit
 FOREVER = int(np.iinfo(np.int64).max)
 
 
-class StepKind(IntEnum):
-    """Kinds of step rules."""
-
-    POLYAK_THEN_CONSTANT = 0
-    LEVEL = 1
-
-
-_LEVEL = int(StepKind.LEVEL)
-
-
 class StepRule(NamedTuple):
     """A step-size rule as data; all rules have one type, so that kernels are compiled once.
 
-    POLYAK_THEN_CONSTANT: Polyak steps at iterations t < ``polyak_until``, the constant
-    ``alpha`` from there. LEVEL: see `level`; ``polyak_until`` is its horizon, and
-    ``memory`` holds the lowest loss so far. ``step_size`` writes to it, so every fit needs a
-    copy (`with_new_memory`); it is empty for other rules.
+    Without ``memory``: Polyak steps at iterations t < ``polyak_until``, the constant ``alpha`` from
+    there. With ``memory``, which holds the lowest loss so far: see `level`; ``polyak_until`` is the
+    horizon. ``step_size`` writes to the memory, so every fit needs a copy (`with_new_memory`).
 
-    Training ends when the objective is at or below ``target``. From iteration
-    ``small_from`` on, steps are estimated to be small relative to differences of scores.
-    Engines may use this to save time; iterates do not depend on it.
+    Training ends when the objective is at or below ``target``. From iteration ``small_from`` on,
+    steps are estimated to be small relative to differences of scores. Engines may use this to save
+    time; iterates do not depend on it.
     """
 
-    kind: int
     polyak_until: int
     small_from: int
     target: float
@@ -57,12 +44,6 @@ NO_MEMORY = np.empty(0)
 # Share of the horizon after which the steps of a level rule count as small. In measurements, the
 # bounds of skipped chunks in the sparse engine cost more than they saved before.
 LEVEL_SMALL_FROM = 0.95
-
-
-def _polyak_then_constant(switch: int, target: float, alpha: float) -> StepRule:
-    """Return a rule whose Polyak steps count as large and whose constant steps count as small."""
-    kind = int(StepKind.POLYAK_THEN_CONSTANT)
-    return StepRule(kind, switch, switch, target, alpha, NO_MEMORY)
 
 
 def polyak(target: float = 0.0) -> StepRule:
@@ -83,7 +64,7 @@ def polyak(target: float = 0.0) -> StepRule:
     >>> polyak(0.5).target
     0.5
     """
-    return _polyak_then_constant(FOREVER, target, 0.0)
+    return StepRule(FOREVER, FOREVER, target, 0.0, NO_MEMORY)
 
 
 def constant(alpha: float, target: float = 0.0) -> StepRule:
@@ -106,7 +87,7 @@ def constant(alpha: float, target: float = 0.0) -> StepRule:
     >>> constant(0.01).alpha
     0.01
     """
-    return _polyak_then_constant(0, target, alpha)
+    return StepRule(0, 0, target, alpha, NO_MEMORY)
 
 
 def two_phase(first: StepRule, then: StepRule, switch: int) -> StepRule:
@@ -132,7 +113,7 @@ def two_phase(first: StepRule, then: StepRule, switch: int) -> StepRule:
     100
     """
     switch = min(switch, first.polyak_until)
-    return _polyak_then_constant(switch, first.target, then.alpha)
+    return StepRule(switch, switch, first.target, then.alpha, NO_MEMORY)
 
 
 def level(horizon: int, target: float = 0.0, best: float = math.inf) -> StepRule:
@@ -169,7 +150,7 @@ def level(horizon: int, target: float = 0.0, best: float = math.inf) -> StepRule
     horizon = max(horizon, 1)
     small_from = math.ceil(LEVEL_SMALL_FROM * horizon)
     memory = np.array([max(best, target)])
-    return StepRule(int(StepKind.LEVEL), horizon, small_from, target, 0.0, memory)
+    return StepRule(horizon, small_from, target, 0.0, memory)
 
 
 def paper_alpha(learning_rate: float, n_classes: int) -> float:
@@ -196,18 +177,6 @@ def paper_alpha(learning_rate: float, n_classes: int) -> float:
 
 
 @njit(cache=True)
-def _above_level(rule, t, loss):
-    """Return L(W_t) − level_t, after updating the memory with the loss.
-
-    As a sum of two nonnegative terms, it is not rounded to zero.
-    """
-    best = min(rule.memory[0], loss)
-    rule.memory[0] = best
-    left = max(1.0 - t / rule.polyak_until, 1.0 / rule.polyak_until)
-    return (loss - best) + left * (best - rule.target)
-
-
-@njit(cache=True)
 def step_size(rule, t, loss, squared_norm):
     """Return the step size of iteration t, counted from 0, or 0 for a zero subgradient; O(1).
 
@@ -215,8 +184,12 @@ def step_size(rule, t, loss, squared_norm):
     """
     if not squared_norm > 0.0:
         return 0.0
-    if rule.kind == _LEVEL:
-        return _above_level(rule, t, loss) / squared_norm
+    if rule.memory.size > 0:
+        best = min(rule.memory[0], loss)
+        rule.memory[0] = best
+        left = max(1.0 - t / rule.polyak_until, 1.0 / rule.polyak_until)
+        # L(W_t) − level_t as a sum of two nonnegative terms, which is not rounded to zero.
+        return ((loss - best) + left * (best - rule.target)) / squared_norm
     if t < rule.polyak_until:
         return (loss - rule.target) / squared_norm
     return rule.alpha

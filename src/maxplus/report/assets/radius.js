@@ -81,31 +81,23 @@ function gapOf(network, row, y, eps) {
   return Math.min(...margins.filter((_, d) => d !== y)) - roundingOf(network, low, high);
 }
 
-/** Next radius to test: increases until the gap is not positive, then bracketing. */
-function guess(step, low, high, gapLow, gapHigh, slope) {
-  if (high === Infinity) {
-    const outwards = Math.max(GROWTH * low, ((1 - 0.1 * TOLERANCE) * gapLow) / (2 * slope));
-    return Math.min(outwards, Number.MAX_VALUE);
-  }
-  if (step % 3 === 2) return 0.5 * (low + high);
-  const root = low + ((high - low) * gapLow) / (gapLow - gapHigh);
-  const aside = (step % 3 ? 0.4 : -0.4) * TOLERANCE * high;
-  const [least, most] = [low + 0.1 * TOLERANCE * high, high * (1 - 0.1 * TOLERANCE)];
-  return Math.min(Math.max(root + aside, least), most);
-}
-
 /** Largest simultaneous change of all features for which the prediction y is certified. */
 function certifiedRadius(network, row, y) {
-  let [low, high, gapHigh] = [0, Infinity, NaN];
-  let gapLow = gapOf(network, row, y, 0);
-  if (!(gapLow > 0)) return 0;
+  const lead = gapOf(network, row, y, 0);
+  if (!(lead > 0)) return 0;
   if (network.steepest === 0) return Infinity;
-  for (let step = 0; ; step++) {
-    const eps = guess(step, low, high, gapLow, gapHigh, network.steepest);
-    if (!(eps > low && eps < high)) return low;
-    const gap = gapOf(network, row, y, eps);
-    if (gap > 0) [low, gapLow] = [eps, gap];
-    else [high, gapHigh] = [eps, gap];
-    if (!(high > (1 + TOLERANCE) * low)) return low;
+  // A change of eps reduces the margin by at most 2·steepest·eps.
+  const first = Math.max(lead / (2 * network.steepest), Number.MIN_VALUE);
+  let [low, high] = [0, Math.min(first, Number.MAX_VALUE)];
+  while (gapOf(network, row, y, high) > 0) {
+    if (high === Number.MAX_VALUE) return high;
+    [low, high] = [high, Math.min(GROWTH * high, Number.MAX_VALUE)];
   }
+  while (high > (1 + TOLERANCE) * low) {
+    const middle = 0.5 * (low + high);
+    if (!(middle > low && middle < high)) return low;
+    if (gapOf(network, row, y, middle) > 0) low = middle;
+    else high = middle;
+  }
+  return low;
 }

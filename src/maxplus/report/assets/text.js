@@ -1,4 +1,5 @@
-// Safe creation of elements, and number formats by the same rules as in _text.py.
+// Safe creation of elements, and number formats by the same rules as in _text.py (except that
+// exact ties are rounded away from 0).
 
 const UNKNOWN = "–";
 const byId = (id) => document.getElementById(id);
@@ -9,17 +10,6 @@ function element(tag, attributes = {}, ...children) {
   for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
   node.append(...children);
   return node;
-}
-
-const FURTHER = 40; // further digits that are examined to detect an exact tie
-
-/** Rounds half to even, as Python does. */
-function rounded(size, method, digits) {
-  const text = size[method](digits);
-  const [exact] = size[method](digits + FURTHER).split("e");
-  const isBetween = /^50*$/.test(exact.slice(-FURTHER));
-  const isOdd = /[13579]$/.test(text.split("e")[0]);
-  return isBetween && isOdd ? (size * (1 - Number.EPSILON))[method](digits) : text;
 }
 
 /** Formats with a typographic minus sign and at least two exponent digits. */
@@ -37,17 +27,17 @@ function isPlain(value) {
 function fixed(value) {
   if (value == null) return UNKNOWN;
   const size = Math.abs(value);
-  if (!isPlain(value)) return typeset(value, rounded(size, "toExponential", 2));
-  return typeset(value, rounded(size, "toFixed", 3).replace(/\B(?=(\d{3})+\.)/g, ","));
+  if (!isPlain(value)) return typeset(value, size.toExponential(2));
+  return typeset(value, size.toFixed(3).replace(/\B(?=(\d{3})+\.)/g, ","));
 }
 
 /** Formats with at most four significant digits, for prose and input values. */
 function short(value) {
   if (value == null) return UNKNOWN;
   const size = Math.abs(value);
-  if (!isPlain(value)) return typeset(value, rounded(size, "toExponential", 2));
-  if (size >= 1000) return typeset(value, rounded(size, "toFixed", 0));
-  return typeset(value, String(Number(rounded(size, "toPrecision", 4))));
+  if (!isPlain(value)) return typeset(value, size.toExponential(2));
+  if (size >= 1000) return typeset(value, size.toFixed(0));
+  return typeset(value, String(Number(size.toPrecision(4))));
 }
 
 /** Formats with an explicit sign for positive numbers. */
@@ -58,5 +48,5 @@ function probability(value) {
   if (value == null) return UNKNOWN;
   if (value > 0 && value < 1e-3) return "<0.001";
   if (value > 0.999 && value < 1) return ">0.999";
-  return rounded(value, "toFixed", 3);
+  return value.toFixed(3);
 }

@@ -27,10 +27,10 @@ function choiceField(column, id, own, isMissing, changed) {
 /** Returns the validation error of a number field, or null. */
 function problemOf(input, column) {
   const { validity } = input;
-  if (input.value.trim() === "" || validity.badInput) return "a number, please";
-  if (validity.stepMismatch) return "a whole number, please";
+  if (input.value.trim() === "" || validity.badInput) return "enter a number";
+  if (validity.stepMismatch) return "enter a whole number";
   if (validity.rangeUnderflow || validity.rangeOverflow) {
-    return `from ${short(column.low)} to ${short(column.high)}, as in training`;
+    return `enter a number from ${short(column.low)} to ${short(column.high)}, as in training`;
   }
   return null;
 }

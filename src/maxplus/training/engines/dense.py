@@ -34,16 +34,11 @@ class DenseEngine(Engine):
 
     def advance(self, block: Block) -> None:
         """Do the remaining iterations of ``block``."""
-        X, y, weight, objective = (
-            self.problem.X,
-            self.problem.y,
-            self.problem.weight,
-            self.problem.objective,
-        )
+        problem, objective = self.problem, self.problem.objective
         while block.n < block.loss.size:
             t = self.iteration
-            losses = self.model.losses(X, y)
-            at = objective.value(losses, weight)
+            losses = self.model.losses(problem.X, problem.y)
+            at = objective.value(losses, problem.weight)
             if at.loss < self.best_loss:
                 # A copy costs O(P·H), N times less than the forward pass before it.
                 self._kept = Best(at.loss, self.model.copy())
@@ -53,7 +48,7 @@ class DenseEngine(Engine):
                 return block.end(at.loss, at.sample, Signal.TARGET)
             if not math.isfinite(at.loss):
                 return block.end(at.loss, at.sample, Signal.OVERFLOW)
-            G = objective.subgradient(self.model, X, y, weight, at, self._layers(t))
+            G = objective.subgradient(self.model, problem, at, self._layers(t))
             alpha = step_size(self.step, t, at.loss, G.squared_norm())
             if alpha == 0.0:
                 return block.end(at.loss, at.sample, Signal.STATIONARY)

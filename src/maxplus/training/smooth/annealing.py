@@ -152,13 +152,7 @@ class Batches:
 
 
 class Adam:
-    """Adam optimizer, which updates an array of weights in place (Kingma & Ba, 2015).
-
-    Parameters
-    ----------
-    weights : array, C order
-    beta2 : decay rate of the moving average of squared gradients
-    """
+    """Adam optimizer, which updates a C-contiguous array in place (Kingma & Ba, 2015)."""
 
     def __init__(self, weights: NDArray, beta2: float = BETA2) -> None:
         self._theta, self._beta2 = weights.reshape(-1), beta2

@@ -35,7 +35,8 @@ import numpy as np
 from numba import prange
 from numpy.typing import NDArray
 
-from maxplus._compile.intrinsics import exp32, fmax
+from maxplus._compile.elementary import exp32
+from maxplus._compile.intrinsics import fmax
 from maxplus._compile.jit import inner, njit
 from maxplus.models import AdditiveLMM, FeatureMap, Term
 from maxplus.models.initialization import box_lmm

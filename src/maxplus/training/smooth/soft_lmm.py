@@ -19,7 +19,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from maxplus._compile.intrinsics import exp32, fmax, fmin, use_widest_vectors
+from maxplus._compile.elementary import exp32
+from maxplus._compile.intrinsics import fmax, fmin, use_widest_vectors
 from maxplus._compile.jit import njit
 from maxplus.distributed import Communicator
 from maxplus.models import LMM
@@ -118,13 +119,7 @@ class Layers(NamedTuple):
 
 
 class SoftWeights:
-    """W1 and W2 in one flat array, with Adam's averages; the same on all ranks.
-
-    Parameters
-    ----------
-    comm : Communicator
-    W1, W2 : arrays of shapes (2P, H) and (H, C)
-    """
+    """W1 and W2 in one flat array, with Adam's averages; the same on all ranks."""
 
     def __init__(self, comm: Communicator, W1: NDArray, W2: NDArray) -> None:
         self.comm, self._shapes = comm, (W1.shape, W2.shape)
@@ -180,12 +175,8 @@ class SoftLMM:
     """Loss and gradient of a soft model with fixed W0, in float32.
 
     The largest array is reused for all batches, because its allocation would take as long as the
-    computation. So only one thread at a time may use an object.
-
-    Parameters
-    ----------
-    W0 : array of shape (2P,)
-    size : factor of the scores in the softmax
+    computation. So only one thread at a time may use an object. ``size`` is a factor of the scores
+    in the softmax.
     """
 
     def __init__(self, W0: NDArray, size: float = 1.0) -> None:

@@ -103,26 +103,17 @@ def train_terms(
 
     Parameters
     ----------
-    model : AdditiveLMM
-        The initial model, whose slopes are alternately >= 0 and <= 0.
-    U : array of shape (N, P), mapped features: ``model.mapped(X)``
-    y : array of shape (N,), classes 0..C−1, or the targets of a regression
+    model : initial model, whose slopes are alternately >= 0 and <= 0
+    U : mapped features (N, P): ``model.mapped(X)``
+    y : classes 0..C−1, or the targets of a regression, (N,)
     annealing : Annealing
-    rng : numpy.random.Generator
-        Shuffles the samples.
-    weight : array of shape (N,), optional
-    on_epoch : callable(epoch, mean loss, model), optional
-        Called after each epoch; ``model`` is a function that returns the current model. Training
-        ends if it returns True.
-    loss : {"log_loss", "squared", "absolute"}
-        The log loss of classes, or half the squared or the absolute error of z_1 − z_0, for a
-        model with two outputs.
-    monotonic : Monotonic, optional
-        Constraints of z_1 − z_0, for a model with two outputs.
-
-    Returns
-    -------
-    AdditiveLMM
+    rng : generator that shuffles the samples
+    weight : weights of the samples (N,), optional
+    on_epoch : function of the epoch, the mean loss and a function that returns the current model,
+        called after each epoch; training ends if it returns True
+    loss : "log_loss", the log loss of classes, or "squared" or "absolute", half the squared or the
+        absolute error of z_1 − z_0, for a model with two outputs
+    monotonic : constraints of z_1 − z_0, for a model with two outputs
     """
     if monotonic is not None:
         model = constrain(model, monotonic.signs)
@@ -256,13 +247,8 @@ def train_epoch(
         adam = adam_step(step, rate, BETA2)
         first, second = moments
         adam_move(weights.W1, first.W1, second.W1, gradient.W1, adam)
-        adam_move(
-            weights.W2.reshape(-1),
-            first.W2.reshape(-1),
-            second.W2.reshape(-1),
-            gradient.W2.reshape(-1),
-            adam,
-        )
+        for i in range(weights.W2.shape[0]):
+            adam_move(weights.W2[i], first.W2[i], second.W2[i], gradient.W2[i], adam)
         adam = adam_step(step, rate * schedule.slope_rate, BETA2)
         adam_move(weights.W0, first.W0, second.W0, gradient.W0, adam)
         # A slope of the opposite sign would reverse a wall.
@@ -415,9 +401,9 @@ def _inner_products(X, Y, out):
 def softmax_gradient(z, y, share):
     """Return Σ_b share_b·loss_b for scores z (C, B), replaced by the derivatives; O(B·C)."""
     C, B = z.shape
-    top, total, own = z[0].copy(), np.zeros(B), np.empty(B)
+    top, total, own = np.empty(B), np.empty(B), np.empty(B)
     for b in range(B):
-        own[b] = z[int(y[b]), b]
+        top[b], total[b], own[b] = z[0, b], 0.0, z[int(y[b]), b]
     for d in range(1, C):
         for b in range(B):
             top[b] = max(top[b], z[d, b])

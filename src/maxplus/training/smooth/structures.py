@@ -76,20 +76,11 @@ def initial_terms(
     rng: np.random.Generator,
     features: Sequence[int] | None = None,
 ) -> Start:
-    """Return the terms of a structure as boxes around rows of each class; O(N·P).
+    """Return the terms of a structure as boxes around rows of mapped features U (N, P); O(N·P).
 
     The half-width of a unit is the standard deviation of its class. The centres of the units are
     quantiles of the class in terms over one feature, and random rows of the class in other terms.
-
-    Parameters
-    ----------
-    structure : Structure
-    U : array of shape (N, P), mapped features
-    y : array of shape (N,), classes 0..C−1
-    n_classes : int
-    pairs : pairs of features that get a term
-    rng : numpy.random.Generator
-    features : increasing numbers of the features of terms; all by default
+    Terms use all ``features``, in increasing order, by default.
     """
     P = U.shape[1]
     used = range(P) if features is None else features
@@ -149,23 +140,9 @@ def _centres(rows: NDArray, n_units: int, rng: np.random.Generator) -> NDArray:
 
 
 def select_pairs(U: NDArray, y: NDArray, Z: NDArray, n_pairs: int) -> list[Pair]:
-    """Return the pairs of features that explain most of the residuals of the scores.
+    """Return the `best_pairs` for classes y (N,) and out-of-sample scores Z (N, C).
 
-    Each feature is divided into six quantile bins. The gain of a pair is Σ (Σ r)²/(Σ v) over the 36
-    cells and all classes, minus its expected value by chance, where r are the residuals
-    1{y = d} − ŷ_d and v = ŷ_d·(1 − ŷ_d) their variances: the score statistic of a constant in each
-    cell, as in FAST (Lou et al., 2013). Pairs without a gain are omitted. O(N·P²·C).
-
-    Parameters
-    ----------
-    U : array of shape (N, P)
-    y : array of shape (N,)
-    Z : array of shape (N, C), out-of-sample scores
-    n_pairs : int, the maximum number of pairs
-
-    Returns
-    -------
-    list of pairs (p, q), p < q, by decreasing gain
+    The residuals are 1{y = d} − ŷ_d, and their variances ŷ_d·(1 − ŷ_d).
     """
     chances = softmax(np.asarray(Z, np.float64))
     residuals = -chances
@@ -174,17 +151,13 @@ def select_pairs(U: NDArray, y: NDArray, Z: NDArray, n_pairs: int) -> list[Pair]
 
 
 def best_pairs(U: NDArray, residuals: NDArray, variances: NDArray, n_pairs: int) -> list[Pair]:
-    """Return the pairs of features with the largest gains; see `select_pairs`. O(N·P²·C).
+    """Return at most ``n_pairs`` pairs p < q of features that explain most of the residuals.
 
-    Parameters
-    ----------
-    U : array of shape (N, P)
-    residuals, variances : arrays of shape (N, C)
-    n_pairs : int, the maximum number of pairs
-
-    Returns
-    -------
-    list of pairs (p, q), p < q, by decreasing gain
+    Each feature, a column of U (N, P), is divided into six quantile bins. The gain of a pair is
+    Σ (Σ r)²/(Σ v) over the 36 cells and all classes, minus its expected value by chance, for
+    residuals r and variances v, both of shape (N, C): the score statistic of a constant in each
+    cell, as in FAST (Lou et al., 2013). Pairs are in the order of decreasing gains; pairs without a
+    gain are omitted. O(N·P²·C).
     """
     cuts = np.linspace(0.0, 1.0, N_BINS + 1)[1:-1]
     bins = np.stack(
@@ -204,8 +177,9 @@ def pair_gains(bins, residuals, variances, gains):
     r, v = np.empty((N_BINS * N_BINS, C)), np.empty((N_BINS * N_BINS, C))
     for p in range(P):
         for q in range(p + 1, P):
-            r[:] = 0.0
-            v[:] = 0.0
+            for cell in range(r.shape[0]):
+                for d in range(C):
+                    r[cell, d] = v[cell, d] = 0.0
             for n in range(residuals.shape[0]):
                 cell = N_BINS * bins[p, n] + bins[q, n]
                 for d in range(C):
@@ -213,4 +187,4 @@ def pair_gains(bins, residuals, variances, gains):
                     v[cell, d] += variances[n, d]
             for cell in range(r.shape[0]):
                 for d in range(C):
-                    gains[p, q] += (r[cell, d] ** 2 - v[cell, d]) / (v[cell, d] + PRIOR)
+                    gains[p, q] += (r[cell, d] * r[cell, d] - v[cell, d]) / (v[cell, d] + PRIOR)

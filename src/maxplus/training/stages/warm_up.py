@@ -112,7 +112,7 @@ class WarmUp:
         n_batches, n_epochs = batches.number, annealing.epochs(sum(batches.counts))
         schedule = annealing.schedule(n_epochs * n_batches, coldest=scaling.coldest)
         status = run.status(n_epochs, self.patience)
-        settled = run.state(model, held_out, rng)
+        settled = run.state(held_out, rng)
         while status is None:
             epoch, epoch_loss = len(run.losses), 0.0
             parts, own_rng = batches.split(rng)
@@ -148,22 +148,21 @@ class WarmUp:
                 )
                 raise mark_collective(overflow)
             if held_out.size:
-                run.validate(model, problem.X[validation_rows], problem.y[validation_rows], comm)
+                run.validate(problem.X[validation_rows], problem.y[validation_rows])
             if not monitor.interrupted:
                 # Checkpoints are taken at the end of an epoch, so that no batch is repeated.
-                settled = run.state(model, held_out, rng)
+                settled = run.state(held_out, rng)
             status = monitor.report(
                 epoch + 1,
                 n_epochs,
                 run.losses[-1],
                 min(run.losses),
-                run.hard(model),
+                run.model(run.weights.theta),
                 lambda now=settled: now,  # type: ignore[misc]
                 None if monitor.interrupted else run.status(n_epochs, self.patience),
             )
-        return WarmedUp(
-            run.kept(model), status, np.array(run.losses), np.array(run.scores), held_out
-        )
+        trained = run.model(run.weights.theta if run.best is None else run.best)
+        return WarmedUp(trained, status, np.array(run.losses), np.array(run.scores), held_out)
 
     def bytes_needed(self, model: LMM, problem: TrainingProblem) -> int:
         """Estimate the peak memory of a run."""
@@ -234,40 +233,42 @@ def augmented(augment: Augment, rows: NDArray, rng: np.random.Generator) -> NDAr
 class _Run:
     """Mutable state of a warm-up: weights, Adam's averages, losses and scores."""
 
-    def __init__(self, comm: Communicator, scaling: Rescaling, model: LMM) -> None:
-        self.scaling, self.weights = scaling, SoftWeights(comm, *scaling.offsets(model))
+    def __init__(self, comm: Communicator, scaling: Rescaling, start: LMM) -> None:
+        self._start, self._scaling = start, scaling
+        self.weights = SoftWeights(comm, *scaling.offsets(start))
         self.losses: list[float] = []
         self.scores: list[float] = []
-        self._best: NDArray | None = None
+        self.best: NDArray | None = None
 
     def restore(self, state: TrainingState) -> None:
         """Continue from a state, which was checked."""
         self.weights.restore(state.arrays)
         self.losses, self.scores = (state.arrays[name].tolist() for name in ("losses", "scores"))
-        self._best = state.arrays.get("best")
+        self.best = state.arrays.get("best")
 
-    def state(self, model: LMM, held_out: NDArray, rng: np.random.Generator) -> TrainingState:
+    def state(self, held_out: NDArray, rng: np.random.Generator) -> TrainingState:
         """Return a copy of the state."""
-        arrays = prefixed("model.", model.weights_by_name()) | self.weights.state()
+        arrays = prefixed("model.", self._start.weights_by_name()) | self.weights.state()
         arrays |= {
             "held_out": held_out,
             "losses": np.array(self.losses),
             "scores": np.array(self.scores),
         }
-        if self._best is not None:
-            arrays["best"] = self._best
+        if self.best is not None:
+            arrays["best"] = self.best
         return TrainingState(WarmUp.name, arrays, generator_state(rng))
 
     def end_epoch(self, loss: float) -> None:
         """Record the mean loss, summed over all ranks."""
         self.losses.append(float(self.weights.comm.sum(np.array([loss]))[0]))
 
-    def validate(self, model: LMM, X: NDArray, y: NDArray, comm: Communicator) -> None:
+    def validate(self, X: NDArray, y: NDArray) -> None:
         """Record the accuracy of the LMM, and its weights if it is the best so far."""
-        right = self.hard(model).scores(X).argmax(axis=1) == y
+        comm = self.weights.comm
+        right = self.model(self.weights.theta).scores(X).argmax(axis=1) == y
         self.scores.append(comm.total(int(right.sum())) / comm.total(len(y)))
         if self.scores[-1] >= max(self.scores):
-            self._best = self.weights.theta.copy()
+            self.best = self.weights.theta.copy()
 
     def status(self, n_epochs: int, patience: int | None) -> Status | None:
         """Return the status if all epochs are done or the score stopped improving, else None."""
@@ -276,13 +277,6 @@ class _Run:
             return Status.VALIDATION
         return Status.MAX_ITER if len(self.losses) >= n_epochs else None
 
-    def hard(self, model: LMM) -> LMM:
-        """Return the LMM with the current offsets."""
-        return self._hard(model, self.weights.theta)
-
-    def kept(self, model: LMM) -> LMM:
-        """Return the best LMM if samples are held out, else the current one."""
-        return self._hard(model, self.weights.theta if self._best is None else self._best)
-
-    def _hard(self, model: LMM, theta: NDArray) -> LMM:
-        return self.scaling.hard(model, *self.weights.layers(theta))
+    def model(self, theta: NDArray) -> LMM:
+        """Return the LMM with these offsets."""
+        return self._scaling.hard(self._start, *self.weights.layers(theta))

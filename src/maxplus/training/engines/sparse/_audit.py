@@ -2,14 +2,13 @@
 
 import numpy as np
 
-from maxplus._compile.jit import inner, njit
-from maxplus._compile.references import referenced
+from maxplus._compile.jit import compiled_with, inner
 from maxplus.models._softmax import sample_loss
-from maxplus.training.engines.sparse._kernels import add_worst, find_worst, take_step
-from maxplus.training.engines.sparse._search import begin_search, end_search, search_worker
+from maxplus.training.engines.sparse._kernels import sparse_block
 
-GOOD, STOPPED = 0, -1
-WITNESS, OTHER_ROW, RUNNER_UP, UNIT, WRONG_CLASS, OWN_CLASS, REST, CHUNK = range(1, 9)
+GOOD = 0
+# Codes that differ from all values of `Signal`.
+WITNESS, OTHER_ROW, RUNNER_UP, UNIT, WRONG_CLASS, OWN_CLASS, REST, CHUNK = range(101, 109)
 MESSAGES = {
     WITNESS: "g is not the value of its witness",
     OTHER_ROW: "a row lies below g2",
@@ -86,26 +85,5 @@ def _audit(state, t):
     return GOOD
 
 
-@njit(cache=True, nogil=True)
-def audited_iteration(w, flags, state, rule, w0_update_interval, k, t, journal, loss, sample, step):
-    """Run iteration k of a block as worker w; worker 0 audits it after the search.
-
-    Return the code of a violated bound, or `GOOD`; for a helper `GOOD` or `STOPPED`.
-    """
-    state, journal = referenced(state), referenced(journal)
-    if not begin_search(state, w, t, flags):
-        return STOPPED
-    search_worker(state, w, t, rule.small_from)
-    end_search(state, w, t, flags)
-    if w > 0:
-        return GOOD
-    loss[0], sample[0], is_exchanged = find_worst(state)
-    code = _audit(state, t)
-    step[0] = 0.0
-    if not is_exchanged:
-        return STOPPED
-    if code == GOOD and loss[0] > rule.target:
-        if not add_worst(state, t, w0_update_interval):
-            return STOPPED
-        step[0] = take_step(state, k, t, loss[0], rule, journal)
-    return code
+# `sparse_block`, with an audit after each search.
+audited_block = compiled_with({"audit": _audit}, sparse_block, "audited_block", nogil=True)

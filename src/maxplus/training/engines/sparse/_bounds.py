@@ -20,26 +20,12 @@ import math
 
 import numpy as np
 
-from maxplus._compile.intrinsics import exp32, fmax, fmin, use_widest_vectors
+from maxplus._compile.elementary import exp32
+from maxplus._compile.intrinsics import fmax, fmin, use_widest_vectors
 from maxplus._compile.jit import inner, njit
 from maxplus.training.engines.sparse._minima import lane_max, note_row
-from maxplus.training.engines.sparse._state import (
-    EPOCH,
-    MERGE_CLASS,
-    MERGE_NOW,
-    MERGE_OLD,
-    MERGE_UNIT,
-    MERGES,
-    ROW_INDEX,
-    ROW_OLD,
-    ROW_ROSE,
-    ROW_UNIT,
-    ROWS,
-    SLOPE_CHANGE,
-    SLOPE_ROW,
-    SLOPES,
-)
-from maxplus.training.engines.step import LAYER_0, LAYER_1
+from maxplus.training.engines.sparse._state import EPOCH
+from maxplus.training.engines.step import LAYER_0, LAYER_1, LAYER_2
 
 # -- losses of lanes ---------------------------------------------------------------------------
 
@@ -154,9 +140,8 @@ def slot_of(t, events):
 def slope_effect(slot, samples, events):
     """Return the largest rise and fall of a row by the changed slopes of one iteration."""
     up = down = 0.0
-    for j in range(events.n[slot, SLOPES]):
-        p = events.number[slot, SLOPE_ROW, j] // 2
-        change = events.value[slot, SLOPE_CHANGE, j]
+    for j in range(events.n[slot, LAYER_0]):
+        p, change = events.row0[slot, j] // 2, events.change0[slot, j]
         a, b = change * samples.x_min[p], change * samples.x_max[p]
         up, down = max(up, a, b), max(down, -a, -b)
     return up, down
@@ -170,40 +155,31 @@ def record_step(state, t, journal, first):
     """
     weights, log, events, scale = state.weights, state.log, state.events, state.scale
     slot = slot_of(t, events)
-    n, number, value = events.n[slot], events.number[slot], events.value[slot]
+    n = events.n[slot]
     n[:] = 0
     for k in range(first, journal.n[0]):
-        layer, row, column, old = (
-            journal.layer[k],
-            journal.row[k],
-            journal.column[k],
-            journal.old[k],
-        )
+        layer, row, column = journal.layer[k], journal.row[k], journal.column[k]
+        old, j = journal.old[k], n[layer]
+        n[layer] += 1
         if layer == LAYER_0:
             new = np.float64(weights.W0[row])
-            number[SLOPE_ROW, n[SLOPES]] = row
-            value[SLOPE_CHANGE, n[SLOPES]] = new - old
-            n[SLOPES] += 1
+            events.row0[slot, j], events.change0[slot, j] = row, new - old
             for h in range(log.n.size):
                 note_row(log, h, row, weights.W1T[h, row])
         elif layer == LAYER_1:
             new = np.float64(weights.W1T[row, column])
-            j = n[ROWS]
-            number[ROW_UNIT, j], number[ROW_INDEX, j] = row, column
-            number[ROW_ROSE, j], value[ROW_OLD, j] = new > old, old
-            n[ROWS] += 1
+            events.unit1[slot, j], events.row1[slot, j] = row, column
+            events.rose1[slot, j], events.old1[slot, j] = new > old, old
             note_row(log, row, column, weights.W1T[row, column])
             log.raised[row] = add_up(log.raised[row], max(new - old, 0.0))
         else:
             new = np.float64(weights.W2T[row, column])
-            j = n[MERGES]
             events.pending[column, row] += abs(new - old)
-            now = new > old or events.pending[column, row] > scale.small
-            if now:
+            merge = new > old or events.pending[column, row] > scale.small
+            if merge:
                 events.pending[column, row] = 0.0
-            number[MERGE_UNIT, j], number[MERGE_CLASS, j] = column, row
-            number[MERGE_NOW, j], value[MERGE_OLD, j] = now, old
-            n[MERGES] += 1
+            events.unit2[slot, j], events.class2[slot, j] = column, row
+            events.merge2[slot, j], events.old2[slot, j] = merge, old
         scale.largest[layer] = max(scale.largest[layer], abs(new))
     up, _ = slope_effect(slot, state.samples, events)
     if up > 0.0:
@@ -220,15 +196,15 @@ def record_lift(state, t):
     if t % EPOCH == 0:
         _copy(lift.now[0], lift.begin[0])
         _copy(lift.now[1], lift.begin[1])
-    for j in range(events.n[slot, ROWS]):
-        h, i = events.number[slot, ROW_UNIT, j], events.number[slot, ROW_INDEX, j]
+    for j in range(events.n[slot, LAYER_1]):
+        h, i = events.unit1[slot, j], events.row1[slot, j]
         if lift.epoch[h, i] != epoch:
             lift.epoch[h, i] = epoch
-            lift.value[h, i] = events.value[slot, ROW_OLD, j]
+            lift.value[h, i] = events.old1[slot, j]
         change = np.float64(weights.W1T[h, i]) - np.float64(lift.value[h, i])
         lift.now[0, h] = max(lift.now[0, h], add_up(lift.begin[0, h], max(change, 0.0)))
         lift.now[1, h] = max(lift.now[1, h], add_up(lift.begin[1, h], max(-change, 0.0)))
-    if events.n[slot, SLOPES] > 0:
+    if events.n[slot, LAYER_0] > 0:
         up, down = slope_effect(slot, state.samples, events)
         for h in range(lift.now.shape[1]):
             lift.now[0, h] = add_up(lift.now[0, h], up)
@@ -257,26 +233,25 @@ def step_growth(state, t):
     """Add the largest possible effect of iteration t on losses and scores; O(C) per entry."""
     weights, events, lift, growth = state.weights, state.events, state.lift, state.search.growth
     slot = slot_of(t, events)
-    number, value = events.number[slot], events.value[slot]
     up, down = state.scratch.unit_change[0, 0], state.scratch.unit_change[0, 1]
     rise, fall = state.scratch.class_change[0, 0], state.scratch.class_change[0, 1]
     noise = state.scale.noise[0]
     rise[:] = 0.0
     fall[:] = 0.0
-    for j in range(events.n[slot, ROWS]):
-        h = number[ROW_UNIT, j]
+    for j in range(events.n[slot, LAYER_1]):
+        h = events.unit1[slot, j]
         up[h] = down[h] = 0.0
-    for j in range(events.n[slot, ROWS]):
-        h = number[ROW_UNIT, j]
-        change = np.float64(weights.W1T[h, number[ROW_INDEX, j]]) - value[ROW_OLD, j]
+    for j in range(events.n[slot, LAYER_1]):
+        h = events.unit1[slot, j]
+        change = np.float64(weights.W1T[h, events.row1[slot, j]]) - events.old1[slot, j]
         up[h], down[h] = max(up[h], change), max(down[h], -change)
         for d in range(rise.size):
             fall[d] = max(fall[d], down[h])
             if up[h] > rise[d] and _can_lead(state, d, h):
                 rise[d] = up[h]
-    for j in range(events.n[slot, MERGES]):
-        h, d = number[MERGE_UNIT, j], number[MERGE_CLASS, j]
-        change = np.float64(weights.W2T[d, h]) - value[MERGE_OLD, j]
+    for j in range(events.n[slot, LAYER_2]):
+        h, d = events.unit2[slot, j], events.class2[slot, j]
+        change = np.float64(weights.W2T[d, h]) - events.old2[slot, j]
         # A unit with a changed entry of W2 has a changed row: up and down are set.
         fall[d] = max(fall[d], down[h] - change)
         if up[h] + change > rise[d] and _can_lead(state, d, h):

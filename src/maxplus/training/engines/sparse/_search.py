@@ -29,20 +29,7 @@ from maxplus.training.engines.sparse._bounds import (
 )
 from maxplus.training.engines.sparse._maxima import leader_value, merge, refresh, scan_units
 from maxplus.training.engines.sparse._minima import lane_max, lane_min
-from maxplus.training.engines.sparse._state import (
-    LINE,
-    MERGE_CLASS,
-    MERGE_NOW,
-    MERGE_UNIT,
-    MERGES,
-    NONE,
-    ROW_ROSE,
-    ROW_UNIT,
-    ROWS,
-    SLOPE_CHANGE,
-    SLOPE_ROW,
-    SLOPES,
-)
+from maxplus.training.engines.sparse._state import LINE, NONE
 from maxplus.training.engines.sparse._worst import (
     offer,
     reset_found,
@@ -50,6 +37,7 @@ from maxplus.training.engines.sparse._worst import (
     sort_found,
     threshold_found,
 )
+from maxplus.training.engines.step import LAYER_0, LAYER_1, LAYER_2
 from maxplus.trees._kernels import root, update, winner
 
 # Bound on the relative rounding error of subtracting growth from a loss and adding it again.
@@ -112,12 +100,11 @@ def _loosen(state, w, c, since, t):
     moved = False
     for s in range(since, t):
         slot = slot_of(s, events)
-        for j in range(events.n[slot, SLOPES]):
+        for j in range(events.n[slot, LAYER_0]):
             moved = True
-            p = events.number[slot, SLOPE_ROW, j] // 2
-            change = F(events.value[slot, SLOPE_CHANGE, j])
+            p, change = events.row0[slot, j] // 2, F(events.change0[slot, j])
             _add_shift(samples.columns[c, p], change, most, least)
-        if events.n[slot, SLOPES] > 0:
+        if events.n[slot, LAYER_0] > 0:
             _add_noise(most, least, noise, up, down)
             most[:] = 0.0
             least[:] = 0.0
@@ -155,10 +142,10 @@ def update_chunk(state, w, c, t):
         leads_own = maxima.leads_own[c]
         for s in range(since, t):
             slot = slot_of(s, events)
-            number = events.number[slot]
-            for j in range(events.n[slot, ROWS]):
-                h = number[ROW_UNIT, j]
-                if number[ROW_ROSE, j] == 0 or unit_mark[h] == mark:
+            unit1, rose1 = events.unit1[slot], events.rose1[slot]
+            for j in range(events.n[slot, LAYER_1]):
+                h = unit1[j]
+                if rose1[j] == 0 or unit_mark[h] == mark:
                     continue
                 unit_mark[h] = mark
                 rise = state.log.raised[h] - minima.raised_seen[c, h] + state.scale.noise[0]
@@ -170,16 +157,17 @@ def update_chunk(state, w, c, t):
                         merge(state, c, d, h)
         for s in range(since, t):
             slot = slot_of(s, events)
-            number = events.number[slot]
-            for j in range(events.n[slot, ROWS]):
-                h = number[ROW_UNIT, j]
+            unit1 = events.unit1[slot]
+            for j in range(events.n[slot, LAYER_1]):
+                h = unit1[j]
                 if leads_own[h] != 0 and pair_mark[h, label] != mark:
                     pair_mark[h, label] = mark
                     merge(state, c, label, h)
-            for j in range(events.n[slot, MERGES]):
-                h, d = number[MERGE_UNIT, j], number[MERGE_CLASS, j]
+            unit2, class2, merge2 = events.unit2[slot], events.class2[slot], events.merge2[slot]
+            for j in range(events.n[slot, LAYER_2]):
+                h, d = unit2[j], class2[j]
                 own = d == label and leads_own[h] != 0
-                if (own or number[MERGE_NOW, j] != 0) and pair_mark[h, d] != mark:
+                if (own or merge2[j] != 0) and pair_mark[h, d] != mark:
                     pair_mark[h, d] = mark
                     merge(state, c, d, h)
     odds_bounds(label, samples.lanes[c], maxima.lead[c], maxima.rest[c], search.odds[c])

@@ -16,13 +16,13 @@ The lanes of a chunk are samples of one class; the last chunk of a class may hav
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any, NamedTuple, get_type_hints
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
-from maxplus._compile import aligned
 from maxplus.models import LMM
 from maxplus.models._lmm_kernels import LMMGradient, LMMWeights
 from maxplus.training.problem import TopKLoss, TrainingProblem, TrimmedMaxLoss
@@ -203,42 +203,49 @@ def field(shape: str, dtype: Any, fill: float | None = None) -> Any:
     return Field(shape, dtype, fill)
 
 
-def _extent(word, sizes):
-    factor, symbol = _EXTENT.fullmatch(word).groups()
-    return int(factor or 1) * (getattr(sizes, symbol) if symbol else 1)
-
-
-def _shape(declared, sizes):
-    return tuple(_extent(word, sizes) for word in declared.shape.split())
-
-
-def _dtype(declared, sizes):
+def _resolve(declared: Field, sizes: Sizes) -> tuple[tuple[int, ...], np.dtype]:
+    """Return the shape and the type of a declared array."""
+    extents = [_EXTENT.findall(word)[0] for word in declared.shape.split()]
+    shape = tuple(int(n or 1) * (getattr(sizes, symbol) if symbol else 1) for n, symbol in extents)
     kind = declared.dtype
-    return np.dtype(getattr(sizes, kind) if isinstance(kind, str) else kind)
+    return shape, np.dtype(getattr(sizes, kind) if isinstance(kind, str) else kind)
 
 
-def allocate(kind, sizes, **others):
+# Bytes of a cache line and of the widest vectors. NumPy aligns arrays to 16 bytes (numpy #5312), so
+# that each such vector extends over two lines: iterations would take up to 15 % longer.
+LINE_BYTES = 64
+
+
+def aligned_bytes(shape: tuple[int, ...], dtype: DTypeLike) -> int:
+    """Return the memory of an array of `aligned_empty`."""
+    return np.dtype(dtype).itemsize * math.prod(shape) + LINE_BYTES
+
+
+def aligned_empty(shape: tuple[int, ...], dtype: DTypeLike) -> NDArray:
+    """Return an uninitialised array that begins at a cache line."""
+    memory = np.empty(aligned_bytes(shape, dtype), np.uint8)
+    first = -memory.ctypes.data % LINE_BYTES
+    return memory[first : memory.size - LINE_BYTES + first].view(dtype).reshape(shape)
+
+
+def allocate(kind: Any, sizes: Sizes, **others: Any) -> Any:
     """Return a tuple of ``kind`` with new arrays in all declared fields, and ``others``."""
-    declared = kind._field_defaults
-    arrays = {
-        name: aligned.empty(_shape(d, sizes), _dtype(d, sizes)) for name, d in declared.items()
-    }
-    group = kind(**arrays, **others)
+    declared = kind._field_defaults.items()
+    group = kind(**{name: aligned_empty(*_resolve(d, sizes)) for name, d in declared}, **others)
     refill(group)
     return group
 
 
-def refill(group):
+def refill(group: Any) -> None:
     """Reset every array that has an initial value, in place."""
     for name, declared in group._field_defaults.items():
         if declared.fill is not None:
             getattr(group, name).fill(declared.fill)
 
 
-def count_bytes(kind, sizes) -> int:
-    """Return the bytes that `allocate` takes."""
-    declared = kind._field_defaults.values()
-    return sum(aligned.count_bytes(_shape(d, sizes), _dtype(d, sizes)) for d in declared)
+def count_bytes(kind: Any, sizes: Sizes) -> int:
+    """Return the memory that `allocate` takes."""
+    return sum(aligned_bytes(*_resolve(d, sizes)) for d in kind._field_defaults.values())
 
 
 # -- groups of arrays --------------------------------------------------------------------------
@@ -347,27 +354,29 @@ class Maxima(NamedTuple):
     leads_own: Array = field("K H", np.int8, 0)  # whether the unit may lead an own-class lane
 
 
-# Rows of the rings in `Events`.
-MERGES, ROWS, SLOPES = 0, 1, 2
-MERGE_UNIT, MERGE_CLASS, MERGE_NOW, ROW_UNIT, ROW_INDEX, ROW_ROSE, SLOPE_ROW = range(7)
-MERGE_OLD, ROW_OLD, SLOPE_CHANGE = range(3)
-
-
 class Events(NamedTuple):
     """A ring over iterations: the entries that changed, for chunks that are updated later.
 
-    An iteration has up to E entries, C for each sample that it steps on, of W2 (MERGE_…: unit,
-    class, whether all chunks must merge it, old value), of W1 (ROW_…: unit, row, whether it rose,
-    old value) and of W0 (SLOPE_…: row, change). The number of iterations R decreases with the
-    number of samples, so that the number of stored entries is about constant.
+    An iteration changes up to E entries of each layer, C for each sample that it steps on. The
+    number of iterations R decreases with the number of samples, so that the number of stored
+    entries is about constant.
     """
 
-    n: Array = field("R 3", INT, 0)  # number of entries of each kind
-    number: Array = field("R 7 E", INT, 0)
-    value: Array = field("R 3 E", REAL, 0)
-    pending: Array = field(
-        "H C", REAL, 0
-    )  # sums of changes of W2 that are too small for a merge so far
+    n: Array = field("R 3", INT, 0)  # number of changed entries of W0, W1 and W2
+    row0: Array = field("R E", INT)  # of W0: row
+    change0: Array = field("R E", REAL)
+    unit1: Array = field("R E", INT)  # of W1: unit, row, whether it rose, old value
+    row1: Array = field("R E", INT)
+    rose1: Array = field("R E", INT)
+    old1: Array = field("R E", REAL)
+    unit2: Array = field(
+        "R E", INT
+    )  # of W2: unit, class, whether all chunks must merge it, old value
+    class2: Array = field("R E", INT)
+    merge2: Array = field("R E", INT)
+    old2: Array = field("R E", REAL)
+    # Sums of changes of W2 that are too small for a merge so far.
+    pending: Array = field("H C", REAL, 0)
 
 
 class SearchState(NamedTuple):

@@ -16,7 +16,7 @@ from maxplus.models import LMM, Model
 from maxplus.models._lmm_kernels import empty_gradient
 from maxplus.training.engines.base import CompiledEngine
 from maxplus.training.engines.sparse import _kernels
-from maxplus.training.engines.sparse._audit import GOOD, MESSAGES, STOPPED, audited_iteration
+from maxplus.training.engines.sparse._audit import MESSAGES, audited_block
 from maxplus.training.engines.sparse._bounds import update_noise
 from maxplus.training.engines.sparse._search import STOP
 from maxplus.training.engines.sparse._state import (
@@ -34,7 +34,7 @@ from maxplus.training.engines.sparse._state import (
 from maxplus.training.engines.sparse._worst import WORST
 from maxplus.training.engines.step import Journal
 from maxplus.training.problem import MaxLoss, TopKLoss, TrainingProblem, TrimmedMaxLoss
-from maxplus.training.result import Block, Signal
+from maxplus.training.result import Block
 from maxplus.trees._kernels import build_all, level_offsets
 
 # Number of (sample, unit) pairs from which a search on several threads is faster.
@@ -219,31 +219,22 @@ class SparseEngine(CompiledEngine):
 
     def _iterate(self, w: int, block: Block, journal: Journal, flags: NDArray) -> tuple[int, int]:
         """Run a block as worker w; return (iterations done, signal)."""
-        shared = (flags, self._state, self.step, self.problem.w0_update_interval)
-        if not self._audit:
-            return _kernels.sparse_block(
-                w, *shared, self.iteration, journal, block.loss, block.sample, block.step
-            )
-        for k in range(block.loss.size):
-            one = slice(k, k + 1)
-            code = audited_iteration(
-                w,
-                *shared,
-                k,
-                self.iteration + k,
-                journal,
-                block.loss[one],
-                block.sample[one],
-                block.step[one],
-            )
-            if code == STOPPED:
-                return k, Signal.GOES_ON
-            if code != GOOD:
-                raise AssertionError(f"iteration {self.iteration + k}: {MESSAGES[code]}")
-            if w == 0 and block.step[k] == 0.0:
-                target = block.loss[k] <= self.step.target
-                return k + 1, Signal.TARGET if target else Signal.STATIONARY
-        return block.loss.size, Signal.GOES_ON
+        run = audited_block if self._audit else _kernels.sparse_block
+        n, signal = run(
+            w,
+            flags,
+            self._state,
+            self.step,
+            self.problem.w0_update_interval,
+            self.iteration,
+            journal,
+            block.loss,
+            block.sample,
+            block.step,
+        )
+        if signal in MESSAGES:
+            raise AssertionError(f"iteration {self.iteration + n}: {MESSAGES[signal]}")
+        return n, signal
 
     def regroup(self) -> None:
         """Sort the samples of each class by loss into chunks; O(N·(H + P)).

@@ -1,40 +1,52 @@
-"""MaxPlusClassifier and LinearMaxPlusClassifier: models and training that they share with LMM."""
+"""Classifiers trained with the subgradient method: scores, steps, attributes, partial_fit."""
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.preprocessing import scale
 
-from maxplus import LinearMaxPlusClassifier, MaxPlusClassifier
+from maxplus import LinearMaxPlusClassifier, MaxPlusClassifier, SubgradientLMMClassifier
 
-COMMON = {"max_iter": 60, "random_state": 0}
-# The same training for every classifier, independent of its defaults.
-PLAIN = {"objective": "max", "step": "polyak", "learning_rate": 0.1, **COMMON}
+# Parameters of all classifiers, independent of the defaults.
+COMMON = {"step": "polyak", "learning_rate": 0.1, "max_iter": 60, "random_state": 0}
 
 
 def max_plus(**parameters):
-    return MaxPlusClassifier(**{**PLAIN, **parameters})
+    return MaxPlusClassifier(**{**COMMON, **parameters})
 
 
 def linear_max_plus(**parameters):
-    return LinearMaxPlusClassifier(12, **{**PLAIN, **parameters})
+    return LinearMaxPlusClassifier(12, **{"objective": "max", **COMMON, **parameters})
 
 
+def lmm(**parameters):
+    options = {"init": "gaussian", "slope": 1.0, "w0_update_interval": 1}
+    return SubgradientLMMClassifier(12, **{**options, **COMMON, **parameters})
+
+
+SHAPES = {
+    max_plus: {"W": (3, 4)},
+    linear_max_plus: {"A": (4, 12), "b": (12,), "W": (12, 3)},
+    lmm: {"W0": (8,), "W1": (8, 12), "W2": (12, 3)},
+}
+ALL = pytest.mark.parametrize("make", SHAPES)
 BOTH = pytest.mark.parametrize("make", [max_plus, linear_max_plus])
 
 
 def weights(clf):
-    names = ("W_",) if isinstance(clf, MaxPlusClassifier) else ("W_", "A_", "b_")
-    return {name: getattr(clf, name) for name in names}
+    return {name: getattr(clf, f"{name}_") for name in clf.model_.layers}
 
 
 def scores(clf, X, W=None):
-    """Scores, from the formulas of the two models."""
+    """Return the scores according to the formulas of the models."""
     W = W or weights(clf)
     if isinstance(clf, MaxPlusClassifier):
-        return (X[:, None] + W["W_"][None]).max(axis=2)
-    a = np.maximum(0, X @ W["A_"] + W["b_"])
-    return (a[:, :, None] + W["W_"][None]).max(axis=1)
+        return (X[:, None] + W["W"][None]).max(axis=2)
+    if isinstance(clf, LinearMaxPlusClassifier):
+        a = np.maximum(0, X @ W["A"] + W["b"])
+        return (a[:, :, None] + W["W"][None]).max(axis=1)
+    g = (np.repeat(X, 2, axis=1)[:, :, None] * W["W0"][:, None] + W["W1"]).min(axis=1)
+    return (g[:, :, None] + W["W2"][None]).max(axis=1)
 
 
 def losses(clf, X, y, W=None):
@@ -53,19 +65,29 @@ def assert_same(a, b):
 # -- models -----------------------------------------------------------------------------------
 
 
-@BOTH
-def test_decision_function_equals_model_scores(cloud, make):
+@ALL
+def test_predictions_equal_the_formula(cloud, pair, make):
     clf = make().fit(*cloud)
-    assert_allclose(clf.decision_function(cloud.X), scores(clf, cloud.X), atol=1e-12)
-    assert_array_equal(clf.predict(cloud.X), np.argmax(scores(clf, cloud.X), axis=1))
+    Z = scores(clf, cloud.X)
+    proba = np.exp(Z) / np.exp(Z).sum(axis=1, keepdims=True)
+    assert_allclose(clf.decision_function(cloud.X), Z, atol=1e-12)
+    assert_array_equal(clf.predict(cloud.X), np.argmax(Z, axis=1))
+    assert_allclose(clf.predict_proba(cloud.X), proba)
+    assert_allclose(clf.predict_log_proba(cloud.X), np.log(proba))
     assert losses(clf, *cloud).max() == pytest.approx(clf.max_loss_)
     assert losses(clf, *cloud).mean() == pytest.approx(clf.mean_loss_)
 
+    clf = make().fit(pair.X, np.where(pair.y == 1, "yes", "no"))
+    margin = np.diff(scores(clf, pair.X), axis=1)[:, 0]
+    assert_allclose(clf.decision_function(pair.X), margin, atol=1e-12)
+    assert_array_equal(clf.predict(pair.X), np.where(margin > 0, "yes", "no"))
+    assert_allclose(clf.predict_proba(pair.X)[:, 1], 1 / (1 + np.exp(-margin)))
 
-@BOTH
+
+@ALL
 @pytest.mark.parametrize("objective", ["max", "mean"])
 def test_classifier_step_follows_the_subgradient(cloud, make, objective):
-    """One long-hand step, the derivatives by central differences."""
+    """A step is compared with central differences of the objective."""
     parameters = {"objective": objective, "engine": "dense", "step": "constant", "max_iter": 1}
     start = make(**parameters).fit(*cloud)
     moved = make(**parameters, keep="last").fit(*cloud)
@@ -85,42 +107,42 @@ def test_classifier_step_follows_the_subgradient(cloud, make, objective):
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@BOTH
-def test_fitted_attributes_of_every_classifier(cloud, make, dtype):
+@ALL
+def test_fitted_attributes(cloud, make, dtype):
     X, y = cloud.astype(dtype)
     clf = make().fit(X, np.array(["a", "b", "c"])[y])
-    shapes = {"W_": (3, 4)} if make is max_plus else {"W_": (12, 3), "A_": (4, 12), "b_": (12,)}
-    assert {name: W.shape for name, W in weights(clf).items()} == shapes
+    assert {name: W.shape for name, W in weights(clf).items()} == SHAPES[make]
     assert {W.dtype for W in weights(clf).values()} == {np.dtype(dtype)}
-    assert clf.predict_proba(X).dtype == dtype
+    assert clf.predict_proba(X).dtype == clf.decision_function(X).dtype == dtype
     assert_array_equal(clf.classes_, ["a", "b", "c"])
     assert clf.n_features_in_ == 4
-    assert clf.n_iter_ == clf.loss_curve_.size == 60
+    assert {name: values.shape for name, values in clf.history_.items()} == dict.fromkeys(
+        ("loss", "sample", "step"), (60,)
+    )
+    assert_array_equal(clf.loss_curve_, clf.history_["loss"])
+    assert clf.n_iter_ == 60
     assert (clf.status_, clf.status_message_) == ("max_iter", "all iterations done")
     assert clf.perfect_fit_ == (clf.max_loss_ < np.log(2))
 
 
 @pytest.mark.parametrize("init", ["gaussian", "uniform"])
 @BOTH
-def test_random_initialization_of_every_classifier(cloud, make, init):
+def test_random_initialization(cloud, make, init):
     X = np.tile(cloud.X, 30)
     clf = make(init=init, scale=2.0, max_iter=1).fit(X, cloud.y)
-    drawn = weights(clf)["W_" if make is max_plus else "A_"]
+    drawn = weights(clf)["W" if make is max_plus else "A"]
     assert np.std(drawn) == pytest.approx(2.0 if init == "gaussian" else 2 / 3**0.5, rel=0.1)
     assert (np.abs(drawn).max() <= 2.0) == (init == "uniform")
-
-
-def test_glorot_initialization(cloud):
-    clf = linear_max_plus(max_iter=1).fit(*cloud)
-    assert 0.8 < np.abs(clf.A_).max() / np.sqrt(6 / 16) <= 1.0
-    assert 0.8 < np.abs(clf.W_).max() / np.sqrt(6 / 15) <= 1.0
-    assert_array_equal(clf.b_, 0.0)
+    glorot = linear_max_plus(max_iter=1).fit(*cloud)
+    assert 0.8 < np.abs(glorot.A_).max() / np.sqrt(6 / 16) <= 1.0
+    assert 0.8 < np.abs(glorot.W_).max() / np.sqrt(6 / 15) <= 1.0
+    assert_array_equal(glorot.b_, 0.0)
 
 
 # -- training ---------------------------------------------------------------------------------
 
 
-@BOTH
+@ALL
 @pytest.mark.parametrize("engine", ["dense", "sgd"])
 def test_mean_objective_lowers_the_mean_loss(cloud, make, engine):
     parameters = {"objective": "mean", "step": "constant", "learning_rate": 1.0}
@@ -135,40 +157,43 @@ def test_linear_max_plus_learns_scaled_iris_by_default(iris):
     assert clf.score(X, iris.y) > 0.9
 
 
-@BOTH
-def test_partial_fit_continues_training(cloud, make):
-    clf = make(keep="last", max_iter=20).fit(*cloud)
+@ALL
+@pytest.mark.parametrize("step", ["polyak", "constant"])
+def test_partial_fit_and_warm_start_continue_training(cloud, make, step):
+    options = {"step": step, "keep": "last", "engine": "dense"}
+    expected = make(**options).fit(*cloud)
+    clf = make(**options, max_iter=20).partial_fit(*cloud)
     clf.set_params(max_iter=40).partial_fit(*cloud)
-    assert_same(clf, make(keep="last", max_iter=60).fit(*cloud))
+    assert_same(clf, expected)
     assert clf.n_iter_ == 60
+    warm = make(**options, warm_start=True, max_iter=30).fit(*cloud).fit(*cloud)
+    assert_array_equal(warm.history_["loss"], expected.history_["loss"][30:])
+    assert warm.n_iter_ == 30
 
 
-@BOTH
-def test_warm_start_continues_training(cloud, make):
-    clf = make(warm_start=True, keep="last", max_iter=30).fit(*cloud).fit(*cloud)
-    straight = make(keep="last").fit(*cloud)
-    assert_array_equal(clf.W_, straight.W_)
-    assert clf.n_iter_ == 30
-
-
-@BOTH
-@pytest.mark.parametrize("parameters", [{}, {"objective": "mean"}])
+@ALL
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"engine": "dense"},
+        {"objective": "mean", "engine": "dense"},
+        {"objective": "mean", "engine": "sgd"},
+    ],
+)
 def test_sample_weight_of_zero_excludes_sample(cloud, make, parameters):
     used = np.arange(45) % 4 != 1
     some = make(**parameters).fit(*cloud, sample_weight=used)
     less = make(**parameters).fit(cloud.X[used], cloud.y[used])
-    assert_array_equal(some.W_, less.W_)
-    assert_array_equal(some.history_["sample"], np.flatnonzero(used)[less.history_["sample"]])
+    for name, W in weights(less).items():
+        assert_array_equal(weights(some)[name], W)
+    assert some.max_loss_ == less.max_loss_
+    # Sample indices refer to the input of fit.
+    samples = less.history_["sample"]
+    expected = np.where(samples < 0, samples, np.flatnonzero(used)[samples])
+    assert_array_equal(some.history_["sample"], expected)
 
 
 # -- input ------------------------------------------------------------------------------------
-
-
-@BOTH
-def test_decision_function_is_1d_for_two_classes(pair, make):
-    clf = make().fit(*pair)
-    Z = scores(clf, pair.X)
-    assert_allclose(clf.decision_function(pair.X), Z[:, 1] - Z[:, 0], atol=1e-12)
 
 
 @BOTH
@@ -176,7 +201,6 @@ def test_decision_function_is_1d_for_two_classes(pair, make):
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("n_copies", [1, 50])
 def test_finite_inputs_have_finite_scores(cloud, make, value, dtype, n_copies):
-    """Also where a linear layer adds many features up."""
     X = np.tile(cloud.X, n_copies).astype(dtype)
     clf = make(init="uniform").fit(X, cloud.y)
     huge = np.full((1, X.shape[1]), value)

@@ -1,0 +1,65 @@
+"""CPU time of the first calls after an installation, when no compiled kernel is cached."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from tempfile import TemporaryDirectory
+
+import numpy as np
+
+from experiments.harness import Result, Settings, Table
+from experiments.measure import child_environment
+
+FULL_RUNS, QUICK_RUNS = 5, 1
+IRIS = """from maxplus import LMMClassifier, SubgradientLMMClassifier
+from sklearn.datasets import load_iris
+X, y = load_iris(return_X_y=True)"""
+FIT = "clf = LMMClassifier(random_state=0).fit(X, y)"
+SPARSE = "SubgradientLMMClassifier(engine='sparse', max_iter=100, random_state=0).fit(X, y)"
+# Statements before the measured statement, and the measured statement, of each case.
+CASES = {
+    "import of LMMClassifier": ("", "from maxplus import LMMClassifier"),
+    "default LMMClassifier": (IRIS, FIT),
+    "certified_radius and explain": (
+        f"{IRIS}\n{FIT}",
+        "clf.certified_radius(X); str(clf.explain(X[:1]))",
+    ),
+    "sparse SubgradientLMMClassifier": (IRIS, SPARSE),
+}
+
+
+def run(settings: Settings) -> Result:
+    """Measure each case in new processes, each with an empty cache of kernels."""
+    n_runs = settings.n_seeds(FULL_RUNS, QUICK_RUNS)
+    seconds: dict[str, list[float]] = {name: [] for name in CASES}
+    for name, _ in settings.track([(name, k) for name in CASES for k in range(n_runs)], "runs"):
+        seconds[name].append(_cpu_seconds(*CASES[name]))
+    rows = [
+        (name, f"{min(found):.2f}", f"{np.median(found):.2f}", f"{max(found):.2f}")
+        for name, found in seconds.items()
+    ]
+    return Result(
+        "First use",
+        f"CPU time on Iris with an empty kernel cache, in {n_runs} new processes for each row. "
+        "The import includes that of Numba and scikit-learn, and other rows do not include the "
+        "import. Later processes load the compiled kernels from the cache.",
+        [Table("CPU seconds", ("call", "minimum", "median", "maximum"), rows)],
+        {"seconds": seconds},
+        {},
+        f"{n_runs} run" if settings.quick else "",
+    )
+
+
+def _cpu_seconds(before: str, measured: str) -> float:
+    """Return the CPU time of statements in a new process."""
+    code = f"""import time
+{before}
+start = time.process_time()
+{measured}
+print(time.process_time() - start)"""
+    with TemporaryDirectory() as folder:
+        environment = child_environment(NUMBA_CACHE_DIR=folder)
+        command = [sys.executable, "-W", "ignore", "-c", code]
+        done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True)
+    return float(done.stdout)

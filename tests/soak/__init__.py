@@ -1,1 +1,0 @@
-"""Random trials for any length of time: `make soak`. Name and seed reproduce each of them."""
