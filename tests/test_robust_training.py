@@ -1,4 +1,4 @@
-"""The choice of certified trainings: what is chosen, and that certificates hold."""
+"""Search and training of `RobustTraining`."""
 
 from functools import partial
 
@@ -92,6 +92,15 @@ def test_single_candidate_is_trained_without_a_search():
     outcome = run(X, y, candidates=CANDIDATES[:1])
     assert outcome.choice is None
     assert share(outcome.model, X, y) > 0.65
+
+
+def test_progress_of_many_rows_ends_with_the_last_epoch():
+    X, y = table(4_400)
+    reports = []
+    annealing = TABLE_ANNEALING._replace(min_steps=250)
+    outcome = run(X, y, [reports.append], CANDIDATES[:1], annealing=annealing)
+    assert outcome.n_iter == reports[-1].iteration == reports[-1].max_iter == 12
+    assert outcome.status is Status.MAX_ITER
 
 
 def test_initial_model_is_kept_if_the_search_is_stopped():

@@ -18,6 +18,7 @@ from maxplus.estimators._training_data import TrainingData, share_a_unit
 from maxplus.explain import Domain
 from maxplus.models import LMM, AdditiveLMM, FeatureMap, Term
 from maxplus.training import Status, TrainingMonitor
+from maxplus.training.smooth.annealing import Annealing
 from maxplus.training.smooth.interval import (
     Augment,
     image_windows,
@@ -190,6 +191,10 @@ class RobustTraining(JointTraining):
             if self.structures[-1] is CONSTANT and scores[-1] >= scores[choice.chosen]:
                 choice = choice._replace(chosen=len(scores) - 1, temperature=1.0)
         return choice, status
+
+    def annealing_for(self, n_rows: int) -> Annealing:
+        """Return the annealing schedule for any number of rows."""
+        return self.annealing
 
     def prepare(self, rows: TrainingData, rng: np.random.Generator) -> Any:
         """Return the rows, because candidates transform features in different ways."""
