@@ -76,6 +76,11 @@ def test_constant_is_chosen_if_nothing_can_be_certified():
     assert share(outcome.model, X, y, np.full(3, 1e6)) == (y == 0).mean()
 
 
+def test_constant_is_not_chosen_if_no_row_can_be_held_out():
+    outcome = run(np.eye(3), np.arange(3), reach=np.full(3, 0.1))
+    assert_array_equal(outcome.model.scores(np.eye(3)).argmax(axis=1), [0, 1, 2])
+
+
 def test_choice_does_not_depend_on_threads():
     X, y = table(150)
     outcomes = []

@@ -186,10 +186,13 @@ class RobustTraining(JointTraining):
     ) -> tuple[Choice | None, Status]:
         """Return the choice, or None if the search was interrupted, and the status."""
         choice, status = super().choose(rows, seed, monitor)
-        if choice is not None and choice.scores is not None:
-            scores = choice.scores[:, np.isfinite(choice.scores[0])].mean(axis=1)
-            if self.structures[-1] is CONSTANT and scores[-1] >= scores[choice.chosen]:
-                choice = choice._replace(chosen=len(scores) - 1, temperature=1.0)
+        if choice is None or choice.scores is None or self.structures[-1] is not CONSTANT:
+            return choice, status
+        scores = choice.scores[:, np.isfinite(choice.scores[0])].sum(axis=1)
+        # If folds differ in size, equal numbers of certified rows have different shares.
+        tolerance = 0.5 * self.n_folds / len(rows.y)
+        if scores[-1] > 0 and scores[-1] >= scores[choice.chosen] - tolerance:
+            choice = choice._replace(chosen=len(scores) - 1, temperature=1.0)
         return choice, status
 
     def annealing_for(self, n_rows: int) -> Annealing:
