@@ -70,12 +70,12 @@ right.set_title("Difference of the scores")
 # Each score is determined by one wall of one unit. ``explain`` lists the unit and the wall.
 
 point = np.array([[0.45, 0.35]])
-why = clf.explain(point, feature_names=["across", "up"], class_names=["blue", "red"])
-print(why)
+explanation = clf.explain(point, feature_names=["across", "up"], class_names=["blue", "red"])
+print(explanation)
 
 fig, axes = plt.subplots(1, 2, figsize=(10, 3.8), layout="constrained")
 for d, (ax, colour, name) in enumerate(zip(axes, (BLUE, RED), ("blue", "red"), strict=True)):
-    unit, row = why.paths.unit[0, d], why.paths.row[0, d]
+    unit, row = explanation.paths.unit[0, d], explanation.paths.row[0, d]
     corner, size, _ = box_of(unit)
     draw_points(ax)
     ax.add_patch(Rectangle(corner, *size, facecolor=colour, edgecolor=colour, alpha=0.25))
@@ -88,5 +88,5 @@ for d, (ax, colour, name) in enumerate(zip(axes, (BLUE, RED), ("blue", "red"), s
     foot[feature] = wall
     ax.plot(*np.transpose([point[0], foot]), color="black", linestyle="--", linewidth=1.5)
     ax.plot(*point[0], "*", color="black", markersize=16)
-    ax.set_title(f"{name}: score {why.paths.score[0, d]:.2f}, distance to the thick wall")
+    ax.set_title(f"{name}: score {explanation.paths.score[0, d]:.2f}, distance to the thick wall")
 plt.show()

@@ -60,9 +60,9 @@ table = pd.read_csv(folder / "patients.csv")
 # `fit` uses every column, so ids must be dropped.
 X, y = table.drop(columns=["patient", "outcome"]), table["outcome"]
 model = LMMClassifier(12, slope=1.0, calibrate=True, random_state=0)
-found = maxplus.validate(model, X, y)
-print(f"{found.description}: accuracy {found.figures.accuracy:.1%}")
-print(f"baseline: accuracy {found.baseline.accuracy:.1%}")
+validation = maxplus.validate(model, X, y)
+print(f"{validation.description}: accuracy {validation.figures.accuracy:.1%}")
+print(f"baseline: accuracy {validation.baseline.accuracy:.1%}")
 
 # %%
 # Columns and explanation
@@ -81,13 +81,15 @@ print(clf.rules(X, y, n=3))
 
 names = clf.encoder_.feature_names
 order = np.argsort(clf.feature_importances_)[-8:]
-held = found.held_out
-back = held.outcome[:, 0]
+held_out = validation.held_out
+probability = held_out.outcome[:, 0]
 fig, (left, right) = plt.subplots(1, 2, figsize=(10, 3.6), layout="constrained")
 left.barh(np.array(names)[order], clf.feature_importances_[order], color="#0072B2")
 left.set(xlabel="share", title="Feature importances")
 for code, name, colour in ((1, "well", "#009E73"), (0, "returned", "#D55E00")):
-    right.hist(back[held.y == code], np.linspace(0, 1, 21), color=colour, alpha=0.6, label=name)
+    right.hist(
+        probability[held_out.y == code], np.linspace(0, 1, 21), color=colour, alpha=0.6, label=name
+    )
 right.set(xlabel="probability of a return", ylabel="held-out patients", title="Predictions")
 right.legend(frameon=False)
 

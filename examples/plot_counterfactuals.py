@@ -19,8 +19,8 @@ names = [f"grower {letter}" for letter in "ABC"]
 clf = LMMClassifier(12, slope=2.0, calibrate=True, random_state=0).fit(X, y)
 
 row = 129
-why = clf.explain(X.iloc[[row]], class_names=names, row_numbers=[row + 1])
-print(why)
+explanation = clf.explain(X.iloc[[row]], class_names=names, row_numbers=[row + 1])
+print(explanation)
 
 # %%
 # Scores along one column
@@ -29,8 +29,8 @@ print(why)
 # All other columns are fixed. The scores are piecewise linear, and the counterfactual is the point
 # where the score of another class becomes the highest.
 
-p, value = why.flips.feature[0], why.flips.value[0]
-now = X.iloc[row, p]
+p, value = explanation.flips.feature[0], explanation.flips.value[0]
+current = X.iloc[row, p]
 line = np.linspace(min(X.iloc[:, p].min(), value), X.iloc[:, p].max(), 400)
 rows = np.repeat(X.to_numpy()[[row]], line.size, axis=0)
 rows[:, p] = line
@@ -38,11 +38,14 @@ scores = clf.model_.scores(rows)
 fig, ax = plt.subplots(figsize=(8, 3.8), layout="constrained")
 for d, colour in enumerate(("#009E73", "#0072B2", "#D55E00")):
     ax.plot(line, scores[:, d], color=colour, linewidth=2, label=names[d])
-for at, words, style in ((now, "value", "-"), (value, f"counterfactual {value:.3g}", "--")):
-    ax.axvline(at, color="#222222", linestyle=style, linewidth=1)
+for position, label, style in (
+    (current, "value", "-"),
+    (value, f"counterfactual {value:.3g}", "--"),
+):
+    ax.axvline(position, color="#222222", linestyle=style, linewidth=1)
     ax.annotate(
-        words,
-        (at, 1),
+        label,
+        (position, 1),
         xycoords=("data", "axes fraction"),
         xytext=(5, -12),
         textcoords="offset points",
@@ -58,13 +61,13 @@ ax.legend(frameon=False)
 # counterfactual, in standard deviations.
 
 counterfactuals = clf.explain(X).flips
-has_one = counterfactuals.feature >= 0
-counts = np.bincount(counterfactuals.feature[has_one], minlength=X.shape[1])
+has_counterfactual = counterfactuals.feature >= 0
+counts = np.bincount(counterfactuals.feature[has_counterfactual], minlength=X.shape[1])
 order = np.argsort(counts)
 fig, (left, right) = plt.subplots(1, 2, figsize=(10, 3.8), layout="constrained")
 left.barh(X.columns[order], counts[order], color="#0072B2")
 left.set(xlabel="rows", title="Column of the nearest counterfactual")
-right.hist(counterfactuals.distance[has_one], 24, color="#0072B2")
+right.hist(counterfactuals.distance[has_counterfactual], 24, color="#0072B2")
 right.set(xlabel="distance, in standard deviations", ylabel="rows", title="Distance")
 
 # %%

@@ -39,9 +39,9 @@ for name, model in models.items():
     loss = model.losses(X_test, y_test).mean()
     left.barh(name, loss, color=colour)
     left.text(loss, name, f" {loss:.3f}", va="center")
-    is_right = model.scores(X_test).argmax(axis=1) == y_test
-    stays = [np.mean(is_right & certified_at(model, X_test, radius)) for radius in eps]
-    right.plot(eps, stays, color=colour, linewidth=2)
+    is_correct = model.scores(X_test).argmax(axis=1) == y_test
+    certified = [np.mean(is_correct & certified_at(model, X_test, radius)) for radius in eps]
+    right.plot(eps, certified, color=colour, linewidth=2)
 left.invert_yaxis()
 left.set(title="Log loss", xlim=(0, 0.23))
 right.set(title="Certified accuracy", xlabel="ε: largest change of each pixel", ylim=(0, 1))

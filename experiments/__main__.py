@@ -15,7 +15,6 @@ from rich.progress import track
 from experiments.harness import BENCHMARKS, EXPERIMENTS, Cache, Experiment, Settings
 from experiments.records import is_finished, write_report, write_result
 from maxplus.datasets import DamagedFileError, DataNotFoundError
-from maxplus.training.progress import ProgressBar
 
 app = typer.Typer(add_completion=False)
 
@@ -61,7 +60,6 @@ def run(
         quick=quick,
         seeds=seeds,
         track=partial(_track, progress),
-        watch=lambda name: ProgressBar(name, progress),
     )
     try:
         for experiment in selected:

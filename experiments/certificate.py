@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn import datasets
 from sklearn.preprocessing import MinMaxScaler
 
@@ -20,14 +21,13 @@ UNITS = {"iris": 40, "wine": 40, "breast_cancer": 120}
 def run(settings: Settings) -> Result:
     """Measure the training accuracy at the first iteration with a maximum loss below log 2."""
     seeds = range(settings.n_seeds(FULL_SEEDS, QUICK_SEEDS))
-    iterations = 5_000 if settings.quick else 50_000
+    iterations = settings.pick(50_000, 5_000)
     values = []
     for name, seed in settings.track([(n, s) for n in UNITS for s in seeds], "certificates"):
         X, y = getattr(datasets, f"load_{name}")(return_X_y=True)
         X = MinMaxScaler().fit_transform(X)
-        values.append(
-            {"data": name, "seed": seed, **_first_below(X, y, UNITS[name], seed, iterations)}
-        )
+        found = _first_below(X, y, UNITS[name], seed, iterations)
+        values.append({"data": name, "seed": seed, **found})
     reached = [v for v in values if v["iteration"] is not None]
     n_perfect = sum(v["accuracy"] == 1.0 for v in reached)
     text = (
@@ -36,42 +36,47 @@ def run(settings: Settings) -> Result:
         f"correctly in {n_perfect} of {len(reached)} runs, as the proposition states. Features "
         "are scaled to [0, 1]; all samples are used for training."
     )
-    rows = [
-        (
-            v["data"],
-            v["seed"],
-            UNITS[v["data"]],
-            "not reached" if v["iteration"] is None else f"{v['iteration']:,}",
-            f"{v['loss']:.4f}",
-            f"{v['accuracy']:.1%}",
-        )
+    columns = {
+        "data": "data",
+        "seed": "seed",
+        "units": "units",
+        "first below log 2": "first",
+        "max loss there": "{loss:.4f}",
+        "train accuracy": "{accuracy:.1%}",
+    }
+    cells = [
+        v
+        | {
+            "units": UNITS[v["data"]],
+            "first": "not reached" if v["iteration"] is None else f"{v['iteration']:,}",
+        }
         for v in values
     ]
-    columns = ("data", "seed", "units", "first below log 2", "max loss there", "train accuracy")
     return Result(
         "The log 2 certificate",
         text,
-        [Table("First iterate below log 2 (or the best one)", columns, rows)],
+        [Table.of("First iterate below log 2 (or the best one)", cells, columns)],
         {"runs": values},
-        scale=f"{len(seeds)} seeds, {iterations:,} iterations" if settings.quick else "",
+        scale=f"{len(seeds)} seeds, {iterations:,} iterations",
     )
 
 
-def _first_below(X: Any, y: Any, n_hidden: int, seed: int, iterations: int) -> dict[str, Any]:
+def _first_below(X: NDArray, y: NDArray, n_hidden: int, seed: int, n: int) -> dict[str, Any]:
     """Fit a model; refit up to the first iteration below log 2, if there is one."""
     options: dict[str, Any] = {"n_hidden": n_hidden, "random_state": seed}
-    model = SubgradientLMMClassifier(**options, max_iter=iterations).fit(X, y)
+    model = SubgradientLMMClassifier(**options, max_iter=n).fit(X, y)
     curve = model.loss_curve_
     below = np.flatnonzero(curve < LOG2)
-    if below.size:
+    first = int(below[0]) + 1 if below.size else None
+    if first is not None:
         # Adjust the fraction, because step sizes depend on the number of iterations.
-        n = int(below[0]) + 1
-        fraction = min(1.0, model.polyak_fraction * iterations / n)
-        model = SubgradientLMMClassifier(**options, max_iter=n, polyak_fraction=fraction).fit(X, y)
-        if not np.array_equal(model.loss_curve_, curve[:n]):
+        fraction = min(1.0, model.polyak_fraction * n / first)
+        options |= {"max_iter": first, "polyak_fraction": fraction}
+        model = SubgradientLMMClassifier(**options).fit(X, y)
+        if not np.array_equal(model.loss_curve_, curve[:first]):
             raise AssertionError("the shorter run has other iterates")
     return {
-        "iteration": int(below[0]) if below.size else None,
+        "iteration": None if first is None else first - 1,
         "loss": float(model.max_loss_),
         "accuracy": float(model.score(X, y)),
     }

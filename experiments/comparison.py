@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-import warnings
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -12,13 +13,25 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from experiments.harness import Table, Watch, unwatched
+from experiments.harness import Table
 from experiments.measure import timed
-from maxplus.estimators import LMMClassifier, NoEffectWarning, SubgradientLMMClassifier
-from maxplus.models import LOG2, Model
+from maxplus.estimators import SubgradientLMMClassifier
+from maxplus.models import Model
 from maxplus.models._softmax import log_softmax, losses
 from maxplus.training.monitor import Callback, Progress
 from maxplus.training.smooth.annealing import Adam
+
+SIDES = ("train", "test")
+FIGURES = {"max_loss": "max loss", "mean_loss": "mean loss", "accuracy": "accuracy"}
+# Formatted values of FIGURES.
+Cells = tuple[str, str, str]
+# Opens the progress bar of a fit, given the name of the model.
+Watch = Callable[[str], AbstractContextManager[Callback]]
+
+
+def unwatched(name: str) -> AbstractContextManager[Callback]:
+    """Return a callback context that shows no progress."""
+    return nullcontext(lambda progress: None)
 
 
 @dataclass(frozen=True)
@@ -49,22 +62,6 @@ class Evaluation:
         """Fraction of correct predictions."""
         return float(self.correct.mean())
 
-    @property
-    def certified(self) -> bool:
-        """True if every loss is below log 2, which implies that all predictions are correct."""
-        return self.max_loss < LOG2
-
-
-def evaluate(model: Model | MLP, X: NDArray, y: NDArray) -> Evaluation:
-    """Evaluate a model on samples with classes 0..C−1."""
-    return Evaluation(model.losses(X, y), y, model.scores(X).argmax(axis=1))
-
-
-SIDES = ("train", "test")
-FIGURES = ("max_loss", "mean_loss", "accuracy")
-# Formatted values of FIGURES.
-Cells = tuple[str, str, str]
-
 
 class PaperResult(NamedTuple):
     """Maximum loss, mean loss and accuracy reported in the paper; NaN if missing."""
@@ -93,43 +90,24 @@ class TrainedModel:
     seconds: float
     loss_curve: NDArray
 
+    @classmethod
+    def of(
+        cls, name: str, model: Model | MLP, split: Split, seconds: float, loss_curve: NDArray
+    ) -> TrainedModel:
+        """Evaluate a model on the training and the test samples."""
+        train, test = (
+            Evaluation(model.losses(X, y), y, model.scores(X).argmax(axis=1))
+            for X, y in ((split.X_train, split.y_train), (split.X_test, split.y_test))
+        )
+        return cls(name, train, test, seconds, loss_curve)
+
     def values(self) -> dict[str, float]:
-        """Return the training time and the metrics of both sets by name."""
-        figures = {
+        """Return the metrics of both sets by name."""
+        return {
             f"{side}_{what}": getattr(getattr(self, side), what)
             for side in SIDES
             for what in FIGURES
         }
-        return {"seconds": self.seconds, **figures}
-
-
-class MLPSettings(NamedTuple):
-    """Hidden layer sizes, learning rate, and batch size (None for full batches)."""
-
-    hidden: tuple[int, int]
-    rate: float
-    batch: int | None = None
-
-
-def train_mlp(
-    settings: MLPSettings, split: Split, seed: int, iterations: int, watch: Watch = unwatched
-) -> TrainedModel:
-    """Train an MLP on the mean loss with Adam and evaluate the last iterate."""
-    n_features, n_classes = split.X_train.shape[1], int(split.y_train.max()) + 1
-    rng = np.random.default_rng(seed)
-    model = MLP.random((n_features, *settings.hidden, n_classes), rng, split.X_train.dtype)
-    with watch("MLP (mean)") as callback:
-        seconds, curve = train_by_adam(
-            model,
-            split.X_train,
-            split.y_train,
-            settings.rate,
-            iterations,
-            batch=settings.batch,
-            rng=rng,
-            callback=callback,
-        )
-    return _trained_model("MLP (mean)", model, split, seconds, curve)
 
 
 def train_lmm(
@@ -145,46 +123,18 @@ def train_lmm(
         model = SubgradientLMMClassifier(
             **settings, max_iter=iterations, random_state=seed, callbacks=callback
         )
-        seconds, _ = timed(fit_quietly, model, split.X_train, split.y_train)
-    return _trained_model(name, model.model_, split, seconds, model.loss_curve_)
-
-
-def fit_quietly(model: LMMClassifier, X: NDArray, y: NDArray) -> None:
-    """Fit without warnings about parameters that have no effect."""
-    with warnings.catch_warnings():
-        # Some settings of the paper have no effect in short runs.
-        warnings.simplefilter("ignore", NoEffectWarning)
-        model.fit(X, y)
+        seconds, _ = timed(model.fit, split.X_train, split.y_train)
+    return TrainedModel.of(name, model.model_, split, seconds, model.loss_curve_)
 
 
 def comparison_table(caption: str, rows: list[tuple[str, Cells, Cells]]) -> Table:
     """Return a table of the paper's results next to the measured results."""
-    columns = (
-        "model",
-        "max loss (paper)",
-        "max loss",
-        "mean loss (paper)",
-        "mean loss",
-        "accuracy (paper)",
-        "accuracy",
-    )
+    columns = [column for name in FIGURES.values() for column in (f"{name} (paper)", name)]
     cells = [
         (name, *(cell for pair in zip(paper, measured, strict=True) for cell in pair))
         for name, paper, measured in rows
     ]
-    return Table(caption, columns, cells)
-
-
-def _trained_model(
-    name: str, model: Model | MLP, split: Split, seconds: float, loss_curve: NDArray
-) -> TrainedModel:
-    return TrainedModel(
-        name,
-        evaluate(model, split.X_train, split.y_train),
-        evaluate(model, split.X_test, split.y_test),
-        seconds,
-        loss_curve,
-    )
+    return Table(caption, ("model", *columns), cells)
 
 
 # -- multilayer perceptron -------------------------------------------------------------------------
@@ -194,35 +144,33 @@ INTERVAL = 0.2
 
 
 class MLP:
-    """MLP with two hidden layers: z = W3·a2, a2 = relu(W2·a1), a1 = relu(W1·x).
+    """MLP with layers a_l = relu(W_l·a_{l−1}) and scores z = W_L·a_{L−1}.
 
     The last column of each matrix is the bias. The matrices are views of the vector ``theta``.
 
     Parameters
     ----------
-    widths : (P, first hidden layer, second hidden layer, C)
+    widths : (P, hidden layers, C)
     theta : vector of all weights, layer by layer
     """
 
-    def __init__(self, widths: tuple[int, int, int, int], theta: NDArray) -> None:
+    def __init__(self, widths: tuple[int, ...], theta: NDArray) -> None:
         self.theta = theta
         shapes = [(out, into + 1) for into, out in pairwise(widths)]
         parts = np.split(theta, np.cumsum([math.prod(shape) for shape in shapes])[:-1])
-        self.W1, self.W2, self.W3 = (
+        self.weights: list[NDArray] = [
             part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)
-        )
+        ]
 
     @classmethod
     def random(
-        cls,
-        widths: tuple[int, int, int, int],
-        rng: np.random.Generator,
-        dtype: DTypeLike = np.float64,
+        cls, widths: tuple[int, ...], rng: np.random.Generator, dtype: DTypeLike = np.float64
     ) -> MLP:
         """Return a model with He initialisation and zero biases."""
         n_weights = sum(out * (into + 1) for into, out in pairwise(widths))
         model = cls(widths, np.zeros(n_weights, dtype))
-        for W, fan_in in zip((model.W1, model.W2, model.W3), widths, strict=False):
+        for W in model.weights:
+            fan_in = W.shape[1] - 1
             W[:, :-1] = rng.normal(0.0, math.sqrt(2 / fan_in), (len(W), fan_in))
         return model
 
@@ -238,23 +186,25 @@ class MLP:
 
     def losses_and_gradient(self, X: NDArray, y: NDArray) -> tuple[NDArray, NDArray]:
         """Return the losses and the gradient of their mean with respect to ``theta``."""
-        A0, A1, A2, Z = self._forward(X)
+        *activations, Z = self._forward(X)
         log_p = log_softmax(Z.T)
         true = np.arange(len(y)), y
         E = np.exp(log_p)
         E[true] -= 1.0
-        E3 = E.T / len(y)
-        E2 = (self.W3[:, :-1].T @ E3) * (A2[:-1] > 0)
-        E1 = (self.W2[:, :-1].T @ E2) * (A1[:-1] > 0)
-        gradient = [(E1 @ A0.T).ravel(), (E2 @ A1.T).ravel(), (E3 @ A2.T).ravel()]
+        E = E.T / len(y)
+        gradient: list[NDArray] = []
+        for k in reversed(range(len(activations))):
+            gradient.insert(0, (E @ activations[k].T).ravel())
+            if k:
+                E = (self.weights[k][:, :-1].T @ E) * (activations[k][:-1] > 0)
         return -log_p[true], np.concatenate(gradient)
 
-    def _forward(self, X: NDArray) -> tuple[NDArray, NDArray, NDArray, NDArray]:
+    def _forward(self, X: NDArray) -> list[NDArray]:
         """Return inputs, hidden activations and scores, with samples in columns."""
-        A0 = _append_ones(X.T)
-        A1 = _append_ones(np.maximum(self.W1 @ A0, 0.0))
-        A2 = _append_ones(np.maximum(self.W2 @ A1, 0.0))
-        return A0, A1, A2, self.W3 @ A2
+        layers = [_append_ones(X.T)]
+        for W in self.weights[:-1]:
+            layers.append(_append_ones(np.maximum(W @ layers[-1], 0.0)))
+        return [*layers, self.weights[-1] @ layers[-1]]
 
 
 def _append_ones(A: NDArray) -> NDArray:
@@ -264,36 +214,46 @@ def _append_ones(A: NDArray) -> NDArray:
     return out
 
 
+def train_mlp(
+    hidden: tuple[int, ...],
+    rate: float,
+    split: Split,
+    seed: int,
+    iterations: int,
+    *,
+    batch: int | None = None,
+    watch: Watch = unwatched,
+) -> TrainedModel:
+    """Train an MLP on the mean loss with Adam and evaluate the last iterate."""
+    X, y, rng = split.X_train, split.y_train, np.random.default_rng(seed)
+    model = MLP.random((X.shape[1], *hidden, int(y.max()) + 1), rng, X.dtype)
+    with watch("MLP (mean)") as callback:
+        training = train_by_adam(model, X, y, rate, iterations, batch, rng, callback)
+    return TrainedModel.of("MLP (mean)", model, split, *training)
+
+
 def train_by_adam(
     model: MLP,
     X: NDArray,
     y: NDArray,
     rate: float,
     iterations: int,
-    *,
     batch: int | None = None,
     rng: np.random.Generator | None = None,
     callback: Callback = lambda progress: None,
 ) -> tuple[float, NDArray]:
     """Minimise the mean loss with Adam; return the training time and the loss curve.
 
-    Parameters
-    ----------
-    model : MLP, changed in place
-    X, y : samples, and classes 0..C−1
-    rate, iterations : learning rate and number of iterations
-    batch : batch size; all samples by default
-    callback : called about five times a second
+    Batches are drawn by ``rng``; by default, each iteration uses all samples. The model is changed
+    in place. The callback is called about five times a second.
     """
-    rng = rng or np.random.default_rng()
     adam, curve = Adam(model.theta, beta2=0.999), np.empty(iterations)
     start = reported = time.perf_counter()
-    X_batch, y_batch = X, y
+    rows: Any = slice(None)
     for n in range(iterations):
-        if batch is not None:
-            indices = rng.integers(len(y), size=batch)
-            X_batch, y_batch = X[indices], y[indices]
-        batch_losses, gradient = model.losses_and_gradient(X_batch, y_batch)
+        if rng is not None and batch is not None:
+            rows = rng.integers(len(y), size=batch)
+        batch_losses, gradient = model.losses_and_gradient(X[rows], y[rows])
         curve[n] = batch_losses.mean()
         adam.move(gradient, rate)
         now, is_last = time.perf_counter(), n == iterations - 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from tempfile import TemporaryDirectory
@@ -9,7 +10,6 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from experiments.harness import Result, Settings, Table
-from experiments.measure import child_environment
 
 FULL_RUNS, QUICK_RUNS = 5, 1
 IRIS = """from maxplus import LMMClassifier, SubgradientLMMClassifier
@@ -47,7 +47,7 @@ def run(settings: Settings) -> Result:
         [Table("CPU seconds", ("call", "minimum", "median", "maximum"), rows)],
         {"seconds": seconds},
         {},
-        f"{n_runs} run" if settings.quick else "",
+        f"{n_runs} run",
     )
 
 
@@ -59,7 +59,7 @@ start = time.process_time()
 {measured}
 print(time.process_time() - start)"""
     with TemporaryDirectory() as folder:
-        environment = child_environment(NUMBA_CACHE_DIR=folder)
+        environment = {**os.environ, "NUMBA_CACHE_DIR": folder}
         command = [sys.executable, "-W", "ignore", "-c", code]
         done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True)
     return float(done.stdout)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
+import pickle
 import shutil
 import warnings
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from importlib.util import find_spec
-from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -18,21 +16,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxplus._files import write_whole
-from maxplus.training.monitor import Callback
+from maxplus.plots._canvas import new_figure, quiet_frame
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+else:
+    # Matplotlib is imported when a figure is drawn.
+    Axes = Figure = Any
 
 T = TypeVar("T")
 Part = dict[str, NDArray]
 Track = Callable[[Iterable[Any], str], Iterable[Any]]
-# Opens the progress bar of a fit, given the name of the model.
-Watch = Callable[[str], AbstractContextManager[Callback]]
-
-
-def unwatched(name: str) -> AbstractContextManager[Callback]:
-    """Return a callback context that shows no progress."""
-    return nullcontext(lambda progress: None)
 
 
 def _untracked(items: Iterable[T], text: str) -> Iterator[T]:
@@ -48,25 +43,19 @@ class Cache:
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder
 
-    def get(self, name: str, make: Callable[[], Part]) -> Part:
+    def get(self, name: str, make: Callable[[], T]) -> T:
         """Return a cached entry, or compute and store it."""
         if self._folder is None:
             return make()
-        path = self._folder / f"{name}.npz"
-        stored = _read(path) if path.is_file() else None
-        if stored is not None:
-            return stored
-        part = make()
-        content = BytesIO()
-        np.savez_compressed(content, **part)  # type: ignore[arg-type]
+        path = self._folder / f"{name}.pickle"
+        try:
+            return pickle.loads(path.read_bytes())
+        # The file is missing, or damaged, which raises various types of errors.
+        except Exception:
+            value = make()
         self._folder.mkdir(parents=True, exist_ok=True)
-        write_whole(path, content.getvalue())
-        return part
-
-    def get_json(self, name: str, make: Callable[[], Any]) -> Any:
-        """Return a cached JSON document, or compute and store it."""
-        part = self.get(name, lambda: {"json": np.array(json.dumps(make()))})
-        return json.loads(str(part["json"]))
+        write_whole(path, pickle.dumps(value))
+        return value
 
     def clear(self) -> None:
         """Remove all entries."""
@@ -74,44 +63,26 @@ class Cache:
             shutil.rmtree(self._folder, ignore_errors=True)
 
 
-def _read(path: Path) -> Part | None:
-    """Read a cache file; return None if it is damaged."""
-    try:
-        # np.load would not close a damaged file that is opened by its path.
-        with np.load(BytesIO(path.read_bytes()), allow_pickle=False) as file:
-            return dict(file)
-    # Damaged files raise various types of errors.
-    except Exception:
-        return None
-
-
 @dataclass(frozen=True)
 class Settings:
     """Scale, progress display and cache of an experiment.
 
-    Parameters
-    ----------
-    quick : bool
-        Run at a reduced scale.
-    seeds : int, optional
-        Number of random repetitions; each experiment has its own default.
-    track : callable
-        Wraps an iterable, given a description, to show progress.
-    watch : callable
-        Opens the progress bar of a fit, given the name of the model.
-    cache : Cache
-        Cache of intermediate results.
+    ``track`` wraps an iterable, given a description, to show progress. Without ``seeds``, each
+    experiment has its own number of random repetitions.
     """
 
     quick: bool = False
     seeds: int | None = None
     track: Track = _untracked
-    watch: Watch = unwatched
     cache: Cache = field(default_factory=Cache)
+
+    def pick(self, full: T, quick: T) -> T:
+        """Return the value for the scale of the run."""
+        return quick if self.quick else full
 
     def n_seeds(self, full: int, quick: int) -> int:
         """Return the number of seeds, or the default for this scale."""
-        return self.seeds if self.seeds is not None else (quick if self.quick else full)
+        return self.pick(full, quick) if self.seeds is None else self.seeds
 
 
 @dataclass(frozen=True)
@@ -122,26 +93,25 @@ class Table:
     columns: tuple[str, ...]
     rows: list[tuple[Any, ...]]
 
+    @classmethod
+    def of(
+        cls, caption: str, records: Iterable[Mapping[str, Any]], columns: Mapping[str, str]
+    ) -> Table:
+        """Return a table of records, given the name of a field or a format of each column."""
+        forms = list(columns.values())
+        rows = [
+            tuple(record[form] if form in record else form.format(**record) for form in forms)
+            for record in records
+        ]
+        return cls(caption, tuple(columns), rows)
+
 
 @dataclass(frozen=True)
 class Result:
-    """Result of one experiment.
+    """Markdown text, tables, all values as JSON types, and figures by name, of one experiment.
 
-    Parameters
-    ----------
-    title : str
-    text : str
-        Description of the results, in Markdown.
-    tables : list of Table
-    values : dict
-        All results, as JSON types.
-    figures : dict of matplotlib Figures by name
-    scale : str
-        Description of the reduced scale, if any.
-    seconds : float, optional
-        Duration, set by `Experiment.run`.
-    machine : dict
-        Processor, load and versions, set by `Experiment.run`.
+    ``scale`` describes the reduced scale; `Experiment.run` removes it from full runs, and sets the
+    duration and the processor, load and versions.
     """
 
     title: str
@@ -152,6 +122,15 @@ class Result:
     scale: str = ""
     seconds: float | None = None
     machine: dict[str, Any] = field(default_factory=dict)
+
+
+def axes(width: float, height: float, title: str, **properties: Any) -> tuple[Figure, Axes]:
+    """Return a figure with one panel, and the panel with a title and further properties."""
+    figure = new_figure(width, height)
+    ax = figure.subplots()
+    ax.set(**properties)
+    quiet_frame(ax, title)
+    return figure, ax
 
 
 def mean_and_spread(values: Iterable[float], digits: int = 3, factor: float = 1.0) -> str:
@@ -193,7 +172,8 @@ class Experiment(NamedTuple):
             warnings.simplefilter("ignore", ConvergenceWarning)
             warnings.simplefilter("ignore", NoEffectWarning)
             seconds, result = timed(module.run, settings)
-        return replace(result, seconds=seconds, machine=facts)
+        scale = result.scale if settings.quick else ""
+        return replace(result, scale=scale, seconds=seconds, machine=facts)
 
 
 def _by_name(*experiments: Experiment) -> dict[str, Experiment]:

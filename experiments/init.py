@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from sklearn.datasets import load_iris
 from sklearn.model_selection import train_test_split
 
-from experiments.harness import Result, Settings, Table
-from experiments.iris import LMM_SETTINGS, MAX_SETTINGS, N_ITERATIONS
+from experiments.harness import Figure, Result, Settings, Table, axes
+from experiments.iris import LMM_SETTINGS, MAX_SETTINGS, N_ITERATIONS, QUICK_ITERATIONS
 from maxplus.estimators import SubgradientLMMClassifier
-from maxplus.plots._canvas import BLUE, GREY, VERMILION, new_figure, quiet_frame
+from maxplus.plots._canvas import BLUE, GREY, VERMILION
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-FULL_RUNS, QUICK_RUNS, QUICK_ITERATIONS = 10, 3, 5_000
+FULL_RUNS, QUICK_RUNS = 10, 3
 STARTS = {"prototypes": "structured", "gaussian": "Gaussian", "uniform": "uniform"}
 
 
 def run(settings: Settings) -> Result:
     """Fit models with each initialisation and several seeds on one split."""
-    iterations = QUICK_ITERATIONS if settings.quick else N_ITERATIONS
+    iterations = settings.pick(N_ITERATIONS, QUICK_ITERATIONS)
     seeds = range(settings.n_seeds(FULL_RUNS, QUICK_RUNS))
     X, y = load_iris(return_X_y=True)
     X, _, y, _ = train_test_split(X, y, test_size=0.3, random_state=0)
@@ -54,19 +49,16 @@ def run(settings: Settings) -> Result:
         [Table("Final maximum loss", ("start", "best", "median", "worst"), rows)],
         {"losses": losses, "claim_holds": claim_holds},
         {"starts": _draw(losses)},
-        f"{len(seeds)} runs, {iterations:,} iterations" if settings.quick else "",
+        f"{len(seeds)} runs, {iterations:,} iterations",
     )
 
 
 def _draw(losses: dict[str, list[float]]) -> Figure:
-    figure = new_figure(7.0, 4.4)
-    ax = figure.subplots()
+    figure, ax = axes(7.0, 4.4, "Iris: final loss by initialisation", ylabel="final maximum loss")
     ax.axhline(np.log(3), color=GREY, linewidth=1)
     ax.text(0.52, np.log(3), "log 3", color=GREY, va="bottom", fontsize=9)
     ax.boxplot(list(losses.values()), widths=0.45, medianprops={"color": VERMILION, "linewidth": 2})
-    for place, values in enumerate(losses.values(), 1):
-        ax.plot(np.full(len(values), place + 0.33), values, "o", color=BLUE, alpha=0.6, ms=4)
+    for position, values in enumerate(losses.values(), 1):
+        ax.plot(np.full(len(values), position + 0.33), values, "o", color=BLUE, alpha=0.6, ms=4)
     ax.set_xticks(range(1, len(STARTS) + 1), list(STARTS.values()))
-    ax.set_ylabel("final maximum loss")
-    quiet_frame(ax, "Iris: final loss by initialisation")
     return figure

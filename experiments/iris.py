@@ -7,9 +7,8 @@ Settings of the section "MLP vs. LMM on Iris" of the paper: random 70/30 splits,
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from sklearn.datasets import load_iris
@@ -17,18 +16,20 @@ from sklearn.model_selection import train_test_split
 
 from experiments.comparison import (
     FIGURES,
+    SIDES,
     Evaluation,
-    MLPSettings,
     PaperResult,
     Split,
     TrainedModel,
+    Watch,
     comparison_table,
-    fit_quietly,
     train_lmm,
     train_mlp,
+    unwatched,
 )
-from experiments.harness import Result, Settings, Table, Watch, mean_and_spread, unwatched
+from experiments.harness import Axes, Figure, Result, Settings, Table, mean_and_spread
 from maxplus.estimators import SubgradientLMMClassifier
+from maxplus.models import LOG2
 from maxplus.plots import plot_convergence
 from maxplus.plots._canvas import (
     BLUE,
@@ -44,13 +45,9 @@ from maxplus.plots._canvas import (
     quiet_frame,
 )
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
 N_HIDDEN = 20
 N_ITERATIONS = 50_000
-MLP_SETTINGS = MLPSettings(hidden=(8, N_HIDDEN), rate=0.01)
+MLP_RATE = 0.01
 # The seed with the lower median of the training losses of LMM (max) over seeds 0 to 9.
 TYPICAL_SEED = 8
 
@@ -76,27 +73,25 @@ FULL_SEEDS, QUICK_SEEDS, QUICK_ITERATIONS = 10, 3, 5_000
 # Slopes of models with one unit per training sample.
 SLOPES = (4.0, 20.0, 40.0)
 INTERPOLATED = 1e-3
+ONE_UNIT_COLUMNS = {
+    "slope k": "{slope:g}",
+    "max loss at first": "{first:.3g}",
+    "max loss after training": "{best:.3g}",
+}
 
 
 @dataclass(frozen=True)
 class IrisComparison:
-    """Results of the three models on one split.
-
-    The step size of LMM (max) is constant from iteration ``switch``.
-    """
+    """Results of the three models on one split, by name."""
 
     seed: int
     iterations: int
-    mlp: TrainedModel
-    lmm_mean: TrainedModel
-    lmm_max: TrainedModel
-    switch: int
-    n_classes: int
+    models: dict[str, TrainedModel]
 
     @property
-    def models(self) -> tuple[TrainedModel, TrainedModel, TrainedModel]:
-        """All models, in the paper's order."""
-        return self.mlp, self.lmm_mean, self.lmm_max
+    def lmm_max(self) -> TrainedModel:
+        """The LMM trained on the maximum loss."""
+        return self.models["LMM (max)"]
 
 
 def compare_on_iris(
@@ -113,22 +108,15 @@ def compare_on_iris(
     watch : callable, optional
         Called with the name of a model; returns a context manager that yields a callback, such
         as `maxplus.training.progress.ProgressBar`.
-
-    Raises
-    ------
-    KeyboardInterrupt
-        On Ctrl-C.
     """
     compile_kernels(iterations)
-    X, y = load_iris(return_X_y=True)
-    split = Split(*train_test_split(X, y, test_size=0.3, random_state=seed))
-    mlp = train_mlp(MLP_SETTINGS, split, seed, iterations, watch)
-    lmm_mean, lmm_max = (
+    split = Split(*train_test_split(*load_iris(return_X_y=True), test_size=0.3, random_state=seed))
+    models = [train_mlp((8, N_HIDDEN), MLP_RATE, split, seed, iterations, watch=watch)]
+    models += [
         train_lmm(name, LMM_SETTINGS | settings, split, seed, iterations, watch)
         for name, settings in (("LMM (mean)", MEAN_SETTINGS), ("LMM (max)", MAX_SETTINGS))
-    )
-    switch = math.ceil(MAX_SETTINGS["polyak_fraction"] * iterations)
-    return IrisComparison(seed, iterations, mlp, lmm_mean, lmm_max, switch, int(y.max()) + 1)
+    ]
+    return IrisComparison(seed, iterations, {model.name: model for model in models})
 
 
 def compile_kernels(iterations: int) -> None:
@@ -138,19 +126,18 @@ def compile_kernels(iterations: int) -> None:
     """
     X, y = load_iris(return_X_y=True)
     for settings in (MEAN_SETTINGS, MAX_SETTINGS):
-        lmm = SubgradientLMMClassifier(
+        SubgradientLMMClassifier(
             **LMM_SETTINGS, **settings, max_iter=iterations, callbacks=lambda progress: True
-        )
-        fit_quietly(lmm, X, y)
+        ).fit(X, y)
 
 
 def run(settings: Settings) -> Result:
     """Train all three models on every split."""
-    iterations = QUICK_ITERATIONS if settings.quick else N_ITERATIONS
+    iterations = settings.pick(N_ITERATIONS, QUICK_ITERATIONS)
     seeds = range(settings.n_seeds(FULL_SEEDS, QUICK_SEEDS))
     runs = [compare_on_iris(seed, iterations) for seed in settings.track(seeds, "Iris, splits")]
     worst = sorted(run.lmm_max.train.max_loss for run in runs)
-    median, certified = worst[len(worst) // 2], sum(r.lmm_max.train.certified for r in runs)
+    median, certified = worst[len(worst) // 2], sum(loss < LOG2 for loss in worst)
     perfect = sum(r.lmm_max.train.accuracy == 1.0 for r in runs)
     accuracy = sum(r.lmm_max.test.accuracy for r in runs) / len(runs)
     text = (
@@ -170,14 +157,14 @@ def run(settings: Settings) -> Result:
         "MLP against LMM on Iris",
         text,
         [
-            _table("train", runs),
-            _table("test", runs),
+            *(table(side, runs) for side in SIDES),
             _times(runs),
-            _one_unit_each_table(all_units),
+            Table.of("As many units as training flowers", all_units, ONE_UNIT_COLUMNS),
         ],
         {
             "runs": [
-                {"seed": run.seed, **{model.name: model.values() for model in run.models}}
+                {"seed": run.seed}
+                | {name: {"seconds": m.seconds} | m.values() for name, m in run.models.items()}
                 for run in runs
             ],
             "median": median,
@@ -185,7 +172,7 @@ def run(settings: Settings) -> Result:
             "one_unit_each": all_units,
         },
         {"comparison": plot_comparison(typical)},
-        f"{len(runs)} splits, {iterations:,} iterations" if settings.quick else "",
+        f"{len(runs)} splits, {iterations:,} iterations",
     )
 
 
@@ -195,7 +182,7 @@ def _one_unit_each(slope: float, iterations: int) -> dict[str, float]:
     X, _, y, _ = train_test_split(X, y, test_size=0.3, random_state=0)
     settings = LMM_SETTINGS | MAX_SETTINGS | {"n_hidden": len(y), "slope": slope}
     model = SubgradientLMMClassifier(**settings, max_iter=iterations, random_state=0)
-    fit_quietly(model, X, y)
+    model.fit(X, y)
     return {"slope": slope, "first": float(model.loss_curve_[0]), "best": model.max_loss_}
 
 
@@ -211,27 +198,16 @@ def _one_unit_each_text(results: list[dict[str, float]]) -> str:
     )
 
 
-def _one_unit_each_table(results: list[dict[str, float]]) -> Table:
-    rows = [(f"{r['slope']:g}", f"{r['first']:.3g}", f"{r['best']:.3g}") for r in results]
-    columns = ("slope k", "max loss at first", "max loss after training")
-    return Table("As many units as training flowers", columns, rows)
-
-
-def _table(side: str, runs: list[IrisComparison]) -> Table:
+def table(side: str, runs: list[IrisComparison]) -> Table:
+    """Return a table of the paper's and the measured results on "train" or "test" flowers."""
     rows = []
-    for k, name in enumerate(PAPER):
-        evaluations = [getattr(run.models[k], side) for run in runs]
-        max_loss, mean_loss, accuracy = (
-            [getattr(e, what) for e in evaluations] for what in FIGURES
-        )
-        paper = getattr(PAPER[name], side)
-        published = (str(paper[0]), str(paper[1]), f"{paper[2]:.1%}")
-        measured = (
-            mean_and_spread(max_loss),
-            mean_and_spread(mean_loss),
-            mean_and_spread(accuracy, 1, 100) + " %",
-        )
-        rows.append((name, published, measured))
+    for name, paper in PAPER.items():
+        max_loss, mean_loss, accuracy = getattr(paper, side)
+        evaluations = [getattr(run.models[name], side) for run in runs]
+        losses, means, accuracies = ([getattr(e, what) for e in evaluations] for what in FIGURES)
+        published = (str(max_loss), str(mean_loss), f"{accuracy:.1%}")
+        percent = mean_and_spread(accuracies, 1, 100) + " %"
+        rows.append((name, published, (mean_and_spread(losses), mean_and_spread(means), percent)))
     return comparison_table(f"Iris, {side} flowers", rows)
 
 
@@ -240,17 +216,14 @@ def _times(runs: list[IrisComparison]) -> Table:
         (
             name,
             "–" if math.isnan(paper.seconds) else f"{paper.seconds:.0f}",
-            mean_and_spread((run.models[k].seconds for run in runs), 2),
+            mean_and_spread((run.models[name].seconds for run in runs), 2),
         )
-        for k, (name, paper) in enumerate(PAPER.items())
+        for name, paper in PAPER.items()
     ]
     return Table("Seconds of training", ("model", "paper", "ours"), rows)
 
 
 # -- figure ----------------------------------------------------------------------------------------
-
-SAMPLE = "flower"
-COLOURS = (VERMILION, GREEN, BLUE)
 
 # Vertical distances between models, and from the name of a model to its two sets.
 BAND, TRAIN, TEST = 2.75, 0.75, 1.65
@@ -260,55 +233,54 @@ GOLDEN = (5**0.5 - 1) / 2
 LOWEST, RIGHT = 1.14, 1.30
 
 
-def draw_confidence(ax: Axes, models: Sequence[TrainedModel]) -> None:
-    """Draw the probability of the true label of each sample, for training and test sets.
+def plot_comparison(comparison: IrisComparison) -> Figure:
+    """Plot the loss curve of LMM (max) and the probabilities of the true labels of all models."""
+    figure = new_figure(12.0, 4.8)
+    left, right = figure.subplots(1, 2, gridspec_kw={"wspace": 0.08})
+    # The step size is constant from this iteration.
+    switch = math.ceil(MAX_SETTINGS["polyak_fraction"] * comparison.iterations)
+    curve = comparison.lmm_max.loss_curve
+    plot_convergence(curve, 3, switch=switch, sample="flower", ax=left)
+    _draw_confidence(right, list(comparison.models.values()))
+    return figure
 
-    A probability of ½ corresponds to a loss of log 2.
-    """
-    for band, (model, colour) in enumerate(zip(models, COLOURS, strict=False)):
+
+def _draw_confidence(ax: Axes, models: list[TrainedModel]) -> None:
+    """Draw the probability of the true label of each sample; ½ corresponds to a loss of log 2."""
+    head, bottom = -0.85, BAND * len(models) - 0.5
+    label: dict[str, Any] = {"va": "center", "fontsize": SMALL}
+    rows = []
+    for band, (model, colour) in enumerate(zip(models, (VERMILION, GREEN, BLUE), strict=True)):
         top = band * BAND
         ax.text(0, top, model.name, va="center", fontsize=TEXT, fontweight="bold", color=colour)
-        _row(ax, top + TRAIN, model.train, colour, alpha=0.4)
-        _row(ax, top + TEST, model.test, colour, alpha=1.0)
-    _frame(ax, len(models))
+        for y, evaluation, alpha in (
+            (top + TRAIN, model.train, 0.4),
+            (top + TEST, model.test, 1.0),
+        ):
+            _draw_dots(ax, y, evaluation, color=colour, alpha=alpha)
+            lowest = _probability(evaluation.max_loss)
+            ax.text(LOWEST, y, lowest, ha="right", color=INK, **label)
+            ax.text(RIGHT, y, f"{evaluation.accuracy:.1%}", ha="right", color=INK, **label)
+            rows.append(y)
+    ax.set(xlim=(-0.02, 1.02), ylim=(bottom, head), xlabel="probability")
+    ax.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", "¼", "½", "¾", "1"])
+    ax.set_yticks(rows, ["train", "test"] * len(models))
+    ax.axvline(0.5, ymax=0.95, color=INK, linewidth=0.9, linestyle=DASHED, zorder=0)
+    ax.text(0.5, head, "→ provably correct (loss below log 2)", color=INK, **label)
+    ax.text(LOWEST, head, "lowest", ha="right", color=GREY, **label)
+    ax.text(RIGHT, head, "accuracy", ha="right", color=GREY, **label)
     quiet_frame(ax, "Probability of the true label")
     ax.spines["left"].set_visible(False)
     ax.tick_params(axis="y", length=0)
 
 
-def _frame(ax: Axes, n_models: int) -> None:
-    """Draw the axes, the line at ½ and the column headings."""
-    head, bottom = -0.85, BAND * n_models - 0.5
-    rows = [band * BAND + row for band in range(n_models) for row in (TRAIN, TEST)]
-    ax.set(xlim=(-0.02, 1.02), ylim=(bottom, head))
-    ax.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", "¼", "½", "¾", "1"])
-    ax.set_yticks(rows, ["train", "test"] * n_models)
-    ax.set_xlabel("probability")
-    ax.axvline(0.5, ymax=0.95, color=INK, linewidth=0.9, linestyle=DASHED, zorder=0)
-    label: dict[str, Any] = {"va": "center", "fontsize": SMALL}
-    ax.text(0.5, head, "→ provably correct (loss below log 2)", color=INK, **label)
-    ax.text(LOWEST, head, "lowest", ha="right", color=GREY, **label)
-    ax.text(RIGHT, head, "accuracy", ha="right", color=GREY, **label)
-
-
-def _row(ax: Axes, y: float, outcome: Evaluation, colour: str, alpha: float) -> None:
-    """Draw jittered dots, the lowest probability and the accuracy."""
-    losses = outcome.losses
+def _draw_dots(ax: Axes, y: float, evaluation: Evaluation, **style: Any) -> None:
+    """Draw the probability of the true label of each sample at height ``y``, with jitter."""
     # Multiples of the golden ratio are more evenly distributed than random numbers.
-    jitter = np.arange(losses.size) * GOLDEN % 1 - 0.5
+    jitter = np.arange(evaluation.losses.size) * GOLDEN % 1 - 0.5
     ax.axhline(y, color=PALE, linewidth=0.6, zorder=0)
-    ax.scatter(
-        np.exp(-losses),
-        y + SPREAD * jitter,
-        s=12,
-        color=colour,
-        alpha=alpha,
-        linewidth=0,
-        clip_on=False,
-    )
-    figure: dict[str, Any] = {"va": "center", "ha": "right", "fontsize": SMALL, "color": INK}
-    ax.text(LOWEST, y, _probability(float(losses.max())), **figure)
-    ax.text(RIGHT, y, f"{outcome.accuracy:.1%}", **figure)
+    heights = y + SPREAD * jitter
+    ax.scatter(np.exp(-evaluation.losses), heights, s=12, linewidth=0, clip_on=False, **style)
 
 
 def _probability(loss: float) -> str:
@@ -316,13 +288,3 @@ def _probability(loss: float) -> str:
     if loss < np.log(100):
         return f"{np.exp(-loss):.2f}"
     return rf"$10^{{{-loss / np.log(10):.0f}}}$"
-
-
-def plot_comparison(comparison: IrisComparison) -> Figure:
-    """Plot the loss curve of LMM (max) and the probabilities of the true labels of all models."""
-    figure = new_figure(12.0, 4.8)
-    left, right = figure.subplots(1, 2, gridspec_kw={"wspace": 0.08})
-    curve, n_classes = comparison.lmm_max.loss_curve, comparison.n_classes
-    plot_convergence(curve, n_classes, switch=comparison.switch, sample=SAMPLE, ax=left)
-    draw_confidence(right, comparison.models)
-    return figure

@@ -26,17 +26,11 @@ QUICK = {"images": 1_000, "iterations": 400, "every": 100}
 
 def run(settings: Settings) -> Result:
     """Run in a subprocess; raise AssertionError if the engines differ."""
-    sizes = QUICK if settings.quick else FULL
+    sizes = settings.pick(FULL, QUICK)
     audit = in_a_process(audited_run, sizes)
     if audit["differences"]:
         raise AssertionError(f"{audit['differences']} differences between the engines: {audit}")
-    images = sizes["images"]
-    return describe(audit, images, f"{images:,} images" if settings.quick else "")
-
-
-def describe(audit: dict[str, Any], images: int, scale: str = "") -> Result:
-    """Return the result of the experiment."""
-    n, parts = audit["iterations"], audit["parts"]
+    images, n = sizes["images"], audit["iterations"]
     text = (
         f"{n:,} sparse iterations on {images:,} images, {measure.N_HIDDEN} units, W⁰ every "
         f"{measure.W0_UPDATE_INTERVAL}, Polyak steps towards L* = 0 and then constant steps with "
@@ -45,29 +39,27 @@ def describe(audit: dict[str, Any], images: int, scale: str = "") -> Result:
         f"{audit['checks']} dense checks found no difference. `mnist` uses another target and "
         "another ε, so losses and seconds differ."
     )
-    rows = [
-        (
-            f"{part['iteration']:,}",
-            f"{part['ms']:.2f}",
-            f"{part['loss']:.3f}",
-            f"{part['best']:.3f}",
-            "same" if part["same"] else "different",
-        )
-        for part in parts
-    ]
-    columns = ("up to iteration", "ms each", "max loss", "lowest so far", "dense check")
+    columns = {
+        "up to iteration": "{iteration:,}",
+        "ms each": "{ms:.2f}",
+        "max loss": "{loss:.3f}",
+        "lowest so far": "{best:.3f}",
+        "dense check": "check",
+    }
+    cells = [part | {"check": "same" if part["same"] else "different"} for part in audit["parts"]]
     return Result(
         "The paper's whole run, checked",
         text,
-        [Table("Parts of the run", columns, rows)],
+        [Table.of("Parts of the run", cells, columns)],
         {"run": audit},
-        scale=scale,
+        scale=f"{images:,} images",
     )
 
 
 def audited_run(images: int, iterations: int, every: int) -> dict[str, Any]:
     """Run the sparse engine and verify it; the time excludes the verification."""
-    X, y = _images(images)
+    data = datasets.load_mnist()
+    X, y = data.X_train[:images], data.y_train[:images]
     rule = measure.two_phases(y, iterations // 2)
     seconds, sparse = measure.timed(measure.engine_on, X, y, rule)
     parts = []
@@ -96,8 +88,3 @@ def audited_run(images: int, iterations: int, every: int) -> dict[str, Any]:
         "peak": measure.peak_bytes(),
         "parts": parts,
     }
-
-
-def _images(n: int) -> tuple[Any, Any]:
-    data = datasets.load_mnist()
-    return data.X_train[:n], data.y_train[:n]

@@ -1,24 +1,19 @@
-"""Measurement of time and memory, also in subprocesses.
-
-``python -m experiments.measure`` reads a function call from standard input.
-"""
+"""Measurement of time and memory, also in subprocesses."""
 
 from __future__ import annotations
 
-import json
-import math
 import os
 import platform
 import resource
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
-from contextlib import redirect_stdout
-from importlib import import_module
+from concurrent.futures import ProcessPoolExecutor
 from importlib.metadata import PackageNotFoundError, version
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, TypeVar
+from unittest.mock import patch
 
 import numba
 import numpy as np
@@ -40,9 +35,8 @@ from maxplus.training.result import Block
 
 T = TypeVar("T")
 PACKAGES = ("maxplus", "numpy", "numba", "llvmlite", "scikit-learn", "matplotlib")
-# Number of iterations per time measurement.
+# Maximum number of iterations of a block.
 BLOCK = 1_000
-ROOT = Path(__file__).resolve().parents[1]
 # The paper's hyper-parameters on MNIST.
 N_HIDDEN, SLOPE, LEARNING_RATE, W0_UPDATE_INTERVAL = 500, 4.0, 0.1, 100
 
@@ -129,17 +123,14 @@ def warm_up(engine: Engine) -> None:
     engine.advance(Block(1))
 
 
-def seconds_per_iteration(
-    engine: Engine, iterations: float = math.inf, seconds: float = math.inf
-) -> float:
-    """Return the mean time per iteration, over a number of iterations or up to a time limit.
+def seconds_per_iteration(engine: Engine, iterations: int) -> float:
+    """Return the mean time per iteration.
 
     It includes periodic work of the engine, such as regrouping samples.
     """
     done, spent = 0, 0.0
-    while done < iterations and spent < seconds:
-        # Start with short blocks, because the time per iteration is not known yet.
-        block = Block(int(min(BLOCK, 1 + 2 * done, iterations - done)))
+    while done < iterations:
+        block = Block(min(BLOCK, iterations - done))
         spent += timed(engine.advance, block)[0]
         done += block.n
         if block.signal:
@@ -154,48 +145,21 @@ def _version(package: str) -> str | None:
         return None
 
 
-def child_environment(**variables: str) -> dict[str, str]:
-    """Return the environment of a child process that can import `experiments`."""
-    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), **variables}
-
-
 def in_a_process(
-    function: Callable[..., Any],
+    function: Callable[..., T],
     arguments: Mapping[str, Any],
     environment: Mapping[str, str] | None = None,
-) -> Any:
-    """Return ``function(**arguments)``, computed in a Python subprocess.
+) -> T:
+    """Return ``function(**arguments)``, computed in a new process.
 
     Parameters
     ----------
     function : module-level function
-    arguments : mapping
-        Keyword arguments of JSON types. The result must have a JSON type as well.
-    environment : mapping, optional
-        Additional environment variables.
+    arguments : keyword arguments
+    environment : additional environment variables
     """
-    call = {"module": function.__module__, "name": function.__name__, "arguments": {**arguments}}
-    process = subprocess.run(
-        [sys.executable, "-m", "experiments.measure"],
-        input=json.dumps(call),
-        text=True,
-        stdout=subprocess.PIPE,
-        env=child_environment(**(environment or {})),
-        check=False,
-    )
-    if process.returncode:
-        raise RuntimeError(f"{function.__name__}({arguments}) failed; its own message is above")
-    return json.loads(process.stdout)
-
-
-def main() -> None:
-    """Run the function call read from standard input; redirect its output to standard error."""
-    call = json.load(sys.stdin)
-    with redirect_stdout(sys.stderr):
-        result = getattr(import_module(call["module"]), call["name"])(**call["arguments"])
-    print(json.dumps(result))
-
-
-if __name__ == "__main__":
-    main()
+    with (
+        patch.dict(os.environ, environment or {}),
+        ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool,
+    ):
+        return pool.submit(function, **arguments).result()

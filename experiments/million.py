@@ -25,13 +25,7 @@ BATCH = 10_000
 
 def run(settings: Settings) -> Result:
     """Measure time and memory in a subprocess."""
-    sizes = QUICK if settings.quick else FULL
-    values = in_a_process(train, sizes)
-    return describe(values, f"{sizes['samples']:,} images" if settings.quick else "")
-
-
-def describe(values: dict[str, Any], scale: str = "") -> Result:
-    """Return the result of the experiment."""
+    values = in_a_process(train, settings.pick(FULL, QUICK))
     text = (
         f"{values['samples']:,} images generated from MNIST, {measure.N_HIDDEN} units, "
         f"{values['iterations']:,} sparse iterations, half of them Polyak steps: "
@@ -44,7 +38,7 @@ def describe(values: dict[str, Any], scale: str = "") -> Result:
         ("lowest maximum loss", f"{values['best_loss']:.3f}"),
     ]
     table = Table("Cost", ("what", "measured"), rows)
-    return Result("A million images", text, [table], dict(values), scale=scale)
+    return Result("A million images", text, [table], values, scale=f"{values['samples']:,} images")
 
 
 def train(samples: int, iterations: int) -> dict[str, Any]:
@@ -53,17 +47,14 @@ def train(samples: int, iterations: int) -> dict[str, Any]:
     X, y = enlarge(data.X_train, data.y_train, samples, np.random.default_rng(0))
     half = iterations // 2
     set_up, engine = measure.timed(measure.engine_on, X, y, measure.two_phases(y, half))
-    seconds = [
-        measure.seconds_per_iteration(engine, half),
-        measure.seconds_per_iteration(engine, iterations - half),
-    ]
+    polyak, constant = (measure.seconds_per_iteration(engine, n) for n in (half, iterations - half))
     worst = MaxLoss().value(engine.model.losses(X, y), None)
     return {
         "samples": samples,
         "iterations": iterations,
         "set_up": set_up,
-        "polyak": seconds[0],
-        "constant": seconds[1],
+        "polyak": polyak,
+        "constant": constant,
         "best_loss": engine.best_loss,
         "last_loss": worst.loss,
         "peak": measure.peak_bytes(),

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +14,6 @@ from experiments.comparison import (
     SIDES,
     Cells,
     Evaluation,
-    MLPSettings,
     PaperResult,
     Split,
     TrainedModel,
@@ -23,7 +21,7 @@ from experiments.comparison import (
     train_lmm,
     train_mlp,
 )
-from experiments.harness import Part, Result, Settings, Table, mean_and_spread
+from experiments.harness import Figure, Result, Settings, Table, mean_and_spread
 from maxplus import datasets
 from maxplus.plots import plot_convergence
 from maxplus.plots._canvas import (
@@ -37,9 +35,6 @@ from maxplus.plots._canvas import (
     new_figure,
     quiet_frame,
 )
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 N_CLASSES, N_HIDDEN, BATCH = 10, 500, 32
 N_ITERATIONS, QUICK_ITERATIONS, QUICK_IMAGES = 200_000, 1_000, 2_000
@@ -65,15 +60,16 @@ PAPER = {
 }
 PAPER_F1, PAPER_TEST = 0.89, 0.8875
 COLOURS, N_BINS = (VERMILION, GREEN, BLUE), 40
-# Fields of an evaluation that are cached.
-CACHED_FIELDS = ("losses", "labels", "predicted")
 
 
 def run(settings: Settings) -> Result:
     """Train all models; each model is cached separately."""
-    split, iterations = _data(settings), QUICK_ITERATIONS if settings.quick else N_ITERATIONS
-    n_features = split.X_train.shape[1]
-    mlp = MLPSettings(hidden=(2 * n_features, N_HIDDEN), rate=1e-3, batch=BATCH)
+    data = datasets.load_mnist()
+    n_train, n_test = (settings.pick(len(y), QUICK_IMAGES) for y in (data.y_train, data.y_test))
+    split = Split(
+        data.X_train[:n_train], data.X_test[:n_test], data.y_train[:n_train], data.y_test[:n_test]
+    )
+    iterations = settings.pick(N_ITERATIONS, QUICK_ITERATIONS)
     variants = {
         "LMM (mean)": MEAN_SETTINGS,
         MAIN: MAX_SETTINGS,
@@ -81,36 +77,39 @@ def run(settings: Settings) -> Result:
         LEVEL: {"objective": "max", "step": "level"},
     }
 
-    def trained(name: str, train: Callable[..., TrainedModel], *arguments: Any) -> TrainedModel:
-        make = partial(_part, partial(train, *arguments, settings.watch))
-        return _trained_model(name, settings.cache.get(name, make))
+    def trained(name: str, seed: int) -> TrainedModel:
+        if name == "MLP (mean)":
+            hidden, n = (2 * split.X_train.shape[1], N_HIDDEN), iterations // BATCH
+            return train_mlp(hidden, 1e-3, split, seed, n, batch=BATCH)
+        return train_lmm(name, LMM_SETTINGS | variants[name], split, seed, iterations)
 
-    def lmm(name: str, variant: dict[str, Any], seed: int) -> TrainedModel:
-        return trained(name, train_lmm, name, LMM_SETTINGS | variant, split, seed, iterations)
-
-    models = {"MLP (mean)": trained("MLP (mean)", train_mlp, mlp, split, 0, iterations // BATCH)}
-    models |= {name: lmm(name, variant, 0) for name, variant in variants.items()}
-    seeds = range(1, settings.n_seeds(FULL_SEEDS, QUICK_SEEDS))
-    by_seed = [models[MAIN], *(lmm(f"{MAIN}, seed {seed}", MAX_SETTINGS, seed) for seed in seeds)]
-    return describe(models, by_seed, split, iterations, settings.quick)
+    names = ["MLP (mean)", *variants]
+    n_seeds = settings.n_seeds(FULL_SEEDS, QUICK_SEEDS)
+    fits = [*((name, 0) for name in names), *((MAIN, seed) for seed in range(1, n_seeds))]
+    found = [
+        settings.cache.get(f"{name} {seed}", partial(trained, name, seed))
+        for name, seed in settings.track(fits, "models")
+    ]
+    models = dict(zip(names, found, strict=False))
+    by_seed = [models[MAIN], *found[len(names) :]]
+    return describe(models, by_seed, n_train, iterations)
 
 
 def describe(
-    models: dict[str, TrainedModel],
-    by_seed: list[TrainedModel],
-    split: Split,
-    iterations: int,
-    quick: bool,
+    models: dict[str, TrainedModel], by_seed: list[TrainedModel], n_images: int, iterations: int
 ) -> Result:
     """Return the result of the experiment."""
     lmm = models[MAIN]
     matrix = confusion_matrix(lmm.test.labels, lmm.test.predicted, labels=range(N_CLASSES))
-    f1 = {name: _macro_f1(model.test) for name, model in models.items()}
+    f1 = {
+        name: float(f1_score(model.test.labels, model.test.predicted, average="macro"))
+        for name, model in models.items()
+    }
     switch = math.ceil(MAX_SETTINGS["polyak_fraction"] * iterations)
     digits = [str(d) for d in range(N_CLASSES)]
     return Result(
         "MLP against LMM on MNIST",
-        _text(models, by_seed, split, iterations, f1[MAIN]),
+        _text(models, by_seed, n_images, iterations, f1[MAIN]),
         [
             _table("train", models),
             _table("test", models),
@@ -123,11 +122,11 @@ def describe(
         ],
         {
             "iterations": iterations,
-            "images": len(split.y_train),
+            "images": n_images,
             "macro_f1": f1,
             "best_in_polyak_phase": float(lmm.loss_curve[:switch].min()),
-            **{name: _figures(model) for name, model in models.items()},
-            "seeds": [_figures(model) for model in by_seed],
+            **{name: model.values() for name, model in models.items()},
+            "seeds": [model.values() for model in by_seed],
         },
         {
             "convergence": plot_convergence(
@@ -138,7 +137,7 @@ def describe(
                 {f"{name}, test": models[name].test.losses for name in PAPER}
             ),
         },
-        f"{len(split.y_train):,} images, {iterations:,} iterations" if quick else "",
+        f"{n_images:,} images, {iterations:,} iterations",
     )
 
 
@@ -173,24 +172,17 @@ def _draw_probabilities(losses: dict[str, NDArray]) -> Figure:
     return figure
 
 
-def _data(settings: Settings) -> Split:
-    data = datasets.load_mnist()
-    n = QUICK_IMAGES if settings.quick else len(data.y_train)
-    m = QUICK_IMAGES if settings.quick else len(data.y_test)
-    return Split(data.X_train[:n], data.X_test[:m], data.y_train[:n], data.y_test[:m])
-
-
 def _text(
     models: dict[str, TrainedModel],
     by_seed: list[TrainedModel],
-    split: Split,
+    n_images: int,
     iterations: int,
     f1: float,
 ) -> str:
     lmm, mlp = models[MAIN], models["MLP (mean)"]
     as_written, level = models[AS_WRITTEN], models[LEVEL]
     return (
-        f"{len(split.y_train):,} training images; each model uses the (sub)gradients of "
+        f"{n_images:,} training images; each model uses the (sub)gradients of "
         f"{iterations:,} single images: the LMM one per iteration, the MLP by batches of {BATCH} "
         "(Adam, rate 0.001). "
         f"The LMM has {N_HIDDEN} units, k = 4 on pixels in [0, 1], its slopes are updated every "
@@ -252,30 +244,3 @@ def _table(side: str, models: dict[str, TrainedModel]) -> Table:
 
 def _cells(evaluation: Evaluation) -> Cells:
     return f"{evaluation.max_loss:.3f}", f"{evaluation.mean_loss:.3f}", f"{evaluation.accuracy:.2%}"
-
-
-def _figures(model: TrainedModel) -> dict[str, float]:
-    """Return the metrics without the training time, which `timing` and `long-run` measure."""
-    return {name: value for name, value in model.values().items() if name != "seconds"}
-
-
-def _macro_f1(outcome: Evaluation) -> float:
-    return float(f1_score(outcome.labels, outcome.predicted, average="macro"))
-
-
-def _part(training: Callable[[], TrainedModel]) -> Part:
-    """Train a model and return its results as arrays for the cache."""
-    model = training()
-    outcomes = {
-        f"{side}_{what}": getattr(getattr(model, side), what)
-        for side in SIDES
-        for what in CACHED_FIELDS
-    }
-    return {"seconds": np.array(model.seconds), "loss_curve": model.loss_curve, **outcomes}
-
-
-def _trained_model(name: str, part: Part) -> TrainedModel:
-    train, test = (
-        Evaluation(*(part[f"{side}_{what}"] for what in CACHED_FIELDS)) for side in SIDES
-    )
-    return TrainedModel(name, train, test, float(part["seconds"]), part["loss_curve"])

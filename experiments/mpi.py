@@ -11,35 +11,33 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numba
 import numpy as np
 
 from experiments import measure
-from experiments.harness import Result, Settings, Table
+from experiments.harness import Figure, Result, Settings, Table, axes
 from maxplus import datasets
 from maxplus.distributed import Communicator, current, use_mpi
 from maxplus.distributed.communicator import is_launched
 from maxplus.estimators import LMMClassifier
-from maxplus.plots._canvas import BLUE, GREY, VERMILION, new_figure, quiet_frame
+from maxplus.plots._canvas import BLUE, VERMILION
 from maxplus.training import History, MaxLoss, TrainingProblem
 from maxplus.training.engines.sparse import SparseEngine
 from maxplus.training.result import Block
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-FULL = {"iterations": 300, "n_hidden": 500, "samples": None}
-QUICK = {"iterations": 20, "n_hidden": 60, "samples": 2_000}
+FULL: dict[str, Any] = {"iterations": 300, "n_hidden": 500, "samples": None}
+QUICK: dict[str, Any] = {"iterations": 20, "n_hidden": 60, "samples": 2_000}
 FULL_WARM_UP = {"samples": 30_000, "n_hidden": 200, "epochs": 4}
 QUICK_WARM_UP = {"samples": 2_000, "n_hidden": 60, "epochs": 2}
 RANKS, PHASES = (1, 2, 3, 4), ("polyak", "constant")
@@ -51,85 +49,23 @@ Values = dict[str, Any]
 
 def run(settings: Settings) -> Result:
     """Measure each number of ranks repeatedly and report medians."""
-    sizes = QUICK if settings.quick else FULL
+    sizes: Values = settings.pick(FULL, QUICK)
     for n_threads in (1, 2):
         # Compile kernels before the measurement.
         over_ranks("iterations", 1, {**sizes, "iterations": 200, "threads": n_threads})
-    *runs, threads = _measure_repeatedly(
-        settings,
-        "iterations",
-        [*((ranks, {**sizes, "threads": 1}) for ranks in RANKS), (1, {**sizes, "threads": 2})],
-        N_REPEATS,
-        PHASES,
-    )
-    warm_up = QUICK_WARM_UP if settings.quick else FULL_WARM_UP
-    values = {
-        "runs": runs,
-        "threads": threads,
-        "warm_up": _measure_repeatedly(
-            settings, "warm_up", [(1, warm_up), (2, warm_up)], N_WARM_UP_REPEATS, ("epoch",)
-        ),
-    }
-    return describe(values, "a small part of MNIST" if settings.quick else "")
-
-
-def _measure_repeatedly(
-    settings: Settings,
-    what: str,
-    configurations: list[tuple[int, Mapping[str, Any]]],
-    n_repeats: int,
-    seconds: tuple[str, ...],
-) -> list[Values]:
-    """Return the results of each configuration, with median times."""
-    repeats = []
-    for k in range(1 if settings.quick else n_repeats):
-        results = []
-        for ranks, options in configurations:
-            name = "-".join([f"{what} {k}", str(ranks), *map(str, options.values())])
-            make = partial(over_ranks, what, ranks, options)
-            results.append(settings.cache.get_json(name, make))
-        repeats.append(results)
-    return [
-        results[0] | {name: median(result[name] for result in results) for name in seconds}
-        for results in zip(*repeats, strict=True)
-    ]
-
-
-def over_ranks(what: str, ranks: int, options: Mapping[str, Any]) -> Values:
-    """Run a function of this module on several ranks and return its result."""
-    command = [sys.executable, "-m", "experiments.mpi", what, json.dumps(dict(options))]
-    process = subprocess.run(
-        command if ranks == 1 else [*_launcher(ranks), *command],
-        stdout=subprocess.PIPE,
-        text=True,
-        timeout=TIMEOUT,
-        env=_environment(int(options.get("threads", 1))),
-        check=False,
-    )
-    if process.returncode:
-        raise RuntimeError(f"{what} on {ranks} ranks failed; its own message is above")
-    return json.loads(process.stdout.splitlines()[-1])
-
-
-def _launcher(ranks: int) -> list[str]:
-    """Return the ``mpiexec`` command, preferably from the current environment."""
-    local = Path(sys.executable).with_name("mpiexec")
-    mpiexec = str(local) if local.exists() else shutil.which("mpiexec")
-    if mpiexec is None:
-        raise ImportError('mpiexec is not installed; pip install "maxplus[mpi]"')
-    return [mpiexec, "-n", str(ranks)]
-
-
-def _environment(threads: int) -> dict[str, str]:
-    return measure.child_environment(
-        NUMBA_NUM_THREADS=str(threads), OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1"
-    )
-
-
-def describe(values: Values, scale: str = "") -> Result:
-    """Return the result of the experiment."""
-    runs, threads, warm_ups = (values[name] for name in ("runs", "threads", "warm_up"))
+    cases = [*((ranks, {**sizes, "threads": 1}) for ranks in RANKS), (1, {**sizes, "threads": 2})]
+    *runs, threads = _medians(settings, "iterations", cases, N_REPEATS, PHASES)
+    sizes = settings.pick(FULL_WARM_UP, QUICK_WARM_UP)
+    cases = [(1, sizes), (2, sizes)]
+    warm_ups = _medians(settings, "warm_up", cases, N_WARM_UP_REPEATS, ("epoch",))
     is_equal = len({result["digest"] for result in (*runs, threads)}) == 1
+    text = (
+        "The same iterations on MNIST with 1, 2, 3 and 4 ranks, half of them Polyak steps, half "
+        "constant steps; histories and weights are "
+        f"{'bit-identical' if is_equal else 'not equal'}. An epoch of a warm-up is "
+        f"{warm_ups[0]['epoch'] / warm_ups[1]['epoch']:.2f} times as fast on 2 ranks as on 1. "
+        "With more ranks than cores, ranks share cores."
+    )
     rows = [
         (
             f"{result['ranks']} rank{'s' * (result['ranks'] > 1)}, {result['threads']} "
@@ -140,35 +76,76 @@ def describe(values: Values, scale: str = "") -> Result:
         for result in (*runs, threads)
     ]
     columns = ("processes", "Polyak step, ms", "constant step, ms", "speed, Polyak", "constant")
-    text = (
-        "The same iterations on MNIST with 1, 2, 3 and 4 ranks, half of them Polyak steps, half "
-        "constant steps; histories and weights are "
-        f"{'bit-identical' if is_equal else 'not equal'}. An epoch of a warm-up is "
-        f"{warm_ups[0]['epoch'] / warm_ups[1]['epoch']:.2f} times as fast on 2 ranks as on 1. "
-        "With more ranks than cores, ranks share cores."
-    )
     return Result(
         "More machines",
         text,
         [Table("Time of an iteration", columns, rows)],
-        values,
+        {"runs": runs, "threads": threads, "warm_up": warm_ups},
         {"scaling": _draw(runs)},
-        scale,
+        "a small part of MNIST",
     )
 
 
+def _medians(
+    settings: Settings,
+    what: str,
+    cases: Sequence[tuple[int, Values]],
+    n_repeats: int,
+    seconds: tuple[str, ...],
+) -> list[Values]:
+    """Return the results of each number of ranks and options, with median times."""
+    repeats = []
+    for k in range(settings.pick(n_repeats, 1)):
+        results = []
+        for ranks, options in cases:
+            name = "-".join([f"{what} {k}", str(ranks), *map(str, options.values())])
+            results.append(settings.cache.get(name, partial(over_ranks, what, ranks, options)))
+        repeats.append(results)
+    return [
+        results[0] | {name: median(result[name] for result in results) for name in seconds}
+        for results in zip(*repeats, strict=True)
+    ]
+
+
+def over_ranks(what: str, ranks: int, options: Mapping[str, Any]) -> Values:
+    """Run a function of this module on several ranks and return its result."""
+    command = [sys.executable, "-m", "experiments.mpi", what, json.dumps(dict(options))]
+    if ranks > 1:
+        # Prefer the mpiexec of the current environment.
+        local = Path(sys.executable).with_name("mpiexec")
+        mpiexec = str(local) if local.exists() else shutil.which("mpiexec")
+        if mpiexec is None:
+            raise ImportError('mpiexec is not installed; pip install "maxplus[mpi]"')
+        command = [mpiexec, "-n", str(ranks), *command]
+    environment = {
+        "PYTHONPATH": os.pathsep.join(sys.path),
+        "NUMBA_NUM_THREADS": str(options.get("threads", 1)),
+        "OMP_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+    }
+    process = subprocess.run(
+        command,
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=TIMEOUT,
+        env=os.environ | environment,
+        check=False,
+    )
+    if process.returncode:
+        raise RuntimeError(f"{what} on {ranks} ranks failed; its own message is above")
+    return json.loads(process.stdout.splitlines()[-1])
+
+
 def _draw(runs: list[Values]) -> Figure:
-    figure = new_figure(7.2, 3.4)
-    ax = figure.subplots()
+    figure, ax = axes(
+        7.2, 3.4, "Iterations over several ranks", xlabel="ranks", ylabel="ms per iteration"
+    )
     for colour, phase in zip((BLUE, VERMILION), PHASES, strict=True):
         milliseconds = [1e3 * result[phase] for result in runs]
         ax.plot(RANKS, milliseconds, "o-", color=colour, label=f"{phase.capitalize()} steps")
     ax.set_xticks(RANKS)
     ax.set_ylim(bottom=0.0)
-    ax.set_xlabel("ranks", color=GREY)
-    ax.set_ylabel("ms per iteration", color=GREY)
     ax.legend(frameon=False)
-    quiet_frame(ax, "Iterations over several ranks")
     return figure
 
 

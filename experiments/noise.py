@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
-from experiments.harness import Result, Settings, Table, mean_and_spread
+from experiments.harness import Figure, Result, Settings, Table, axes, mean_and_spread
 from experiments.measure import timed
 from maxplus.estimators import LMMClassifier, LMMEnsembleClassifier, SubgradientLMMClassifier
 from maxplus.models import LOG2
 from maxplus.models.initialization import class_distance
-from maxplus.plots._canvas import BLUE, GREY, VERMILION, new_figure, quiet_frame
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from maxplus.plots._canvas import BLUE, GREY, VERMILION
 
 FULL_SEEDS, QUICK_SEEDS = 5, 1
 FLIPPED = 0.05
@@ -45,6 +42,15 @@ MODELS: dict[tuple[str, str], dict[str, Any]] = {
     (STAGES, "gentle, polish"): {"slope": GENTLE, "polish": "log2"},
     (STAGES, "gentle, 5 % suspects"): {"slope": GENTLE, "polish": "log2", "max_suspects": FLIPPED},
 }
+# Result and number of digits of each column.
+DIGITS = {
+    "test %, clean labels": ("clean", 1),
+    "test %, 5 % flipped": ("noisy", 1),
+    "largest training loss": ("max_loss", 2),
+    "samples above log 2": ("suspects", 0),
+    "of them flipped %": ("found", 0),
+    "seconds": ("seconds", 1),
+}
 
 
 def run(settings: Settings) -> Result:
@@ -55,40 +61,22 @@ def run(settings: Settings) -> Result:
         scores[name].append(_compare(name, seed, settings.quick))
     rows = [
         (
-            recipe,
-            objective,
+            *name,
             *(
                 mean_and_spread([run[key] for run in runs], digits)
-                for key, digits in (
-                    ("clean", 1),
-                    ("noisy", 1),
-                    ("max_loss", 2),
-                    ("suspects", 0),
-                    ("found", 0),
-                    ("seconds", 1),
-                )
+                for key, digits in DIGITS.values()
             ),
         )
-        for (recipe, objective), runs in scores.items()
+        for name, runs in scores.items()
     ]
-    columns = (
-        "recipe",
-        "objective",
-        "test %, clean labels",
-        "test %, 5 % flipped",
-        "largest training loss",
-        "samples above log 2",
-        "of them flipped %",
-        "seconds",
-    )
     values = {f"{recipe}: {name}": runs for (recipe, name), runs in scores.items()}
     return Result(
         "Wrong labels",
         _text(scores, len(seeds)),
-        [Table("Digits, a third of them for the test", columns, rows)],
+        [Table("Digits, a third of them for the test", ("recipe", "objective", *DIGITS), rows)],
         values,
         {"objectives": _draw(scores)},
-        f"{len(seeds)} seed, a tenth of the iterations" if settings.quick else "",
+        f"{len(seeds)} seed, a tenth of the iterations",
     )
 
 
@@ -159,31 +147,16 @@ def _text(scores: dict[tuple[str, str], list[dict[str, float]]], n_seeds: int) -
 
 
 def _draw(scores: dict[tuple[str, str], list[dict[str, float]]]) -> Figure:
-    figure = new_figure(7.0, 4.4)
-    ax = figure.subplots()
-    for place, runs in enumerate(scores.values()):
-        ax.plot(
-            [run["clean"] for run in runs],
-            np.full(len(runs), place - 0.12),
-            "o",
-            color=BLUE,
-            alpha=0.7,
-            ms=5,
-            label="clean labels" if not place else None,
-        )
-        ax.plot(
-            [run["noisy"] for run in runs],
-            np.full(len(runs), place + 0.12),
-            "s",
-            color=VERMILION,
-            alpha=0.7,
-            ms=5,
-            label="5 % flipped" if not place else None,
-        )
-        ax.axhline(place + 0.5, color=GREY, linewidth=0.3)
+    figure, ax = axes(7.0, 4.4, "Effect of wrong labels", xlabel="test accuracy, %")
+    for key, marker, colour, shift, label in (
+        ("clean", "o", BLUE, -0.12, "clean labels"),
+        ("noisy", "s", VERMILION, 0.12, "5 % flipped"),
+    ):
+        points = [(run[key], k + shift) for k, runs in enumerate(scores.values()) for run in runs]
+        ax.plot(*zip(*points, strict=True), marker, color=colour, alpha=0.7, ms=5, label=label)
+    for k in range(len(scores)):
+        ax.axhline(k + 0.5, color=GREY, linewidth=0.3)
     ax.set_yticks(range(len(scores)), [f"{recipe}: {name}" for recipe, name in scores])
     ax.invert_yaxis()
-    ax.set_xlabel("test accuracy, %")
     ax.legend(frameon=False, loc="lower left")
-    quiet_frame(ax, "Effect of wrong labels")
     return figure

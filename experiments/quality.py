@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from experiments.harness import Result, Settings, Table, mean_and_spread
+from experiments.harness import Figure, Result, Settings, Table, axes, mean_and_spread
 from experiments.measure import timed
 from maxplus import datasets
 from maxplus.certify import certified_at
 from maxplus.estimators import LMMClassifier, LMMEnsembleClassifier
 from maxplus.images import GaussianBlur, RandomShift
 from maxplus.models import LOG2
-from maxplus.plots._canvas import BLUE, GREEN, GREY, INK, ORANGE, VERMILION, new_figure, quiet_frame
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from maxplus.plots._canvas import BLUE, GREEN, GREY, INK, ORANGE, VERMILION
 
 FULL_SEEDS, QUICK_SEEDS = 3, 1
 # Number of seeds of ensembles, which are slower to train.
@@ -94,7 +92,7 @@ def run(settings: Settings) -> Result:
     parts: dict[str, list[Part]] = {}
     for recipe, seed in settings.track(runs, "recipes"):
         make = partial(_train, recipe, seed, images[recipe.data], settings.quick)
-        part = settings.cache.get_json(f"{recipe.name} {seed}".replace(",", ""), make)
+        part = settings.cache.get(f"{recipe.name} {seed}".replace(",", ""), make)
         parts.setdefault(recipe.name, []).append(part)
     return Result(
         "Recipes on images",
@@ -102,7 +100,7 @@ def run(settings: Settings) -> Result:
         [_recipes(parts)],
         {"recipes": parts},
         {"certified": _draw(parts)},
-        f"{QUICK_IMAGES:,} images, {QUICK_UNITS} units, {n_seeds} seed" if settings.quick else "",
+        f"{QUICK_IMAGES:,} images, {QUICK_UNITS} units, {n_seeds} seed",
     )
 
 
@@ -110,12 +108,7 @@ def _images(name: str, quick: bool) -> Any:
     data = getattr(datasets, f"load_{name}")()
     if not quick:
         return data
-    return data._replace(
-        X_train=data.X_train[:QUICK_IMAGES],
-        y_train=data.y_train[:QUICK_IMAGES],
-        X_test=data.X_test[:QUICK_IMAGES],
-        y_test=data.y_test[:QUICK_IMAGES],
-    )
+    return type(data)(*(part[:QUICK_IMAGES] for part in data))
 
 
 def _train(recipe: Recipe, seed: int, data: Any, quick: bool) -> Part:
@@ -142,40 +135,27 @@ def _train(recipe: Recipe, seed: int, data: Any, quick: bool) -> Part:
     }
 
 
-def _figure(part: Part, name: str) -> float:
-    if name.startswith("at "):
-        return float(part["certified"][EPS.index(float(name.removeprefix("at ")))])
-    return float(part[name])
+# Result and number of digits of each column.
+COLUMNS: dict[str, tuple[Callable[[Part], float], int]] = {
+    "seconds": (lambda part: part["seconds"], 0),
+    "largest training loss": (lambda part: part["max_loss"], 3),
+    "training %": (lambda part: part["train"], 2),
+    "test %": (lambda part: part["test"], 2),
+    "certified at 0.1 %": (lambda part: part["certified"][EPS.index(0.1)], 2),
+    "certified at 0.3 %": (lambda part: part["certified"][EPS.index(0.3)], 2),
+}
 
 
 def _recipes(parts: dict[str, list[Part]]) -> Table:
-    columns = (
-        "recipe",
-        "units",
-        "seconds",
-        "largest training loss",
-        "training %",
-        "test %",
-        "certified at 0.1 %",
-        "certified at 0.3 %",
-    )
-    names = (
-        ("seconds", 0),
-        ("max_loss", 3),
-        ("train", 2),
-        ("test", 2),
-        ("at 0.1", 2),
-        ("at 0.3", 2),
-    )
     rows = [
         (
             name,
-            int(runs[0]["n_hidden"]),
-            *(mean_and_spread([_figure(p, n) for p in runs], d) for n, d in names),
+            runs[0]["n_hidden"],
+            *(mean_and_spread(map(value, runs), digits) for value, digits in COLUMNS.values()),
         )
         for name, runs in parts.items()
     ]
-    return Table("All recipes", columns, rows)
+    return Table("All recipes", ("recipe", "units", *COLUMNS), rows)
 
 
 def _text(parts: dict[str, list[Part]], n_seeds: int) -> str:
@@ -197,19 +177,20 @@ def _text(parts: dict[str, list[Part]], n_seeds: int) -> str:
 
 
 def _draw(parts: dict[str, list[Part]]) -> Figure:
-    figure = new_figure(7.0, 4.4)
-    ax = figure.subplots()
+    figure, ax = axes(
+        7.0,
+        4.4,
+        "Certified accuracy",
+        xlabel="change of every pixel, ε",
+        ylabel="certified test accuracy, %",
+    )
     for colour, (name, runs) in zip(COLOURS, parts.items(), strict=True):
         curves = np.array([part["certified"] for part in runs])
         style = "--" if "Fashion" in name else "-"
         ax.plot(EPS, curves.mean(axis=0), style, color=colour, label=name, linewidth=1.8)
         ax.fill_between(EPS, curves.min(axis=0), curves.max(axis=0), color=colour, alpha=0.2)
     ax.axhline(88.75, color=GREY, linewidth=1)
-    ax.text(
-        EPS[-1], 88.75, "the paper, not certified", color=GREY, ha="right", va="bottom", fontsize=9
-    )
-    ax.set_xlabel("change of every pixel, ε")
-    ax.set_ylabel("certified test accuracy, %")
+    label: dict[str, Any] = {"ha": "right", "va": "bottom", "fontsize": 9}
+    ax.text(EPS[-1], 88.75, "the paper, not certified", color=GREY, **label)
     ax.legend(frameon=False, loc="lower left")
-    quiet_frame(ax, "Certified accuracy")
     return figure

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from itertools import product
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.datasets import load_diabetes, make_friedman1, make_friedman2, make_friedman3
@@ -17,13 +19,10 @@ from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from experiments.harness import Result, Settings, Table, mean_and_spread
+from experiments.harness import Figure, Result, Settings, Table, axes, mean_and_spread
 from experiments.measure import timed
 from maxplus.estimators import LMMRegressor
-from maxplus.plots._canvas import BLUE, GREEN, GREY, INK, VERMILION, new_figure, quiet_frame
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from maxplus.plots._canvas import BLUE, GREEN, GREY, INK, VERMILION
 
 FOLDS = 5
 N_MADE, QUICK_MADE, QUICK_EPOCHS = 1_000, 200, 20
@@ -42,14 +41,13 @@ COLOURS = {
 
 def run(settings: Settings) -> Result:
     """Cross-validate all models on diabetes and four synthetic data sets."""
-    data = _data(QUICK_MADE if settings.quick else N_MADE)
-    folds = 1 if settings.quick else FOLDS
+    data = _data(settings.pick(N_MADE, QUICK_MADE))
     models = _models(QUICK_EPOCHS if settings.quick else "auto")
     scores: dict[str, dict[str, list[float]]] = {d: {m: [] for m in models} for d in data}
     covered: dict[str, list[float]] = {d: [] for d in data}
     seconds: dict[str, list[float]] = {m: [] for m in models}
-    cases = [(d, i, m) for d in data for i in range(folds) for m in models]
-    for name, fold, model in settings.track(cases, "regression"):
+    folds = range(settings.pick(FOLDS, 1))
+    for name, fold, model in settings.track(list(product(data, folds, models)), "regression"):
         X, y = data[name]
         train, test = list(KFold(FOLDS, shuffle=True, random_state=SEED).split(X))[fold]
         fit_seconds, fitted = timed(clone(models[model]).fit, X[train], y[train])
@@ -58,33 +56,22 @@ def run(settings: Settings) -> Result:
         if model == OURS:
             lower, upper = fitted.predict_interval(X[test], COVERAGE)
             covered[name].append(float(((lower <= y[test]) & (y[test] <= upper)).mean()))
+    by_data = pd.DataFrame({d: {m: np.mean(scores[d][m]) for m in models} for d in data}).T
+    means = by_data.mean()
+    coverage = np.mean([np.mean(c) for c in covered.values()])
     rows = [
-        (
-            name,
-            *(mean_and_spread(model_scores[m]) for m in models),
-            mean_and_spread(covered[name], 1, factor=100.0),
-        )
-        for name, model_scores in scores.items()
+        (d, *map(mean_and_spread, scores[d].values()), mean_and_spread(covered[d], 1, 100.0))
+        for d in data
     ]
-    means = {
-        m: float(np.mean([np.mean(model_scores[m]) for model_scores in scores.values()]))
-        for m in models
-    }
-    rows.append(
-        (
-            "mean",
-            *(f"{means[m]:.3f}" for m in models),
-            f"{100 * np.mean([np.mean(c) for c in covered.values()]):.1f}",
-        )
-    )
+    rows.append(("mean", *(f"{mean:.3f}" for mean in means), f"{100 * coverage:.1f}"))
     columns = ("data", *models, f"inside the {COVERAGE:.0%} interval, %")
     return Result(
         "Regression",
-        _text(scores, means, len(data["waves"][1])),
+        _text(by_data, len(data["waves"][1])),
         [Table("R² on held-out rows, five folds", columns, rows)],
         {"scores": scores, "covered": covered, "seconds": seconds},
-        {"scores": _draw(scores)},
-        f"one fold of five, {QUICK_MADE} rows, {QUICK_EPOCHS} epochs" if settings.quick else "",
+        {"scores": _draw(by_data)},
+        f"one fold of five, {QUICK_MADE} rows, {QUICK_EPOCHS} epochs",
     )
 
 
@@ -118,42 +105,28 @@ def _data(n: int) -> dict[str, tuple[NDArray, NDArray]]:
     }
 
 
-def _text(scores: dict[str, dict[str, list[float]]], means: dict[str, float], n_rows: int) -> str:
-    def wins(other: str) -> int:
-        return sum(
-            np.mean(model_scores[OURS]) >= np.mean(model_scores[other])
-            for model_scores in scores.values()
-        )
-
-    n = len(scores)
+def _text(by_data: pd.DataFrame, n_rows: int) -> str:
+    means = by_data.mean()
+    wins = by_data.apply(lambda scores: (by_data[OURS] >= scores).sum())
     return (
         f"Diabetes (442 rows) and four functions with noise ({n_rows:,} rows each). Every model "
         "has default parameters, with a scaler where necessary. The mean R² is "
         f"{means[OURS]:.3f} for `LMMRegressor()`, which chooses its terms by cross-validation "
         f"on the training rows, {means['forest']:.3f} for a forest and "
         f"{means['nearest neighbours']:.3f} for nearest neighbours. It is at least as good as "
-        f"nearest neighbours on {wins('nearest neighbours')} of {n}, as a forest on "
-        f"{wins('forest')}, as boosting on {wins('boosting')}, as ridge on {wins('ridge')}. "
+        f"nearest neighbours on {wins['nearest neighbours']} of {len(by_data)}, as a forest on "
+        f"{wins['forest']}, as boosting on {wins['boosting']}, as ridge on {wins['ridge']}. "
         f"The last column is the coverage of its {COVERAGE:.0%} intervals. The "
         "interpolation of the theorem is not included, because it fits the noise. The candidate "
         "structures were chosen with other random seeds."
     )
 
 
-def _draw(scores: dict[str, dict[str, list[float]]]) -> Figure:
-    figure = new_figure(8.0, 4.4)
-    ax = figure.subplots()
+def _draw(by_data: pd.DataFrame) -> Figure:
+    figure, ax = axes(8.0, 4.4, "Regression, five-fold", ylabel="R² on held-out rows")
     for k, (model, colour) in enumerate(COLOURS.items()):
-        position = np.arange(len(scores)) + 0.16 * (k - 2)
-        ax.bar(
-            position,
-            [max(0.0, float(np.mean(model_scores[model]))) for model_scores in scores.values()],
-            0.15,
-            color=colour,
-            label=model,
-        )
-    ax.set_xticks(range(len(scores)), list(scores))
-    ax.set_ylabel("R² on held-out rows")
+        position = np.arange(len(by_data)) + 0.16 * (k - 2)
+        ax.bar(position, by_data[model].clip(lower=0.0), 0.15, color=colour, label=model)
+    ax.set_xticks(range(len(by_data)), list(by_data.index))
     ax.legend(frameon=False, fontsize=9, ncols=3, loc="lower right")
-    quiet_frame(ax, "Regression, five-fold")
     return figure

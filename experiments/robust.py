@@ -212,7 +212,7 @@ def run(settings: Settings) -> Result:
     measured: dict[str, dict[str, Any]] = {}
     for task in settings.track(chosen, "robust"):
         name = task.name.replace("&", "")
-        measured[task.name] = settings.cache.get_json(name, partial(measure, task, settings.quick))
+        measured[task.name] = settings.cache.get(name, partial(measure, task, settings.quick))
     missing = [task.name for task in TASKS if task.name not in measured]
     columns = (
         "task",

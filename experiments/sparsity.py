@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.harness import Result, Settings, Table
+from experiments.harness import Figure, Result, Settings, Table, axes
 from experiments.measure import N_HIDDEN, initial_model
 from maxplus import datasets
 from maxplus.models import LinearMaxPlus, Model, ZeroHidden
 from maxplus.models.initialization import glorot_uniform
-from maxplus.plots._canvas import BLUE, GREY, INK, SMALL, VERMILION, new_figure, quiet_frame
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from maxplus.plots._canvas import BLUE, GREY, INK, SMALL, VERMILION
 
 N_CLASSES = 10
 WIDTHS = (5, 10, 20, 50, 100, 200, 500)
@@ -34,10 +31,10 @@ def run(settings: Settings) -> Result:
     """Measure γ of linear max-plus models of several widths and of two other models."""
     data = datasets.load_mnist()
     rng = np.random.default_rng(0)
-    n = QUICK_IMAGES if settings.quick else len(data.y_train)
+    n = settings.pick(len(data.y_train), QUICK_IMAGES)
     part = np.sort(rng.permutation(len(data.y_train))[:n])
     X, y = data.X_train[part], data.y_train[part]
-    widths = QUICK_WIDTHS if settings.quick else WIDTHS
+    widths = settings.pick(WIDTHS, QUICK_WIDTHS)
     models: dict[str, Model] = {
         f"Linear Max-Plus, H = {H}": _linear_max_plus(X.shape[1], H, rng) for H in widths
     }
@@ -68,7 +65,7 @@ def run(settings: Settings) -> Result:
         [Table("Share of non-zero entries, MNIST", columns, [paper_row, *rows])],
         {"images": n, **{name: g._asdict() for name, g in sparsities.items()}},
         {"widths": _draw(widths, curve)},
-        f"{n:,} images" if settings.quick else "",
+        f"{n:,} images",
     )
 
 
@@ -94,38 +91,26 @@ def _linear_max_plus(n_features: int, n_hidden: int, rng: np.random.Generator) -
 
 
 def _draw(widths: tuple[int, ...], curve: list[Sparsity]) -> Figure:
-    figure = new_figure(7.0, 4.4)
-    ax = figure.subplots()
-    ax.set(xscale="log", yscale="log")
+    figure, ax = axes(
+        7.0,
+        4.4,
+        "Linear Max-Plus, MNIST: sparsity of subgradients",
+        xscale="log",
+        yscale="log",
+        xlabel="hidden units H",
+        ylabel="γ, share of non-zero entries",
+    )
     for values, colour, label, paper in (
         ([g.of_mean for g in curve], VERMILION, "average loss", PAPER_MEAN),
         ([g.of_single for g in curve], BLUE, "one image (mean)", PAPER_SINGLE),
     ):
         ax.plot(widths, values, "o-", color=colour)
         ax.axhline(paper, color=colour, linewidth=1, linestyle="--", alpha=0.6)
-        ax.annotate(
-            f"the paper: {paper}",
-            (widths[-1], paper),
-            xytext=(4, 3),
-            textcoords="offset points",
-            ha="right",
-            fontsize=SMALL,
-            color=colour,
-            alpha=0.8,
-        )
-        ax.annotate(
-            label,
-            (widths[-1], values[-1]),
-            xytext=(-8, -10),
-            textcoords="offset points",
-            ha="right",
-            fontsize=SMALL,
-            color=INK,
-        )
+        style: dict[str, Any] = {"textcoords": "offset points", "ha": "right", "fontsize": SMALL}
+        end = widths[-1]
+        ax.annotate(f"the paper: {paper}", (end, paper), (4, 3), color=colour, alpha=0.8, **style)
+        ax.annotate(label, (end, values[-1]), (-8, -10), color=INK, **style)
     ax.set_xticks(widths, [str(H) for H in widths])
     ax.minorticks_off()
     ax.grid(axis="y", color=GREY, alpha=0.2)
-    ax.set_xlabel("hidden units H")
-    ax.set_ylabel("γ, share of non-zero entries")
-    quiet_frame(ax, "Linear Max-Plus, MNIST: sparsity of subgradients")
     return figure

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
-from numpy.typing import NDArray
 
 from experiments import measure
-from experiments.harness import Result, Settings, Table
+from experiments.harness import Figure, Result, Settings, Table
 from experiments.measure import in_a_process
 from maxplus import datasets
 from maxplus.models import LMM
@@ -23,36 +20,16 @@ from maxplus.training import MaxLoss, TrainingProblem, polyak
 from maxplus.training.engines import TreeEngine
 from maxplus.training.memory import human_bytes
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 # Numbers of features and classes of MNIST, and update intervals of W⁰.
 N_FEATURES, N_CLASSES, ALWAYS, SELDOM = 784, 10, 1, measure.W0_UPDATE_INTERVAL
 TREE_LIMIT = 8_000_000_000
 PHASES = {"polyak": "Polyak steps", "constant": "constant steps"}
+# Dimensions of the problem: symbol of each.
+SYMBOLS = {"samples": "N", "hidden": "H"}
 
-
-@dataclass(frozen=True)
-class TimedRun:
-    """Run of an engine: ``iterations`` Polyak steps, followed by equally many constant steps."""
-
-    engine: str
-    samples: int
-    hidden: int
-    w0_update_interval: int
-    iterations: int
-
-    def measure(self, X: NDArray, y: NDArray) -> dict[str, Any]:
-        """Return the time per iteration of both phases, the set-up time and the peak memory."""
-        steps = measure.two_phases(y, 1 + self.iterations)
-        set_up, engine = measure.timed(
-            measure.engine_on, X, y, steps, self.engine, self.hidden, self.w0_update_interval
-        )
-        measure.warm_up(engine)
-        seconds = {
-            phase: measure.seconds_per_iteration(engine, self.iterations) for phase in PHASES
-        }
-        return asdict(self) | seconds | {"set_up": set_up, "peak": measure.peak_bytes()}
+# Engine, update interval of W⁰, number of images, number of units.
+Key = tuple[str, int, int, int]
+Costs = dict[Key, dict[str, Any]]
 
 
 class Variant(NamedTuple):
@@ -69,8 +46,8 @@ class Variant(NamedTuple):
         """Name in the paper's table."""
         return self.engine + (", W⁰ every 100" if self.w0_update_interval == SELDOM else "")
 
-    def at(self, samples: int, hidden: int) -> tuple[Any, ...]:
-        """Return the key of a run in the frame of results."""
+    def at(self, samples: int, hidden: int) -> Key:
+        """Return the key of a run."""
         return self.engine, self.w0_update_interval, samples, hidden
 
 
@@ -82,11 +59,11 @@ VARIANTS = (
     Variant("sparse", ALWAYS, 100, GREEN, "-"),
     Variant("sparse", SELDOM, 300, BLUE, "-"),
 )
-# Seconds per iteration and memory in GB reported in the paper, on 30 processors.
-PAPER: dict[str, tuple[float, float]] = {
-    "sparse, W⁰ every 100": (0.12, 513),
-    "sparse": (3.48, 513),
-    "dense": (18.96, 10),
+# Milliseconds per iteration and memory reported in the paper, on 30 processors.
+PAPER = {
+    "sparse, W⁰ every 100": ("120", "513 GB"),
+    "sparse": ("3,480", "513 GB"),
+    "dense": ("18,960", "10 GB"),
 }
 
 
@@ -109,22 +86,15 @@ class Sizes(NamedTuple):
             range(1, self.full + 1), TREE_LIMIT, key=lambda n: tree_bytes(n, self.n_hidden)
         )
 
-    def pairs(self, engine: str, along: str) -> list[tuple[int, int]]:
-        """Return the sizes (images, units) that vary "samples" or "hidden"."""
+    def keys(self, variant: Variant, along: str) -> list[Key]:
+        """Return the runs of an engine along "samples" or "hidden" that fit into memory."""
         if along == "samples":
-            return [(n, self.n_hidden) for n in sorted({*self.samples, self.common})]
-        return [(self.common if engine == "tree" else self.full, h) for h in self.hidden]
-
-    def runs_of(self, variant: Variant) -> list[TimedRun]:
-        """Return all runs that fit into memory."""
-        pairs = [
-            pair for along in ("samples", "hidden") for pair in self.pairs(variant.engine, along)
-        ]
-        return [
-            TimedRun(variant.engine, n, h, variant.w0_update_interval, variant.iterations)
-            for n, h in dict.fromkeys(pairs)
-            if variant.engine != "tree" or tree_bytes(n, h) <= TREE_LIMIT
-        ]
+            pairs = [(n, self.n_hidden) for n in sorted({*self.samples, self.common})]
+        else:
+            n = self.common if variant.engine == "tree" else self.full
+            pairs = [(n, h) for h in self.hidden]
+        is_tree = variant.engine == "tree"
+        return [variant.at(*p) for p in pairs if not is_tree or tree_bytes(*p) <= TREE_LIMIT]
 
 
 FULL = Sizes((250, 1_000, 4_000, 15_000, 60_000), (60, 125, 250, 500, 1_000), 500)
@@ -137,80 +107,86 @@ def tree_bytes(n: int, n_hidden: int) -> int:
     shapes: tuple[tuple[int, ...], ...] = ((rows,), (rows, n_hidden), (n_hidden, N_CLASSES))
     model = LMM(*(np.empty(shape, dtype) for shape in shapes))
     images = np.empty((0, N_FEATURES), dtype)
-    return TreeEngine.bytes_needed(
-        model, TrainingProblem(images, np.empty(n, int), MaxLoss(), polyak())
-    )
+    problem = TrainingProblem(images, np.empty(n, int), MaxLoss(), polyak())
+    return TreeEngine.bytes_needed(model, problem)
 
 
-def measure_first_samples(folder: str, run: dict[str, Any]) -> dict[str, Any]:
-    """Measure a `TimedRun`, given by its fields, on the samples stored in a folder."""
-    timed_run = TimedRun(**run)
-    X, y = (
-        np.array(np.load(Path(folder) / f"{name}.npy", "r")[: timed_run.samples]) for name in "Xy"
+def measure_run(
+    folder: str, engine: str, samples: int, hidden: int, w0_update_interval: int, iterations: int
+) -> dict[str, Any]:
+    """Return time per iteration, set-up time and peak memory on the first samples in a folder.
+
+    The run has ``iterations`` Polyak steps, followed by equally many constant steps.
+    """
+    X, y = (np.array(np.load(Path(folder) / f"{name}.npy", "r")[:samples]) for name in "Xy")
+    steps = measure.two_phases(y, 1 + iterations)
+    set_up, running = measure.timed(
+        measure.engine_on, X, y, steps, engine, hidden, w0_update_interval
     )
-    return timed_run.measure(X, y)
+    measure.warm_up(running)
+    seconds = {phase: measure.seconds_per_iteration(running, iterations) for phase in PHASES}
+    return {
+        "engine": engine,
+        "samples": samples,
+        "hidden": hidden,
+        "w0_update_interval": w0_update_interval,
+        "iterations": iterations,
+        **seconds,
+        "set_up": set_up,
+        "peak": measure.peak_bytes(),
+    }
 
 
 def run(settings: Settings) -> Result:
     """Measure each engine at each size in a separate process."""
-    sizes = QUICK if settings.quick else FULL
-    runs = [run for variant in VARIANTS for run in sizes.runs_of(variant)]
-    results = []
+    sizes = settings.pick(FULL, QUICK)
+    costs: Costs = {}
+    keys = {key: v for v in VARIANTS for along in SYMBOLS for key in sizes.keys(v, along)}
     with TemporaryDirectory() as folder:
         data = datasets.load_mnist()
         order = np.random.default_rng(0).permutation(len(data.y_train))[: sizes.full]
         np.save(Path(folder) / "X.npy", data.X_train[order])
         np.save(Path(folder) / "y.npy", data.y_train[order])
-        for timed_run in settings.track(runs, "engines"):
-            name = "-".join(str(value) for value in asdict(timed_run).values())
-            options = {"folder": folder, "run": asdict(timed_run)}
-            make = partial(in_a_process, measure_first_samples, options)
-            results.append(settings.cache.get_json(name, make))
-    scale = f"at most {sizes.full:,} images and {sizes.n_hidden} units" if settings.quick else ""
-    return describe(results, sizes, scale)
-
-
-def describe(results: list[dict[str, Any]], sizes: Sizes, scale: str = "") -> Result:
-    """Return the result of the experiment."""
-    keys = ["engine", "w0_update_interval", "samples", "hidden"]
-    frame = pd.DataFrame(results).set_index(keys)
+        for key in settings.track(keys, "engines"):
+            engine, interval, samples, hidden = key
+            options = {"engine": engine, "samples": samples, "hidden": hidden}
+            options |= {"w0_update_interval": interval, "iterations": keys[key].iterations}
+            make = partial(in_a_process, measure_run, {"folder": folder, **options})
+            costs[key] = settings.cache.get("-".join(map(str, options.values())), make)
     full, common, n_hidden = sizes.full, sizes.common, sizes.n_hidden
-    tables = [_table(f"{full:,} images, {n_hidden} units", frame, full, n_hidden, PAPER)]
+    tables = [_table(f"{full:,} images, {n_hidden} units", costs, full, n_hidden, PAPER)]
     if common < full:
         caption = (
             f"{common:,} images, {n_hidden} units: the largest size whose trees fit into "
             f"{human_bytes(TREE_LIMIT)}"
         )
-        tables.append(_table(caption, frame, common, n_hidden, {}))
-    dense = frame.loc[DENSE.at(full, n_hidden)]
+        tables.append(_table(caption, costs, common, n_hidden, {}))
+    dense = costs[DENSE.at(full, n_hidden)]
     # Speed-up of the sparse engine over the dense engine at the largest size.
     ratios = {
-        variant.name: {
-            phase: float(dense[phase] / frame.loc[variant.at(full, n_hidden)][phase])
-            for phase in PHASES
-        }
-        for variant in VARIANTS
-        if variant.engine == "sparse"
+        v.name: {phase: dense[phase] / costs[v.at(full, n_hidden)][phase] for phase in PHASES}
+        for v in VARIANTS
+        if v.engine == "sparse"
     }
-    exponents = {variant.name: _exponents(frame, variant, sizes) for variant in VARIANTS}
+    exponents = {variant.name: _exponents(costs, variant, sizes) for variant in VARIANTS}
     rows = [
-        (name, *("–" if b is None else f"{b:.2f}" for b in exponents_of_engine.values()))
-        for name, exponents_of_engine in exponents.items()
+        (name, *("–" if b is None else f"{b:.2f}" for b in own.values()))
+        for name, own in exponents.items()
     ]
     columns = ("engine", *next(iter(exponents.values())))
     tables.append(Table("Exponents of growth with the images N and the units H", columns, rows))
-    fast = frame.loc[VARIANTS[-1].at(full, n_hidden)]
+    fast = VARIANTS[-1]
     return Result(
         "Cost of an iteration",
-        _text(fast, ratios[VARIANTS[-1].name], sizes),
+        _text(costs[fast.at(full, n_hidden)], ratios[fast.name], sizes),
         tables,
-        {"runs": results, "common": common, "ratios": ratios, "exponents": exponents},
-        {"growth": _draw(frame, sizes)},
-        scale,
+        {"runs": [*costs.values()], "common": common, "ratios": ratios, "exponents": exponents},
+        {"growth": _draw(costs, sizes)},
+        f"at most {full:,} images and {n_hidden} units",
     )
 
 
-def _text(fast: Any, ratio: dict[str, float], sizes: Sizes) -> str:
+def _text(fast: dict[str, Any], ratio: dict[str, float], sizes: Sizes) -> str:
     return (
         f"Each engine runs in its own process, first Polyak steps, then constant steps, with "
         f"{sizes.n_hidden} units and up to {sizes.full:,} images of MNIST. At the largest size an "
@@ -227,53 +203,43 @@ def _text(fast: Any, ratio: dict[str, float], sizes: Sizes) -> str:
 
 
 def _table(
-    caption: str,
-    frame: pd.DataFrame,
-    n: int,
-    n_hidden: int,
-    paper: dict[str, tuple[float, float]],
+    caption: str, costs: Costs, n: int, n_hidden: int, paper: dict[str, tuple[str, str]]
 ) -> Table:
     rows = []
     for variant in VARIANTS:
-        key = variant.at(n, n_hidden)
-        row: tuple[Any, ...] = (variant.name,)
-        if paper:
-            published = paper.get(variant.name)
-            row += (f"{1e3 * published[0]:,.0f}", f"{published[1]} GB") if published else ("–", "–")
-        if key in frame.index:
-            measured = frame.loc[key]
-            row += tuple(f"{1e3 * measured[phase]:.3g}" for phase in PHASES)
-            row += (human_bytes(measured["peak"]),)
+        published: tuple[str, ...] = paper.get(variant.name, ("–", "–")) if paper else ()
+        cost = costs.get(variant.at(n, n_hidden))
+        if cost is None:
+            measured = ("–", "–", f"would need {human_bytes(tree_bytes(n, n_hidden))}")
         else:
-            row += ("–", "–", f"would need {human_bytes(tree_bytes(n, n_hidden))}")
-        rows.append(row)
+            polyak_ms, constant_ms = (f"{1e3 * cost[phase]:.3g}" for phase in PHASES)
+            measured = (polyak_ms, constant_ms, human_bytes(cost["peak"]))
+        rows.append((variant.name, *published, *measured))
     columns = ("engine", *(("ms (paper)", "memory (paper)") if paper else ()))
     columns += tuple(f"ms, {phase}" for phase in PHASES.values())
     return Table(caption, (*columns, "peak memory"), rows)
 
 
 def _curve(
-    frame: pd.DataFrame, variant: Variant, sizes: Sizes, along: str, phase: str
+    costs: Costs, variant: Variant, sizes: Sizes, along: str, phase: str
 ) -> tuple[list[int], list[float]]:
     """Return the sizes and times per iteration along "samples" or "hidden"."""
-    keys = [variant.at(*pair) for pair in sizes.pairs(variant.engine, along)]
-    keys = [key for key in keys if key in frame.index]
-    axis = 2 if along == "samples" else 3
-    return [key[axis] for key in keys], [float(frame.loc[key][phase]) for key in keys]
+    runs = [costs[key] for key in sizes.keys(variant, along)]
+    return [run[along] for run in runs], [run[phase] for run in runs]
 
 
-def _exponents(frame: pd.DataFrame, variant: Variant, sizes: Sizes) -> dict[str, float | None]:
+def _exponents(costs: Costs, variant: Variant, sizes: Sizes) -> dict[str, float | None]:
     """Fit log(seconds) = a + b·log(size) and return b along N and H for both phases."""
     exponents: dict[str, float | None] = {}
-    for symbol, along in (("N", "samples"), ("H", "hidden")):
+    for along, symbol in SYMBOLS.items():
         for phase, text in PHASES.items():
-            x, seconds = _curve(frame, variant, sizes, along, phase)
+            x, seconds = _curve(costs, variant, sizes, along, phase)
             b = float(np.polyfit(np.log(x), np.log(seconds), 1)[0]) if len(x) > 1 else None
             exponents[f"{symbol}, {text}"] = b
     return exponents
 
 
-def _draw(frame: pd.DataFrame, sizes: Sizes) -> Figure:
+def _draw(costs: Costs, sizes: Sizes) -> Figure:
     figure = new_figure(11.0, 4.8)
     left, right = figure.subplots(1, 2, sharey=True)
     for ax, along, label in (
@@ -281,12 +247,13 @@ def _draw(frame: pd.DataFrame, sizes: Sizes) -> Figure:
         (right, "hidden", f"units H ({sizes.full:,} images; trees: {sizes.common:,})"),
     ):
         for variant in VARIANTS:
-            for phase, style, name in (
+            style: dict[str, Any] = {"marker": "o", "ms": 3.5, "color": variant.colour}
+            for phase, line, name in (
                 ("polyak", variant.line, variant.name),
                 ("constant", ":", None),
             ):
-                x, seconds = _curve(frame, variant, sizes, along, phase)
-                ax.plot(x, seconds, style, marker="o", ms=3.5, color=variant.colour, label=name)
+                x, seconds = _curve(costs, variant, sizes, along, phase)
+                ax.plot(x, seconds, line, label=name, **style)
         ax.set(xscale="log", yscale="log", xlabel=label)
         ax.grid(color=GREY, alpha=0.15)
     left.set_ylabel("seconds per iteration")

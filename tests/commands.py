@@ -1,4 +1,4 @@
-"""Commands run in this process, and their output."""
+"""Helpers that run commands in the test process."""
 
 import csv
 import json
@@ -18,8 +18,16 @@ def settings(*pairs):
     return tuple(part for pair in pairs for part in ("--set", pair))
 
 
-# A training that takes no time, and nothing besides.
+# Parameters of a network that trains in no time.
+SMALL = {"n_hidden": 9, "slope": 5, "warmup_epochs": 3}
+# Options of a short training without validation.
 BRIEF = (*settings("n_hidden=9", "slope=5", "warmup_epochs=3"), "--validate", "none")
+
+
+def train(data, out, *options, validate="none", **parameters):
+    """Return the arguments of ``maxplus train``; parameters become options --set."""
+    pairs = settings(*(f"{name}={value}" for name, value in parameters.items()))
+    return ("train", data, "-o", out, "--validate", validate, *pairs, *options)
 
 
 def run(*arguments, width=200, **options):
@@ -45,10 +53,8 @@ def bad(*arguments, code=2):
 
 
 def document(*arguments):
-    """Return the one JSON document that a command prints, and nothing besides."""
-    result = run(*arguments, "--json")
-    assert result.exit_code == 0, result.output
-    return json.loads(result.stdout)
+    """Return the JSON document of a command, which must print nothing else."""
+    return json.loads(good(*arguments, "--json", "--quiet"))
 
 
 def read_csv(path):

@@ -14,20 +14,19 @@ from sklearn.datasets import load_digits, load_iris
 
 from browsers import browser, keys, session  # noqa: F401
 
-# Read when Numba loads OpenMP, which no test module has done yet: threads that
-# wait for each other sleep. On a busy machine spinning makes small parallel
-# loops fifty times slower.
+# Threads that wait for each other sleep, because spinning makes small parallel loops fifty times
+# slower on a busy machine. The variable is read when Numba loads OpenMP.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
-# A shell starts what runs in its background with Ctrl-C ignored; tests of Ctrl-C need it as it is.
+# Shells start background processes with SIGINT ignored; tests of Ctrl-C need the default handler.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# A source distribution holds the library and its tests, but neither the site nor what was measured.
+# A source distribution contains the library and its tests, but no documentation and no results.
 if not (Path(__file__).parents[1] / "docs").is_dir():
-    collect_ignore = ["test_documents.py", "test_site.py"]
+    collect_ignore = ["documentation/test_documents.py", "documentation/test_site.py"]
 
-# MNIST's files, where they lie beside the project; without them its tests are skipped.
+# Files of MNIST beside the project; without them, tests that need them are skipped.
 BESIDE = Path(__file__).resolve().parents[2] / "shared" / "data"
 if BESIDE.is_dir():
     os.environ.setdefault("MAXPLUS_DATA", str(BESIDE))
@@ -65,15 +64,15 @@ class Data(NamedTuple):
 
 @pytest.fixture(scope="session")
 def iris():
-    """Three classes, two of which overlap; many equal values."""
+    """Return three classes, two of which overlap, with many equal values."""
     return Data(*load_iris(return_X_y=True))
 
 
 @pytest.fixture(scope="session")
 def digits():
-    """Ten classes, 64 features of few values, some of them constant."""
+    """Return ten classes with 64 features of few values, some of them constant."""
     X, y = load_digits(return_X_y=True)
-    # As arrays usually are: kernels need not be compiled for others.
+    # C-contiguous, because kernels would be compiled again for other layouts.
     return Data(np.ascontiguousarray(X[:500]), y[:500])
 
 
@@ -92,7 +91,7 @@ def pair(cloud):
 
 @pytest.fixture(scope="session")
 def without_prototypes(iris):
-    """Return a classifier of the iris flowers from random weights, with string labels."""
+    """Return a classifier on iris with random initial weights and string labels."""
     from maxplus import SubgradientLMMClassifier
 
     model = SubgradientLMMClassifier(8, init="gaussian", max_iter=60, random_state=0)
@@ -118,7 +117,7 @@ def reader(few_digits):
 
 @pytest.fixture
 def small_chunks(monkeypatch):
-    """Chunks of sixteen lanes, regrouped all the time."""
+    """Set chunks of sixteen lanes that are regrouped at once."""
     from maxplus.training.engines.sparse import engine
 
     monkeypatch.setattr("maxplus.training.engines.sparse._state.MAX_LANES", 16)
@@ -127,11 +126,7 @@ def small_chunks(monkeypatch):
 
 @pytest.fixture
 def two_workers(small_chunks, monkeypatch):
-    """Two workers search them.
-
-    They wait for each other at every iteration, which takes ten times as long as the iteration
-    does where processors are busy: for few iterations.
-    """
+    """Search small chunks with two threads, which is slow if processors are busy."""
     import numba
 
     from maxplus.training.engines.sparse import engine
@@ -178,46 +173,31 @@ def parquet(tmp_path):
 
 
 @pytest.fixture(scope="session")
-def orchard_model(tmp_path_factory):
-    """Return a model file trained on a table with a categorical column."""
-    from commands import ORCHARD, good, settings
+def train_subgradient(tmp_path_factory):
+    """Train a classifier with the command and return its file."""
+    from commands import good, settings
 
-    path = tmp_path_factory.mktemp("models") / "orchard.maxplus"
-    good(
-        "train",
-        ORCHARD,
-        "--categorical",
-        "variety",
-        "--algorithm",
-        "subgradient",
-        *settings("n_hidden=30", "max_iter=2000"),
-        "--validate",
-        "none",
-        "--remember-rows",
-        "-o",
-        path,
-    )
-    return path
+    def train(source, n_iter, *options):
+        path = tmp_path_factory.mktemp("models") / "model.maxplus"
+        options += ("--algorithm", "subgradient", "--validate", "none", "-o", path)
+        good("train", source, *settings("n_hidden=30", f"max_iter={n_iter}"), *options)
+        return path
+
+    return train
 
 
 @pytest.fixture(scope="session")
-def digits_model(tmp_path_factory):
-    """Return a model file of small pictures."""
-    from commands import good, settings
+def orchard_model(train_subgradient):
+    """Return a model file trained on a table with a categorical column."""
+    from commands import ORCHARD
 
-    path = tmp_path_factory.mktemp("models") / "digits.maxplus"
-    good(
-        "train",
-        "digits",
-        "--algorithm",
-        "subgradient",
-        *settings("n_hidden=30", "max_iter=300"),
-        "--validate",
-        "none",
-        "-o",
-        path,
-    )
-    return path
+    return train_subgradient(ORCHARD, 2000, "--categorical", "variety", "--remember-rows")
+
+
+@pytest.fixture(scope="session")
+def digits_model(train_subgradient):
+    """Return a model file of small images."""
+    return train_subgradient("digits", 300)
 
 
 @pytest.fixture
@@ -232,7 +212,7 @@ def stdin(monkeypatch):
 
 @pytest.fixture(scope="session")
 def fitted(iris):
-    """Return a classifier of the iris flowers with few units, one for a training sample each."""
+    """Return a classifier on iris with eight units at training samples."""
     from maxplus import SubgradientLMMClassifier
 
     return SubgradientLMMClassifier(8, max_iter=200, random_state=0).fit(iris.X, iris.y)
@@ -241,20 +221,6 @@ def fitted(iris):
 @pytest.fixture(scope="module")
 def onnx():
     return pytest.importorskip("onnx", reason="onnx is not installed")
-
-
-@pytest.fixture(scope="module")
-def run_onnx(onnx):
-    """Labels and probabilities that ONNX Runtime computes from a file."""
-    runtime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
-
-    def run(path, X):
-        options = runtime.SessionOptions()
-        options.intra_op_num_threads = 1
-        on_cpu = runtime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-        return on_cpu.run(["label", "probabilities"], {"X": X})
-
-    return run
 
 
 @pytest.fixture(scope="module")

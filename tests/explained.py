@@ -1,4 +1,4 @@
-"""Models, rows and slow oracles that the tests of explanations share."""
+"""Models, rows and slow oracles for the tests of explanations."""
 
 import functools
 from typing import NamedTuple
@@ -16,7 +16,7 @@ SMALL = st.integers(1, 4)
 FEW_CLASSES = st.integers(2, 4)
 FLOWERS = ["setosa", "versicolor", "virginica"]
 MEASURES = ["sepal length", "sepal width", "petal length", "petal width"]
-FAR = 100.0  # an offset with which a row never decides
+FAR = 100.0  # An offset with which a row is never the minimum.
 
 
 def fixed(max_examples):
@@ -25,7 +25,7 @@ def fixed(max_examples):
 
 
 def flips_within(model, X, low=-np.inf, high=np.inf):
-    """Counterfactuals in raw units, with all features free numbers between two limits."""
+    """Return counterfactuals in raw units; all features are numbers between two limits."""
     return nearest_counterfactuals(model, X, Domain.free(model.n_features).within(low, high))
 
 
@@ -59,7 +59,7 @@ def smooth_models(draw, dtype=np.float64):
 
 
 def path_of(x, model, d):
-    """Score, unit, row, runner-up and margin of one class, one number after the other."""
+    """Return score, unit, row, runner-up and margin of one class, computed with loops."""
     z, units, rows = lmm_path(x, model.W0, model.W1, model.W2)
     terms = lmm_terms(x, model.W0, model.W1)
     outputs = [min(t) + float(model.W2[h, d]) for h, t in enumerate(terms)]
@@ -111,7 +111,7 @@ class Line:
         """Evaluate at each crossing and once between two: the winner is constant in between."""
         ts = np.append(self.crossings(), self.at)
         ts = ts[(ts >= low) & (ts <= high)]
-        # Beyond the last crossing nothing changes any more, so a step of 1 sees it all.
+        # The winner is constant beyond the last crossing, so that a step of 1 suffices.
         ts = np.unique([*ts, max(low, ts.min() - 1), min(high, ts.max() + 1)])
         left, right = ts[:-1], ts[1:]
         away = np.maximum(0.0, np.maximum(left - self.at, self.at - right))
@@ -126,7 +126,7 @@ class Line:
 
 
 def nearest_flip(model, x, y, low, high, tolerance):
-    """Along any feature; nearby first, for nothing behind a clear flip counts."""
+    """Return the nearest flip along any feature, searched in growing neighbourhoods."""
     lines = [Line(model, x, q) for q in range(len(x))]
     for reach in (0.1, 0.5, 2.0, np.inf):
         every = [
@@ -140,7 +140,7 @@ def nearest_flip(model, x, y, low, high, tolerance):
 
 
 def check_flips(model, X, low=-np.inf, high=np.inf, *, tolerance=1e-9, rtol=1e-9, ties=False):
-    """Every flip is real, within bounds and the nearest; with ``ties``, unless there is one."""
+    """Assert that every flip is real, within bounds and the nearest; ``ties`` allows ties."""
     found = flips_within(model, X, low, high)
     predicted = model.scores(X).argmax(axis=1)
     low, high = (np.broadcast_to(v, X.shape[1]) for v in (low, high))

@@ -1,4 +1,4 @@
-"""Networks and classifiers that the tests of exports share."""
+"""Networks and classifiers for tests of exports."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ MNIST = 784, 500, 10
 
 
 def briefly_trained(X, y):
-    """Return a classifier trained for a moment."""
+    """Return a classifier that was trained for a few iterations."""
     clf = SubgradientLMMClassifier(n_hidden=30, engine="dense", max_iter=20, random_state=0)
     return clf.fit(X, y)
 

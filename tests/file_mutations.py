@@ -10,12 +10,12 @@ from safetensors.numpy import load_file
 
 from maxplus.io import container
 
-# A lone surrogate: JSON can spell it, UTF-8 cannot.
+# Half of a surrogate pair, which JSON can represent and UTF-8 cannot.
 SURROGATE = "\ud800"
 
 
 def values(document, at=()):
-    """Yield the paths of all values in a JSON document; of lists, the first two items."""
+    """Yield the paths of all values in a JSON document, and of the first two items of lists."""
     if isinstance(document, dict):
         items = list(document.items())
     elif isinstance(document, list):
@@ -38,7 +38,7 @@ def replaced(document, at, change):
 
 
 def document_mutations(document):
-    """Yield (description, document) for each value: removed, of another type, out of range."""
+    """Yield (description, document) with a value removed, of another type or out of range."""
     others = (None, math.nan, -1, 10**30, 1e308, 0.5, 5e-324, "", SURROGATE, [], {}, True)
     for at in values(document):
         name = ".".join(map(str, at))
@@ -84,7 +84,7 @@ def mutations(document, arrays):
 
 
 def write(path, kind, document, arrays):
-    """Write a file with a right digest whose texts may be no Unicode."""
+    """Write a file with a valid digest; texts need not be valid Unicode."""
     path.write_bytes(container.pack(kind, json.dumps(document, sort_keys=True), arrays))
 
 
@@ -98,10 +98,10 @@ def tamper(path, change):
 
 
 def damaged(rng, content):
-    """Return bytes with one to three random changes: flips, cuts, copies, overwrites, swaps."""
+    """Return bytes with one to three random flips, cuts, copies, overwrites or swaps."""
     data = bytearray(content)
     for _ in range(rng.integers(1, 4)):
-        # The beginning holds most that can go wrong.
+        # Prefer the beginning, which contains the header.
         at = int(rng.integers(len(data) if rng.random() < 0.5 else min(3000, len(data))))
         length, kind = int(rng.integers(1, 200)), rng.integers(6)
         if kind == 0:
@@ -121,6 +121,6 @@ def damaged(rng, content):
 
 
 def damaged_copies(content, n):
-    """Yield n damaged versions, the same at every run."""
+    """Yield n damaged versions, which are the same in each run."""
     rng = np.random.default_rng(0)
     return (damaged(rng, content) for _ in range(n))

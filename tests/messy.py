@@ -78,6 +78,14 @@ def written(rows, *, delimiter=",", decimal=".", encoding="utf-8", packed=False,
     return gzip.compress(content) if packed else content
 
 
+def write_messy(folder, rows, dialect):
+    """Write a CSV file in one of the `DIALECTS`."""
+    options = DIALECTS[dialect]
+    path = folder / ("data.csv.gz" if options.get("packed") else "data.csv")
+    path.write_bytes(written(rows, **options))
+    return path
+
+
 def is_missing(cell):
     """Return whether a cell is a name of a missing value."""
     return cell.strip() in {name.strip() for name in MISSING}

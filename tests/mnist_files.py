@@ -1,9 +1,9 @@
-"""Availability of MNIST's files, which `conftest.py` has looked for beside the project."""
+"""Availability of the MNIST files, see `conftest.py`."""
 
 import os
 
 import pytest
 
 HAS_MNIST = bool(os.environ.get("MAXPLUS_DATA"))
-NO_MNIST = "MAXPLUS_DATA is not set: no MNIST files"
+NO_MNIST = "MAXPLUS_DATA is not set"
 NEEDS_MNIST = pytest.mark.skipif(not HAS_MNIST, reason=NO_MNIST)

@@ -1,4 +1,4 @@
-"""Costly fixtures that one pytest worker makes and the others copy."""
+"""Session fixtures that are created by one worker of pytest-xdist and copied by the others."""
 
 import os
 import shutil
@@ -8,9 +8,9 @@ TIMEOUT = 900.0
 
 
 def made_once(tmp_path_factory, name, make):
-    """Return a folder filled by ``make(folder)``, of which every worker has its own copy."""
+    """Return the copy of this worker of a folder that is filled by ``make(folder)``."""
     base = tmp_path_factory.getbasetemp()
-    # Workers have folders beside each other.
+    # The folders of the workers have the same parent.
     shared = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / name
     done, failed = shared / "done", shared / "failed"
     try:

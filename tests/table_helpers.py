@@ -1,6 +1,8 @@
 """Helpers for tests of tables."""
 
+import json
 from contextlib import contextmanager
+from dataclasses import fields
 
 import numpy as np
 import pytest
@@ -9,21 +11,19 @@ from maxplus.tables import TableEncoder, TableError, load_training, split_target
 from maxplus.tables.dataset import SMALL
 
 
-def opened(source, target=None, *, task="auto", groups=None, **parameters):
+def opened(source, target=None, *, task="auto", groups=None, drop=(), **parameters):
     """Return the data set of a name, a path or a table, encoded as the command line does."""
     if isinstance(source, str):
         found = load_training(source, target, task, groups)
     else:
         found = split_target(table_of(source), target, task, groups)
-    drop = parameters.pop("drop", ())
-    drop = (drop,) if isinstance(drop, str) else tuple(drop or ())
-    if source not in SMALL if isinstance(source, str) else True:
+    if found.name not in SMALL:
         drop = ("auto", *drop)
     return found.encoded(TableEncoder(**parameters, drop=drop))
 
 
 def decided(table, target=None, **parameters):
-    """Return the encoder that is inferred from a table, and the lines about it."""
+    """Return the encoder that is inferred from a table, and the log of decisions."""
     found = opened(table, target, **parameters)
     return found.encoder, found.decisions
 
@@ -35,22 +35,34 @@ def encoder_of(table, target=None, **parameters):
 
 @contextmanager
 def refused(*words):
-    """Expect a one-line TableError that contains the file name and all these strings."""
+    """Expect a one-line TableError that contains all these strings."""
     with pytest.raises(TableError) as caught:
-        yield
+        yield caught
+    assert "\n" not in str(caught.value)
     for word in words:
         assert str(word) in str(caught.value)
 
 
 def same(found, expected):
-    """Check names, their order, values and kinds of columns: numbers or words."""
+    """Check the names, order, values and types of columns: numbers or text."""
     assert list(found.columns) == list(expected)
     assert found.n_rows == len(next(iter(expected.values())))
     for name, values in expected.items():
         column = found.columns[name]
-        if isinstance(values[0], str):
-            assert column.dtype == object
-            assert column.tolist() == values
-        else:
-            assert column.dtype == np.float64
-            np.testing.assert_array_equal(column, np.array(values, np.float64))
+        assert column.dtype == (object if isinstance(values[0], str) else np.float64)
+        np.testing.assert_array_equal(column, np.array(values, column.dtype))
+
+
+def restored(encoder):
+    """Return the encoder that is read from the JSON text of an encoder."""
+    record = json.loads(json.dumps(encoder.to_json()))
+    again = TableEncoder.from_json(record)
+    assert again.to_json() == record
+    assert again.columns_ == encoder.columns_
+    assert again.decisions_ == encoder.decisions_
+    assert again.image_shape_ == encoder.image_shape_
+    for field in fields(again.ranges_):
+        one, other = getattr(again.ranges_, field.name), getattr(encoder.ranges_, field.name)
+        assert np.array_equal(one, other)
+        assert one.dtype == other.dtype
+    return again

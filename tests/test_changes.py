@@ -1,4 +1,4 @@
-"""The smallest change of several columns, against trying all of them."""
+"""The smallest change of several columns, compared with an exhaustive search."""
 
 import itertools
 from dataclasses import replace
@@ -29,7 +29,7 @@ def random_model(rng, P, H=4, C=2):
 
 
 def options_of(domain, x):
-    """Per column: all rows that it can make of x, itself first, and their distances."""
+    """Return all values of each column, those of x first, and their distances."""
     columns = []
     for name in domain.columns:
         mine = [p for p in range(domain.n_features) if domain.column_names[p] == name]
@@ -107,7 +107,7 @@ def numeric_models(draw):
 @given(numeric_models())
 @fixed(25)
 def test_changes_of_two_numbers_are_the_smallest(drawn):
-    """No point of a fine grid flips that is nearer, and the change itself does flip."""
+    """No nearer point of a fine grid flips the class, and the change flips it."""
     rng, model = drawn
     x, unit = rng.uniform(LOW, HIGH, 3), rng.uniform(0.5, 2.0, 3)
     domain = Domain.free(3, unit).within(LOW, HIGH)
@@ -151,7 +151,7 @@ def test_changes_of_sums_for_integers_and_missing_values_are_the_smallest(seed):
         indicators={1: 2},
     ).with_fixed([2])
     assert domain.is_unlisted[:2].all()
-    # A whole number that was filled in by a fraction cannot stay what it is.
+    # The imputed value of an integer may be a fraction, which is not an allowed value.
     x = np.array([rng.integers(-30, 31), rng.integers(-30, 31) + rng.choice([0.0, 0.4]), 1.0])
     y = model.scores(x[None]).argmax()
     values = np.arange(-30.0, 31.0)

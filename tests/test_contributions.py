@@ -175,7 +175,7 @@ def test_term_means_are_weighted_means_of_term_scores():
 @quick(80)
 @given(seed=SEEDS)
 def test_shape_function_is_the_sum_of_the_one_feature_terms(seed):
-    """Interpolation between breakpoints is exact, and the function is constant outside a map."""
+    """It is linear between breakpoints, and constant outside a map."""
     rng = np.random.default_rng(seed)
     mapped = bool(rng.integers(2))
     model = random_model(rng, [*random_groups(rng), [1], [1]], mapped=mapped)
@@ -199,7 +199,7 @@ def test_shape_function_is_the_sum_of_the_one_feature_terms(seed):
 
 
 def test_shape_function_has_no_more_points_than_bends():
-    """Of units that others cover, there is no breakpoint."""
+    """Units that are never the maximum have no breakpoints."""
     covered = LMM.of_boxes([[0.0], [0.1], [2.0]], [[2.0], [0.2], [2.0]], np.ones((3, 1)), 1.0)
     model = AdditiveLMM([Term([0], covered)], 1)
     assert_allclose(shape_function(model, 0).x, [-2.0, 0.0, 1.0, 2.0, 4.0])
@@ -235,7 +235,7 @@ def test_importances_of_one_feature_terms_are_mean_contributions():
 
 
 def test_importance_of_a_box_goes_to_the_feature_of_the_deciding_wall():
-    """The walls of feature 1 are far away, and never decide."""
+    """The walls of feature 1 are too far away to determine a score."""
     boxes = LMM.of_boxes([[-1.0, 0.0], [1.0, 0.0]], [[1.0, 1e3]] * 2, 5 * np.eye(2), 1.0)
     model = AdditiveLMM([Term([0, 1], boxes)], 2)
     X = np.random.default_rng(8).normal(size=(60, 2))

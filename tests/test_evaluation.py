@@ -1,4 +1,4 @@
-"""Cross-validation and comparison, against scikit-learn and slow loops."""
+"""Cross-validation and comparison, checked with scikit-learn and simple loops."""
 
 import json
 
@@ -25,11 +25,11 @@ def test_validation_predicts_every_row_once_by_a_model_with_its_class(seed):
     rng = np.random.default_rng(seed)
     y = rng.choice(list("abcde"), size=int(rng.integers(6, 60)), p=[0.5, 0.3, 0.1, 0.07, 0.03])
     counts = {label: int((y == label).sum()) for label in np.unique(y)}
-    alone = [label for label, n in counts.items() if n == 1]
+    single = [label for label, n in counts.items() if n == 1]
     plan = make_splits(y, int(rng.integers(2, 6)), seed=seed)
-    judged = np.concatenate([test for _, test in plan.pairs])
-    assert sorted(judged) == [n for n in range(len(y)) if y[n] not in alone]
-    assert plan.n_untested == len(alone)
+    tested = np.concatenate([test for _, test in plan.pairs])
+    assert sorted(tested) == [n for n in range(len(y)) if y[n] not in single]
+    assert plan.n_untested == len(single)
     for training, test in plan.pairs:
         assert not set(training) & set(test)
         assert len(training) + len(test) == len(y)
@@ -38,14 +38,14 @@ def test_validation_predicts_every_row_once_by_a_model_with_its_class(seed):
 
 def test_validation_plan_depends_on_number_of_rows():
     y = np.arange(20_000) % 2
-    for n, trainings, words in (
+    for n, n_splits, words in (
         (100, 5, "5-fold cross-validation"),
         (2_000, 5, "5-fold cross-validation"),
         (2_001, 3, "3-fold cross-validation"),
         (10_001, 1, "20% of the rows held out"),
     ):
         plan = make_splits(y[:n])
-        assert (len(plan.pairs), plan.description) == (trainings, words)
+        assert (len(plan.pairs), plan.description) == (n_splits, words)
     held = make_splits(y[:1000], 0.3).pairs[0][1]
     assert len(held) == 300
     assert y[held].mean() == 0.5
@@ -53,14 +53,14 @@ def test_validation_plan_depends_on_number_of_rows():
     assert len(make_splits(y[:20_000], "cv").pairs) == 3
 
 
-@pytest.mark.parametrize("how", ["half", 1, 0, 1.5, -0.2, True, 0.0])
-def test_validation_rejects_impossible_plan(how):
+@pytest.mark.parametrize("cv", ["half", 1, 0, 1.5, -0.2, True, 0.0])
+def test_invalid_cv_is_rejected(cv):
     with pytest.raises(ValueError, match="cv must be 'auto', 'cv', a number of folds"):
-        make_splits(np.arange(10) % 2, how)
+        make_splits(np.arange(10) % 2, cv)
 
 
 def test_validation_needs_enough_rows():
-    with pytest.raises(ValueError, match="every class has one row only"):
+    with pytest.raises(ValueError, match="because each class has one row"):
         make_splits(np.array(["a", "b", "c"]))
     with pytest.raises(ValueError, match="6 rows cannot be validated with 10% of the rows"):
         make_splits(np.array(list("abcabc")), 0.1)
@@ -84,7 +84,7 @@ def test_validation_metrics_equal_scikit_learn(iris):
     assert found.baseline.auc == 0.5
     assert found.certified is None
     document = found.to_json()
-    # The worst row is named as the user counts, whatever fold it was in.
+    # The number of the worst row starts at 1 and does not depend on its fold.
     worst = int(np.argmin(P[np.arange(150), iris.y]))
     assert document["figures"]["worst"] == worst + 1
     assert json.loads(json.dumps(document, allow_nan=False)) == document
@@ -119,34 +119,34 @@ def test_validation_exposes_memorising_model():
     assert found.figures.log_loss > found.baseline.log_loss
 
 
-class Witness(ClassifierMixin, BaseEstimator):
-    """Remembers what it was shown, in a list that clones share."""
+class Recorder(ClassifierMixin, BaseEstimator):
+    """Classifier that records its inputs in a list that clones share."""
 
-    shown: list = []  # noqa: RUF012
+    inputs: list = []  # noqa: RUF012
 
     def fit(self, X, y):
         self.classes_ = np.unique(y)
-        self.shown.append(("fit", X))
+        self.inputs.append(X)
         return self
 
     def predict_proba(self, X):
-        self.shown.append(("predict", X))
+        self.inputs.append(X)
         return np.full((len(X), len(self.classes_)), 1 / len(self.classes_))
 
 
 def test_validation_never_trains_on_held_out_rows():
-    Witness.shown.clear()
+    Recorder.inputs.clear()
     X = np.arange(40.0)[:, None]
     y = np.r_[np.zeros(39, int), 1]  # the only row of a class is never held out
     result = []
-    found = validate(Witness(), X, y, cv=4, on_progress=result.append)
+    found = validate(Recorder(), X, y, cv=4, on_progress=result.append)
     assert result == [0, 1, 2, 3, 4]
     assert found.n_untested == 1
     held = []
-    for (_, fitted), (_, judged) in zip(Witness.shown[::2], Witness.shown[1::2], strict=True):
-        assert not set(fitted.ravel()) & set(judged.ravel())
+    for fitted, tested in zip(Recorder.inputs[::2], Recorder.inputs[1::2], strict=True):
+        assert not set(fitted.ravel()) & set(tested.ravel())
         assert 39.0 in fitted
-        held += judged.ravel().tolist()
+        held += tested.ravel().tolist()
     assert sorted(held) == list(range(39))
 
 
@@ -191,20 +191,12 @@ def test_comparison_uses_the_same_rows(iris):
 
 
 def test_comparison_includes_standard_baselines():
-    assert list(usual_models()) == [
-        "LMM",
-        "ensemble",
-        "logistic",
-        "kNN",
-        "forest",
-        "boosting",
-        "MLP",
-        "SVC",
-    ]
+    names = ["LMM", "ensemble", "logistic", "kNN", "forest", "boosting", "MLP", "SVC"]
+    assert list(usual_models()) == names
     assert list(usual_models(regression=True)) == ["LMM", *SKLEARN_REGRESSORS]
     rng = np.random.default_rng(0)
     X = rng.normal(size=(60, 2)) * [1.0, 1000.0] + 50.0
     y = 1e4 + 1e3 * (X[:, 0] + X[:, 1] / 1000.0)
     for name in ("ridge", "MLP", "SVR"):
-        # Targets of any size are learned.
+        # The scale of the target has no effect.
         assert SKLEARN_REGRESSORS[name](0).fit(X, y).score(X, y) > 0.8, name

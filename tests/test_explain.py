@@ -26,7 +26,7 @@ def why(fitted, iris):
 
 
 def check_records(clf, X, explanation, classes, features):
-    """Every field of every record, computed by hand."""
+    """Assert that every field of every record equals the oracle."""
     records = explanation.to_records()
     assert records.dtype.names == tuple(FIELDS)
     assert len(records) == len(X) * len(classes)
@@ -123,7 +123,7 @@ def test_explanation_text_lists_best_class_first(fitted, why, iris):
         assert (word, feature) == (record["flip_class"], record["flip_feature"])
         assert float(old) == X[n, MEASURES.index(feature)]
         assert (old, new) == (record["flip_from"], record["flip_to"])
-        # As printed it flips, and it is hardly farther than it need be.
+        # The printed value flips the prediction and is at most 0.1 farther than the exact one.
         typed = X[n].copy()
         typed[MEASURES.index(feature)] = float(new)
         assert FLOWERS[fitted.predict(typed[None])[0]] == word

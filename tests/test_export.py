@@ -1,4 +1,4 @@
-"""Requirements and refusals of both exports."""
+"""Requirements and error messages of both exports."""
 
 import doctest
 import importlib
@@ -19,12 +19,6 @@ def test_importing_export_loads_neither_onnx_nor_torch():
     assert not {"onnx", "torch", "maxplus.export.onnx", "maxplus.export.torch"} & set(loaded)
 
 
-def test_export_lists_its_public_names():
-    assert {"export_onnx", "to_torch"} <= set(dir(maxplus.export))
-    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
-        maxplus.export.nonsense  # noqa: B018
-
-
 @pytest.mark.parametrize(
     ("name", "package", "arguments"),
     [("export_onnx", "onnx", (None, "m.onnx")), ("to_torch", "torch", (None,))],
@@ -37,10 +31,8 @@ def test_missing_package_error_names_the_extra(monkeypatch, name, package, argum
         getattr(maxplus.export, name)(*arguments)
 
 
-@pytest.mark.parametrize("package", ["onnx", "torch"])
-def test_examples_in_docstrings(request, package):
-    request.getfixturevalue(package)
-    result = doctest.testmod(importlib.import_module(f"maxplus.export.{package}"))
+def test_examples_of_layers(torch):
+    result = doctest.testmod(importlib.import_module("maxplus.export.torch"))
     assert result.attempted > 5
     assert result.failed == 0
 

@@ -155,9 +155,9 @@ def test_frame_error_names_the_column(rows, fitted):
     frame = frame_of(columns_of(rows), "pandas")
     with pytest.raises(TableError, match="the data frame lacks column 'age'"):
         fitted.predict(frame.drop(columns="age"))
-    with pytest.raises(TableError, match="row 1: 'age' holds 'old'"):
+    with pytest.raises(TableError, match="row 1: 'age' contains 'old'"):
         fitted.predict(frame.assign(age="old"))
-    with pytest.raises(TableError, match=r"row 4: 'age' holds infinite"):
+    with pytest.raises(TableError, match=r"row 4: 'age' contains infinite"):
         fitted.predict(frame.assign(age=[*[1.0] * 3, np.inf, *[1.0] * 116]))
     with pytest.warns(UserWarning, match="120 in 'sex'"):
         fitted.predict(frame.assign(sex="x"))

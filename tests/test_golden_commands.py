@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from sklearn.datasets import load_diabetes, load_wine
 
-from commands import IRIS, ORCHARD, document, good, settings
+from commands import IRIS, ORCHARD, SMALL, document, good, settings, train
 from messy import DIALECTS, messy_rows, written
 
 RECORDS = Path(__file__).with_name("golden_commands.json")
@@ -22,8 +22,6 @@ TOLERANCE = 1e-4
 # Keys that hold seconds or names of files.
 VARIABLE = re.compile("seconds|model$|^data$|^out$|^report$|_file$|figure$")
 NUMBER = re.compile(r"-?\d[\d,]*\.?\d*(?:e[-+]?\d+)?")
-NETWORK = settings("n_hidden=9", "slope=5", "warmup_epochs=3")
-BRIEF = (*NETWORK, "--validate", "none")
 
 
 def tables(folder):
@@ -54,30 +52,15 @@ def _runs(paths, folder):
         folder / f"{stem}.maxplus"
         for stem in ("iris", "orchard", "messy", "commas", "wine", "numbers", "several")
     )
-    yield "train", document("train", IRIS, "-o", iris, *NETWORK)
-    yield "train orchard", document("train", ORCHARD, "-o", orchard, "--validate", 2)
-    yield "train messy", document("train", paths["messy"], "-o", messy, *BRIEF)
-    yield "train messy, printed", good("train", paths["messy"], "-o", messy, *NETWORK)
-    yield "train commas", document("train", paths["commas"], "-o", commas, *BRIEF)
-    yield (
-        "train subgradient",
-        document(
-            "train",
-            paths["wine"],
-            "-o",
-            wine,
-            "--algorithm",
-            "subgradient",
-            *settings("n_hidden=12", "max_iter=300"),
-            "--validate",
-            2,
-        ),
-    )
-    yield "train regression", document("train", paths["diabetes"], "-o", numbers, "--validate", 2)
-    yield (
-        "train ensemble",
-        document("train", IRIS, "-o", several, *settings("n_estimators=2"), *BRIEF),
-    )
+    yield "train", document(*train(IRIS, iris, validate="auto", **SMALL))
+    yield "train orchard", document(*train(ORCHARD, orchard, validate=2))
+    yield "train messy", document(*train(paths["messy"], messy, **SMALL))
+    yield "train messy, printed", good(*train(paths["messy"], messy, validate="auto", **SMALL))
+    yield "train commas", document(*train(paths["commas"], commas, **SMALL))
+    subgradient = ("--algorithm", "subgradient", *settings("n_hidden=12", "max_iter=300"))
+    yield "train subgradient", document(*train(paths["wine"], wine, *subgradient, validate=2))
+    yield "train regression", document(*train(paths["diabetes"], numbers, validate=2))
+    yield "train ensemble", document(*train(IRIS, several, **SMALL, n_estimators=2))
     for path, data in (
         (iris, IRIS),
         (messy, paths["messy"]),

@@ -1,4 +1,4 @@
-"""Grouped validation: rows of one group are never on both sides of a split."""
+"""Grouped validation: training and test rows have no common groups."""
 
 import numpy as np
 import pandas as pd
@@ -14,15 +14,15 @@ GROUPS = np.repeat(np.arange(30), 4)
 
 
 @pytest.mark.parametrize("classes", [True, False])
-@pytest.mark.parametrize("how", ["auto", 3, 0.25])
-def test_group_is_never_in_train_and_test(classes, how):
+@pytest.mark.parametrize("cv", ["auto", 3, 0.25])
+def test_group_is_never_in_train_and_test(classes, cv):
     y = np.arange(120) // 4 % 3 if classes else np.sin(np.arange(120.0))
-    plan = make_splits(y, how, classes=classes, groups=GROUPS)
+    plan = make_splits(y, cv, classes=classes, groups=GROUPS)
     assert "groups" in plan.description
     for training, test in plan.pairs:
         assert not set(GROUPS[training]) & set(GROUPS[test])
         assert len(test)
-    if how != 0.25:
+    if cv != 0.25:
         tests = np.concatenate([test for _, test in plan.pairs])
         assert sorted(tests) == list(range(120))
 
@@ -37,7 +37,7 @@ def test_classes_of_one_group_are_not_scored():
 
 
 def test_one_group_cannot_be_validated():
-    with pytest.raises(ValueError, match="one group"):
+    with pytest.raises(ValueError, match="only one group"):
         make_splits(np.arange(20) % 2, groups=np.zeros(20))
 
 
@@ -71,7 +71,7 @@ def test_validate_holds_whole_groups_out(visits):
         assert not set(held) & set(others)
 
 
-def test_group_column_is_no_feature(visits):
+def test_group_column_is_not_a_feature(visits):
     y = visits.pop("class")
     rows = as_dataset(visits, y, "patient")
     assert list(rows.table.columns) == ["a", "b", "c"]

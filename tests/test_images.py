@@ -12,7 +12,7 @@ from maxplus.images import GaussianBlur, RandomShift
 
 
 def slow_blur(image, sigma):
-    """Every pixel as a weighted sum over the whole image, weights cut off at three sigma."""
+    """Return the image with each pixel replaced by a weighted sum, truncated at three sigma."""
     reach = int(3.0 * sigma + 0.5)
     weight = {k: np.exp(-0.5 * (k / sigma) ** 2) for k in range(-reach, reach + 1)}
     total = sum(weight.values())

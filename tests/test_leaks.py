@@ -1,4 +1,4 @@
-"""`maxplus train` warns of a column that predicts the target nearly perfectly by itself."""
+"""Detection of single columns that predict the target nearly perfectly."""
 
 import numpy as np
 import pandas as pd
@@ -24,13 +24,16 @@ def frame_of(**columns):
 
 
 LEAKS = {
-    "a word for each class": {"code": np.where(CLASSES == "ill", "X1", "X2"), "y": CLASSES},
-    "a number": {"code": (CLASSES == "ill") * 5.0 + RNG.uniform(0, 1, N), "y": CLASSES},
+    "a category for each class": {"code": np.where(CLASSES == "ill", "X1", "X2"), "y": CLASSES},
+    "an interval for each class": {
+        "code": (CLASSES == "ill") * 5.0 + RNG.uniform(0, 1, N),
+        "y": CLASSES,
+    },
     "a missing value": {"code": np.where(CLASSES == "ill", NUMBERS, np.nan), "y": CLASSES},
-    "another unit": {"code": 2.54 * NUMBERS + 3.0, "y": NUMBERS},
+    "a linear function": {"code": 2.54 * NUMBERS + 3.0, "y": NUMBERS},
 }
 HARMLESS = {
-    "a good column": {"code": (CLASSES == "ill") + RNG.normal(0, 0.35, N), "y": CLASSES},
+    "an informative column": {"code": (CLASSES == "ill") + RNG.normal(0, 0.35, N), "y": CLASSES},
     "a rare class": {"code": RNG.normal(size=N), "y": np.where(np.arange(N) % 20 == 0, "a", "b")},
     "a correlated number": {"code": NUMBERS + RNG.normal(0, 0.3, N), "y": NUMBERS},
 }
@@ -60,7 +63,9 @@ def test_well_known_tables_have_no_leaks(name):
 
 def test_train_reports_leak_and_remedy(tmp_path):
     path = tmp_path / "t.csv"
-    frame_of(**LEAKS["a number"]).rename(columns={"code": "later code"}).to_csv(path, index=False)
+    frame_of(**LEAKS["an interval for each class"]).rename(columns={"code": "later code"}).to_csv(
+        path, index=False
+    )
     result = run("train", path, "-o", tmp_path / "m", *BRIEF)
     assert result.exit_code == 0
     assert "Warning: 'later code' alone predicts 'y' nearly perfectly" in result.stderr

@@ -35,31 +35,45 @@ from trainings import LAYERS, assert_same_training, start_at, worst_first
 
 
 @pytest.mark.parametrize(
-    ("k", "n_samples", "count"),
+    ("objective", "n_samples", "count"),
     [
-        (1, 7, 1),
-        (3, 7, 3),
-        (7, 7, 7),
-        (8, 7, 7),
-        (0.1, 7, 1),
-        (0.5, 7, 4),
-        (0.999, 7, 7),
-        (0.07, 100, 7),
-        (0.29, 100, 29),
-        (1e-9, 100, 1),
-        (np.int64(2), 7, 2),
-        (np.float32(0.1), 30, 3),
+        *((TopKLoss(k), 7, k) for k in (1, 3, 7)),
+        (TopKLoss(8), 7, 7),
+        (TopKLoss(0.1), 7, 1),
+        (TopKLoss(0.5), 7, 4),
+        (TopKLoss(0.999), 7, 7),
+        (TopKLoss(0.07), 100, 7),
+        (TopKLoss(0.29), 100, 29),
+        (TopKLoss(1e-9), 100, 1),
+        (TopKLoss(np.int64(2)), 7, 2),
+        (TopKLoss(np.float32(0.1)), 30, 3),
+        *((TrimmedMaxLoss(k), 7, int(k)) for k in (0, 0.0, 3)),
+        # At least one sample remains.
+        (TrimmedMaxLoss(7), 7, 6),
+        (TrimmedMaxLoss(0.99), 2, 1),
+        (TrimmedMaxLoss(0.1), 7, 1),
+        (TrimmedMaxLoss(0.07), 100, 7),
     ],
 )
-def test_top_k_number_of_samples(k, n_samples, count):
+def test_number_of_samples_of_an_objective(objective, n_samples, count):
     """Fractions are rounded up exactly: 0.07·100 is 7.000000000000001 in floating point."""
-    assert TopKLoss(k).count(n_samples) == count
+    assert objective.count(n_samples) == count
 
 
-@pytest.mark.parametrize("k", [0, -1, 1.0, 1.5, 0.0, -0.5, math.nan, math.inf])
-def test_top_k_rejects_invalid_k(k):
-    with pytest.raises(ValueError, match="integer >= 1 or a fraction"):
-        TopKLoss(k)
+@pytest.mark.parametrize(
+    ("kind", "k", "message"),
+    [
+        *((TopKLoss, k, "integer >= 1 or a fraction") for k in (0, 0.0)),
+        *((TopKLoss, k, "integer >= 1") for k in (-1, 1.0, 1.5, -0.5, math.nan, math.inf)),
+        *(
+            (TrimmedMaxLoss, k, "n_trimmed must be an integer >= 0 or a fraction")
+            for k in (-1, 1.0, 1.5, -0.5, math.nan, math.inf)
+        ),
+    ],
+)
+def test_objectives_reject_invalid_number_of_samples(kind, k, message):
+    with pytest.raises(ValueError, match=message):
+        kind(k)
 
 
 @given(levels=st.integers(1, 6), n_samples=st.integers(1, 30), k=st.integers(1, 30), seed=SEEDS)
@@ -94,20 +108,6 @@ def test_trimmed_max_objective_is_next_largest_loss(levels, n_samples, k, seed):
     (expected,) = worst_first(losses, k + 1)[-1:]
     assert at == (losses[expected], expected, ())
     assert at.loss == np.sort(losses)[::-1][min(k, n_samples - 1)]
-
-
-@pytest.mark.parametrize(
-    ("n_trimmed", "n_samples", "count"),
-    [(0, 7, 0), (0.0, 7, 0), (3, 7, 3), (7, 7, 6), (0.1, 7, 1), (0.07, 100, 7), (0.99, 2, 1)],
-)
-def test_trimmed_max_number_of_samples(n_trimmed, n_samples, count):
-    assert TrimmedMaxLoss(n_trimmed).count(n_samples) == count
-
-
-@pytest.mark.parametrize("n_trimmed", [-1, 1.0, 1.5, -0.5, math.nan, math.inf])
-def test_trimmed_max_rejects_invalid_number(n_trimmed):
-    with pytest.raises(ValueError, match="n_trimmed must be an integer >= 0 or a fraction"):
-        TrimmedMaxLoss(n_trimmed)
 
 
 @pytest.mark.parametrize("largest", [math.nan, math.inf])

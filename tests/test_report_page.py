@@ -105,7 +105,7 @@ def test_order_of_sections():
     places = [page.index(f'<section id="{name}">') for name in SECTIONS]
     assert places == sorted(places)
     assert page.count("<section") == len(SECTIONS)
-    assert page.index("clinic.csv") < places[0]  # what it is for
+    assert page.index("clinic.csv") < places[0]  # in the summary
     tried = render_page(clinic_report() | {"search": clinic_report()["reliability"]})
     assert tried.index("Model search") > tried.index('<section id="mathematics">')
 
@@ -124,7 +124,7 @@ def test_check_mark_depends_on_held_out_performance(holds, sign, state):
     assert f'<div class="verdict {state}">' in page
     assert f'aria-hidden="true">{sign}</span>The words' in page
     fit = "187 of 189 training rows are predicted correctly; this is not an estimate for new rows."
-    assert re.sub(r"\s+", " ", page).count(fit) == 2  # beside both
+    assert re.sub(r"\s+", " ", page).count(fit) == 2  # in two sections
 
 
 def test_training_certificate_has_no_check_mark():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from clinics import patients
-from commands import BRIEF, bad, document, good, read_csv, settings
+from commands import BRIEF, document, good, read_csv, settings
 from maxplus import load
 from maxplus.report.data import editable_columns
 from report_pages import Page
@@ -83,10 +83,3 @@ def test_report_accepts_unlabelled_table(clinic, tmp_path):
     predicted = [row["predicted"] for row in read_csv(out)]
     assert [row["predicted"] for row in data["rows"]] == predicted
     assert all(row["label"] is None for row in data["rows"])
-
-
-def test_report_rejects_missing_output_folder(clinic, tmp_path):
-    out = tmp_path / "nowhere" / "p.html"
-    assert "does not exist; make it first" in bad(
-        "report", clinic / "m.maxplus", clinic / "all.csv", "-o", out
-    )

@@ -25,18 +25,18 @@ class ThreadCommunicator(Communicator):
     """One of several ranks that are threads of this process."""
 
     def __init__(self, common, rank):
-        self._common, self.rank, self.size, self.place = common, rank, common.size, rank
+        self._common, self.rank, self.size, self.local_rank = common, rank, common.size, rank
         self.cores = 1
 
-    def allgather(self, thing):
-        self._common.messages[self.rank] = thing
+    def allgather(self, obj):
+        self._common.messages[self.rank] = obj
         self._common.barrier.wait()
         messages = list(self._common.messages)
         self._common.barrier.wait()
         return messages
 
-    def bcast(self, thing):
-        return self.allgather(thing)[0]
+    def bcast(self, obj):
+        return self.allgather(obj)[0]
 
     def allgatherv(self, rows):
         return np.concatenate(self.allgather(rows.copy()))
@@ -52,17 +52,17 @@ class ThreadCommunicator(Communicator):
             total += other
         return total
 
-    def meet(self, own, received):
+    def allgather_into(self, own, received):
         received[:] = self.allgather(own.copy())
 
     def allreduce_or(self, numbers):
         parts = self.allgather(numbers.copy())
         numbers.view(np.int64)[:] = np.bitwise_or.reduce([part.view(np.int64) for part in parts])
 
-    def nearby(self, n):
+    def allgather_local(self, n):
         return self.allgather(n)
 
-    def shared(self, shape):
+    def shared_memory(self, shape):
         if self.is_first:
             self._common.shared.setdefault(shape, np.zeros(shape))
         self.allgather(None)

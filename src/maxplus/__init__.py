@@ -44,43 +44,6 @@ if TYPE_CHECKING:
     from maxplus.io import load, resume
     from maxplus.tables import TableEncoder
 
-_MODULE_OF = {
-    "LMMClassifier": "maxplus.estimators",
-    "LMMEnsembleClassifier": "maxplus.estimators",
-    "LMMRegressor": "maxplus.estimators",
-    "LinearMaxPlusClassifier": "maxplus.estimators",
-    "LipschitzInterpolator": "maxplus.estimators",
-    "MaxPlusClassifier": "maxplus.estimators",
-    "SubgradientLMMClassifier": "maxplus.estimators",
-    "TableEncoder": "maxplus.tables",
-    "compare": "maxplus.evaluation",
-    "export_onnx": "maxplus.export",
-    "from_pipeline": "maxplus.estimators",
-    "load": "maxplus.io",
-    "resume": "maxplus.io",
-    "to_torch": "maxplus.export",
-    "validate": "maxplus.evaluation",
-}
-_PACKAGES = (
-    "algebra",
-    "certify",
-    "datasets",
-    "distributed",
-    "estimators",
-    "evaluation",
-    "explain",
-    "export",
-    "images",
-    "io",
-    "metrics",
-    "models",
-    "plots",
-    "report",
-    "tables",
-    "training",
-    "trees",
-)
-
 __all__ = [
     "LMMClassifier",
     "LMMEnsembleClassifier",
@@ -99,17 +62,39 @@ __all__ = [
     "validate",
 ]
 
+# The first packages define the names of `__all__`, which are looked up in this order.
+_PACKAGES = (
+    "estimators",
+    "io",
+    "tables",
+    "export",
+    "evaluation",
+    "algebra",
+    "certify",
+    "datasets",
+    "distributed",
+    "explain",
+    "images",
+    "metrics",
+    "models",
+    "plots",
+    "report",
+    "training",
+    "trees",
+)
 
-# Hidden from type checkers, for which every name would exist then, without a type.
+
+# Hidden from type checkers, which would otherwise accept any name.
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
-        if name in _MODULE_OF:
-            return getattr(importlib.import_module(_MODULE_OF[name]), name)
         if name in _PACKAGES:
             return importlib.import_module(f"maxplus.{name}")
+        if name in __all__:
+            modules = (importlib.import_module(f"maxplus.{package}") for package in _PACKAGES)
+            return next(getattr(module, name) for module in modules if name in module.__all__)
         raise AttributeError(f"module 'maxplus' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_MODULE_OF, *_PACKAGES])
+    return sorted([*globals(), *__all__, *_PACKAGES])

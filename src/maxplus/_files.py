@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import tempfile
 import time
 from collections.abc import Iterator
@@ -11,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-# Seconds since the last change after which a partial file counts as abandoned.
+# Seconds since the last change after which a temporary file is one of a killed process.
 _STALE = 3600.0
 
 
@@ -26,7 +25,7 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """Open a file for writing that replaces ``path`` when the block ends without an error.
 
     A temporary file in the same folder is flushed to disk and then renamed, which is atomic. If the
-    process is killed, the next write to the same path removes the temporary file.
+    process is killed, writes to the same path more than an hour later remove the temporary file.
     """
     target = Path(path)
     if not target.parent.is_dir():
@@ -38,13 +37,12 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     if target.exists() and not target.is_file():
         kind = "a folder" if target.is_dir() else "a device, a pipe or a socket"
         raise OSError(
-            f"path is {str(path)!r}, which is {kind}, and only a file can be replaced; "
-            "name another place"
+            f"path is {str(path)!r}, which is {kind}; only files can be replaced, so choose "
+            "another path"
         )
-    _clear(target)
-    handle, name = tempfile.mkstemp(
-        prefix=f".{target.name}.{os.getpid()}-", suffix=".part", dir=target.parent
-    )
+    prefix = f".{target.name}.part-"
+    _remove_stale(target.parent, prefix)
+    handle, name = tempfile.mkstemp(prefix=prefix, dir=target.parent)
     try:
         with os.fdopen(handle, "wb") as file:
             yield file
@@ -56,33 +54,16 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         with suppress(OSError):
             os.unlink(name)
         raise
-    _force(target.parent)
+    _flush_folder(target.parent)
 
 
-def _clear(target: Path) -> None:
-    """Remove temporary files of this path whose processes were killed."""
-    own = re.compile(rf"\.{re.escape(target.name)}\.(\d{{1,9}})-[a-z0-9_]{{8}}\.part")
-    with suppress(OSError), os.scandir(target.parent) as entries:
+def _remove_stale(folder: Path, prefix: str) -> None:
+    """Remove the temporary files of killed processes."""
+    with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
-            found = own.fullmatch(entry.name)
             with suppress(OSError):
-                if found and (
-                    not _alive(int(found[1])) or time.time() - entry.stat().st_mtime > _STALE
-                ):
+                if entry.name.startswith(prefix) and time.time() - entry.stat().st_mtime > _STALE:
                     os.unlink(entry.path)
-
-
-def _alive(process: int) -> bool:
-    """Return whether a process with this number exists on this machine."""
-    if os.name == "nt":
-        return False  # Windows does not remove a file that is open.
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        pass  # A process of another user.
-    return True
 
 
 def _mode(target: Path) -> int:
@@ -95,7 +76,7 @@ def _mode(target: Path) -> int:
         return 0o666 & ~mask
 
 
-def _force(folder: Path) -> None:
+def _flush_folder(folder: Path) -> None:
     """Flush the rename to disk, if the system supports it."""
     with suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)

@@ -14,8 +14,6 @@ import pytest
 from numpydoc.docscrape import NumpyDocString
 from numpydoc.validate import validate
 
-import maxplus
-
 # Modules whose examples are run as a whole, methods included.
 DOCUMENTED = [
     "maxplus.algebra.products",
@@ -58,70 +56,39 @@ PACKAGES = (
 )
 # Checks of numpydoc that are not applied, such as extended summaries, "See Also" sections and
 # descriptions of parameters with a descriptive type. Examples of functions are checked below.
-IGNORED = {
-    "ES01",
-    "EX01",
-    "GL01",
-    "PR04",
-    "PR07",
-    "PR08",
-    "PR09",
-    "RT02",
-    "RT03",
-    "RT04",
-    "RT05",
-    "SA01",
-    "SS02",
-    "SS05",
-}
-# Further ignored checks by the beginning of a name: methods of components have a one-line docstring
-# and type annotations.
+IGNORED = {"ES01", "EX01", "GL01", "SA01", "SS02", "SS05"}
+IGNORED |= {"PR04", "PR07", "PR08", "PR09", "RT02", "RT03", "RT04", "RT05"}
+# Methods of components of these packages and classes have a one-line docstring and annotations.
 ONE_LINE = {"PR01", "RT01", "YD01"}
-EXCEPTIONS = {
-    "maxplus.distributed.": ONE_LINE,
-    "maxplus.explain.Contributions.": ONE_LINE,
-    "maxplus.explain.Domain.": ONE_LINE,
-    "maxplus.explain.Explanation.": ONE_LINE,
-    "maxplus.explain.PredictionContributions.": ONE_LINE,
-    "maxplus.explain.Rules.": ONE_LINE,
-    "maxplus.tables.Column.": ONE_LINE,
-    "maxplus.tables.Number.": ONE_LINE,
-    "maxplus.tables.Ranges.": ONE_LINE,
-    "maxplus.tables.Target.": ONE_LINE,
-    "maxplus.tables.UnknownValues.": ONE_LINE,
-    "maxplus.tables.RawTable.": ONE_LINE,
-    "maxplus.tables.Categorical.": ONE_LINE,
-    "maxplus.training.": ONE_LINE,
-}
-
-
+ONE_LINE_NAMES = (
+    "maxplus.distributed.",
+    "maxplus.explain.Contributions.",
+    "maxplus.explain.Domain.",
+    "maxplus.explain.Explanation.",
+    "maxplus.tables.Column.",
+    "maxplus.tables.Number.",
+    "maxplus.tables.Ranges.",
+    "maxplus.tables.Target.",
+    "maxplus.tables.UnknownValues.",
+    "maxplus.tables.RawTable.",
+    "maxplus.tables.Categorical.",
+    "maxplus.training.",
+)
 # Examples that require a package, and examples that download files.
 EXAMPLES_NEED = {"maxplus.to_torch": "torch", "maxplus.distributed.use_mpi": "mpi4py"}
 DOWNLOADS = {"maxplus.datasets.load_mnist", "maxplus.datasets.load_fashion_mnist"}
 
 
-def functions():
-    """Return all public functions by name."""
-    seen = {}
+def public_names():
+    """Return all public objects by their first name; estimators come first."""
+    named = {}
     for package in PACKAGES:
         module = importlib.import_module(package)
         for name in module.__all__:
-            thing = getattr(module, name)
-            if inspect.isfunction(thing):
-                seen.setdefault(thing, f"{package}.{name}")
-    return {address: thing for thing, address in seen.items()}
-
-
-def estimators():
-    """Yield the classes of ``maxplus`` and their methods."""
-    for name in maxplus.__all__:
-        cls = getattr(maxplus, name)
-        if not inspect.isclass(cls):
-            continue
-        yield f"maxplus.{name}"
-        for method, thing in inspect.getmembers(cls, inspect.isfunction):
-            if not method.startswith("_") and thing.__module__.startswith("maxplus"):
-                yield f"maxplus.{name}.{method}"
+            named.setdefault(
+                id(getattr(module, name)), (f"{package}.{name}", getattr(module, name))
+            )
+    return dict(named.values())
 
 
 def is_record(cls):
@@ -134,49 +101,38 @@ def is_record(cls):
     )
 
 
-def other_classes():
-    """Yield all other public classes and the methods that they do not inherit."""
-    seen = {getattr(maxplus, name) for name in maxplus.__all__}
-    for package in sorted(PACKAGES):
-        module = importlib.import_module(package)
-        for name in module.__all__:
-            cls = getattr(module, name)
-            if not inspect.isclass(cls) or cls in seen:
-                continue
-            seen.add(cls)
-            yield f"{package}.{name}", is_record(cls)
-            above = [parent for parent in cls.__mro__[1:] if "maxplus" in parent.__module__]
-            for method, thing in vars(cls).items():
-                own = inspect.isfunction(thing) and "maxplus" in thing.__module__
-                if own and method[0] != "_" and not any(method in vars(one) for one in above):
-                    yield f"{package}.{name}.{method}", False
+def methods(address, cls):
+    """Yield the names of public methods; inherited ones only of estimators."""
+    for name, method in inspect.getmembers(cls, inspect.isfunction):
+        if name.startswith("_") or not method.__module__.startswith("maxplus"):
+            continue
+        above = [base for base in cls.__mro__[1:] if "maxplus" in base.__module__]
+        is_own = name in vars(cls) and not any(name in vars(base) for base in above)
+        if is_own or address in ESTIMATORS:
+            yield f"{address}.{name}"
 
 
-FUNCTIONS = functions()
+NAMES = public_names()
+FUNCTIONS = {address: thing for address, thing in NAMES.items() if inspect.isfunction(thing)}
+CLASSES = {address: thing for address, thing in NAMES.items() if inspect.isclass(thing)}
+ESTIMATORS = [address for address in CLASSES if address.count(".") == 1]
 
 
-def complaints(address, also=frozenset()):
+def errors(address, ignored=frozenset()):
     """Return the errors that numpydoc reports and that are not ignored."""
-    left = IGNORED.union(also, *(EXCEPTIONS[s] for s in EXCEPTIONS if address.startswith(s)))
-    return [(code, text) for code, text in validate(address)["errors"] if code not in left]
+    ignored = IGNORED | ignored | (ONE_LINE if address.startswith(ONE_LINE_NAMES) else set())
+    return [(code, text) for code, text in validate(address)["errors"] if code not in ignored]
 
 
 def test_public_docstrings_follow_numpydoc():
-    found = {address: complaints(address) for address in (*FUNCTIONS, *estimators())}
-    for address, record in other_classes():
-        found[address] = complaints(address, {"PR01"} if record else set())
+    found = {address: errors(address) for address in FUNCTIONS}
+    for address, cls in CLASSES.items():
+        found[address] = errors(address, {"PR01"} if is_record(cls) else set())
+        found |= {method: errors(method) for method in methods(address, cls)}
     assert {address: some for address, some in found.items() if some} == {}
 
 
-def test_exceptions_are_still_needed():
-    """Exceptions that are not needed any more are errors."""
-    addresses = [*estimators(), *(address for address, _ in other_classes())]
-    for start, codes in EXCEPTIONS.items():
-        found = [one for one in addresses if one.startswith(start)]
-        assert any({code for code, _ in validate(one)["errors"]} & codes for one in found), start
-
-
-@pytest.mark.parametrize("name", [name for name in estimators() if name.count(".") == 1])
+@pytest.mark.parametrize("name", ESTIMATORS)
 def test_documented_defaults_equal_signatures(name):
     """The stated default equals that of the signature; "optional" stands for None."""
     cls = getattr(importlib.import_module("maxplus"), name.partition(".")[2])

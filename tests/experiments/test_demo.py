@@ -1,7 +1,8 @@
-"""The Iris comparison of ``python -m experiments demo``."""
+"""The Iris comparison and ``python -m experiments.demo``, the MLP, and figures."""
 
 import math
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,7 +11,11 @@ from typer.testing import CliRunner
 from experiments import demo as demo_module
 from experiments.comparison import MLP, Evaluation, train_by_adam
 from experiments.demo import app
-from experiments.iris import PAPER, compare_on_iris
+from experiments.iris import PAPER, IrisComparison, compare_on_iris, plot_comparison
+from experiments.mnist import _draw_probabilities
+from figure_helpers import pixels, texts
+
+pytestmark = pytest.mark.filterwarnings("ignore::maxplus.estimators.NoEffectWarning")
 
 
 def run(*arguments):
@@ -29,7 +34,7 @@ def test_demo_prints_the_table_and_saves_the_figure(tmp_path):
     result = run("--seed", 1, "--iterations", 50, "--out", out)
     assert result.exit_code == 0, result.output
     assert (out / "iris.png").read_bytes().startswith(b"\x89PNG")
-    for words in ("seed 1", *PAPER, "the paper", "0.426", "certificate", f"Figure: {out}"):
+    for words in ("seed 1", *PAPER, "(paper)", "0.426", "certificate", f"Figure: {out}"):
         assert words in result.output
     for name in PAPER:
         assert f"{name.ljust(10)} " in result.stderr
@@ -74,40 +79,77 @@ def test_demo_exit_code_after_ctrl_c(tmp_path, monkeypatch):
 
 
 def test_iris_comparison_has_all_samples_and_models(comparison):
-    assert [model.name for model in comparison.models] == list(PAPER)
-    for model in comparison.models:
+    assert list(comparison.models) == list(PAPER)
+    for model in comparison.models.values():
         assert model.train.losses.shape == (105,)
         assert model.test.losses.shape == (45,)
         assert model.seconds > 0
     assert comparison.lmm_max.loss_curve.shape == (300,)
-    assert comparison.switch == 150
     assert comparison.lmm_max.train.max_loss == comparison.lmm_max.loss_curve.min()
 
 
 def test_iris_comparison_is_reproducible(comparison):
     again = compare_on_iris(seed=1, iterations=300)
-    for ours, theirs in zip(comparison.models, again.models, strict=True):
-        np.testing.assert_array_equal(ours.test.losses, theirs.test.losses)
+    for name, model in comparison.models.items():
+        np.testing.assert_array_equal(again.models[name].test.losses, model.test.losses)
 
 
-def test_evaluation_and_its_certificate():
+def test_evaluation():
     sure = Evaluation(np.array([0.1, 0.5]), np.array([0, 2]), np.array([0, 2]))
     assert (sure.max_loss, sure.mean_loss, sure.accuracy) == (0.5, 0.3, 1.0)
-    assert sure.certified
     unsure = Evaluation(np.array([0.1, math.log(2)]), np.array([0, 2]), np.array([0, 1]))
-    assert not unsure.certified
     assert unsure.accuracy == 0.5
 
 
-@pytest.mark.parametrize(
-    ("certified", "words"), [(True, "certificate holds"), (False, "does not hold")]
-)
-def test_demo_certificate_text(comparison, certified, words):
-    loss = 0.4 if certified else 0.9
-    train = Evaluation(np.array([loss, 0.1]), np.array([1, 1]), np.array([int(certified), 1]))
-    model = type(comparison.lmm_max)("LMM (max)", train, train, 1.0, np.array([loss]))
-    changed = type(comparison)(**{**vars(comparison), "lmm_max": model})
-    assert words in demo_module._certificate(changed)
+def a_comparison(losses=(0.4, 0.1)):
+    """Return a comparison of made-up models, given the training losses of LMM (max)."""
+
+    def evaluation(losses, predicted=1):
+        return Evaluation(np.array(losses), np.array([1, 1]), np.array([predicted, 1]))
+
+    models = {
+        "MLP (mean)": SimpleNamespace(
+            name="MLP", train=evaluation([1e-9, 1e-3]), test=evaluation([80.0, 0.0], 0)
+        ),
+        "LMM (mean)": SimpleNamespace(
+            name="LMM", train=evaluation([0.4, 0.1]), test=evaluation([1.0, 0.2])
+        ),
+        "LMM (max)": SimpleNamespace(
+            name="max",
+            train=evaluation(losses),
+            test=evaluation([1.0, 0.2]),
+            loss_curve=2.0 / np.sqrt(np.arange(1, 3000)),
+        ),
+    }
+    return IrisComparison(0, 2999, models)
+
+
+@pytest.mark.parametrize(("loss", "words"), [(0.4, "certificate holds"), (0.9, "does not hold")])
+def test_demo_certificate_text(loss, words):
+    assert words in demo_module._certificate(a_comparison([loss, 0.1]))
+
+
+def test_iris_figure_has_models_metrics_and_a_dot_per_sample():
+    pytest.importorskip("matplotlib")
+    figure = plot_comparison(a_comparison())
+    written = texts(figure)
+    for words in ("MLP", "LMM", "$10^{-35}$", "0.67", "50.0%", "worst training flower"):
+        assert words in written
+    assert np.ptp(pixels(figure)) > 200
+    dots = figure.axes[1].collections
+    assert [len(row.get_offsets()) for row in dots] == [2] * 6
+    np.testing.assert_allclose(dots[2].get_offsets()[:, 0], np.exp([-0.4, -0.1]))
+
+
+def test_probability_histograms_count_all_samples():
+    pytest.importorskip("matplotlib")
+    losses = {"sure": np.array([0.01, 0.02]), "unsure": np.array([3.0, 0.1, 50.0, 2.0])}
+    figure = _draw_probabilities(losses)
+    assert "sure: 0.0% below ½" in texts(figure)
+    assert "unsure: 75.0% below ½" in texts(figure)
+    for ax in figure.axes:
+        (bars,) = ax.patches
+        assert bars.get_data().values.sum() == pytest.approx(1.0)
 
 
 @pytest.fixture
@@ -151,6 +193,6 @@ def test_adam_batches_are_drawn_from_all_samples(mlp_problem):
     model, X, y = mlp_problem
     before = model.losses(X, y).mean()
     rng = np.random.default_rng(1)
-    _, loss = train_by_adam(model, X, y, 0.01, 300, batch=4, rng=rng)
+    _, loss = train_by_adam(model, X, y, 0.01, 300, 4, rng)
     assert model.losses(X, y).mean() < 0.7 * before
     assert np.unique(loss).size > 250

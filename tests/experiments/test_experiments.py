@@ -10,9 +10,8 @@ import pytest
 from sklearn.datasets import load_digits
 from typer.testing import CliRunner
 
-from experiments import EXPERIMENTS, Settings, mnist, noise, quality, sparsity, timing, zero_hidden
+from experiments import EXPERIMENTS, mnist, noise, quality, sparsity, timing, zero_hidden
 from experiments.__main__ import app
-from experiments.records import is_finished
 from maxplus import LMMClassifier, datasets
 from mnist_files import HAS_MNIST, NEEDS_MNIST
 from processes import answered_here
@@ -27,7 +26,7 @@ ON_IMAGES = ("sparsity", "zero-hidden", "mnist", "timing", "quality")
 
 NAMES = [name for name in EXPERIMENTS if HAS_MNIST or name not in ON_IMAGES]
 
-# Rows of digits that the experiment on wrong labels has here; two thirds of them to train on.
+# Number of digits for the experiment on wrong labels; two thirds of them are training rows.
 FEW_DIGITS = 450
 
 
@@ -39,7 +38,7 @@ def few_digits(return_X_y):
 
 @pytest.fixture(scope="module")
 def everything(tmp_path_factory):
-    """The folder of a quick run with one seed, and what was printed.
+    """Return the folder and the output of a quick run with one seed.
 
     Experiments are made smaller still; ``make reproduce-quick`` runs them as they are.
     """
@@ -150,14 +149,6 @@ def test_resumed_run_keeps_finished_experiments(everything):
     assert path.stat().st_mtime_ns == before
 
 
-def test_other_settings_are_run_again(everything):
-    out, _ = everything
-    assert is_finished(out / "init", "init", Settings(quick=True, seeds=1))
-    assert not is_finished(out / "init", "init", Settings(quick=True, seeds=2))
-    assert not is_finished(out / "init", "init", Settings(seeds=1))
-    assert not is_finished(out / "elsewhere", "init", Settings(quick=True, seeds=1))
-
-
 def test_noise_compares_the_objectives(everything):
     found = values(everything[0], "noise")
     assert len(found) == len(noise.MODELS)
@@ -165,7 +156,7 @@ def test_noise_compares_the_objectives(everything):
         for run in runs:
             assert 0 <= run["noisy"] <= 100
             assert 0 <= run["found"] <= 100
-    # What may be left alone is left alone: the polish never has more suspects than allowed.
+    # The polish excludes no more suspects than allowed.
     allowed = math.ceil(0.05 * FEW_DIGITS * 2 / 3)
     assert found["warm-up, polish: gentle, 5 % suspects"][0]["suspects"] <= allowed
 

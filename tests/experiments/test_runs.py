@@ -3,8 +3,6 @@
 import importlib
 import subprocess
 import sys
-import tokenize
-import zlib
 from pathlib import Path
 
 import numpy as np
@@ -19,66 +17,104 @@ from maxplus.datasets import DataNotFoundError
 
 pytestmark = pytest.mark.slow
 
-runner = CliRunner()
 ROOT = Path(__file__).resolve().parents[2]
+RESULT = Result("First", "W[d, p]", [Table("t", ("a",), [(1,)])], {"a": 1}, scale="small")
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+class Part:
+    """Intermediate result that counts how often it is computed."""
+
+    made = 0
+
+    def __call__(self):
+        self.made += 1
+        return {"x": np.arange(3.0), "name": "a"}
 
 
 def test_cache_reuses_finished_parts(tmp_path):
-    made = []
-
-    def make():
-        made.append(1)
-        return {"x": np.arange(3)}
-
+    make = Part()
     for _ in range(2):
-        assert np.array_equal(Cache(tmp_path / "parts").get("a", make)["x"], [0, 1, 2])
-    assert len(made) == 1
-    (tmp_path / "parts" / "a.npz").write_bytes(b"PK damaged")
-    Cache(tmp_path / "parts").get("a", make)
-    assert len(made) == 2
+        assert Cache(tmp_path / "parts").get("a", make)["x"].tolist() == [0.0, 1.0, 2.0]
+    assert make.made == 1
     Cache(tmp_path / "parts").clear()
     assert not (tmp_path / "parts").exists()
     Cache().get("a", make)
-    assert len(made) == 3
+    assert make.made == 2
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda content: b"damaged", lambda content: content[:-20], lambda content: b""]
+)
+def test_damaged_part_is_computed_again(tmp_path, damage):
+    make = Part()
+    Cache(tmp_path).get("a", make)
+    (path,) = tmp_path.iterdir()
+    path.write_bytes(damage(path.read_bytes()))
+    for _ in range(2):
+        assert Cache(tmp_path).get("a", make)["name"] == "a"
+    assert make.made == 2
+
+
+def test_interrupted_reading_of_a_part_is_raised(tmp_path, monkeypatch):
+    Cache(tmp_path).get("a", Part())
+
+    def interrupt(content):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(harness.pickle, "loads", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        Cache(tmp_path).get("a", Part())
+
+
+def test_table_of_records_keeps_values_and_formats_texts():
+    table = Table.of("t", [{"n": 3, "share": 0.25}], {"number": "n", "share": "{share:.1%}"})
+    assert table.columns == ("number", "share")
+    assert table.rows == [(3, "25.0%")]
 
 
 def test_missing_images_error_is_one_line(tmp_path, monkeypatch):
-    def run(self, settings):
+    def fail(self, settings):
         raise DataNotFoundError("mnist was not found. Tried: nothing")
 
-    monkeypatch.setattr(harness.Experiment, "run", run)
-    result = runner.invoke(app, ["mnist", "--out", str(tmp_path)])
+    monkeypatch.setattr(harness.Experiment, "run", fail)
+    result = run("mnist", "--out", tmp_path)
     assert result.exit_code == 2
     assert "mnist was not found" in result.output
     assert "Traceback" not in result.output
 
 
 def test_interrupted_run_keeps_finished_experiments(tmp_path, monkeypatch):
-    result = Result("First", "Done.", [Table("t", ("a",), [(1,)])], {"a": 1})
-
-    def run(self, settings):
+    def run_or_interrupt(self, settings):
         if self.name == "init":
             raise KeyboardInterrupt
-        return result
+        return RESULT
 
-    monkeypatch.setattr(harness.Experiment, "run", run)
-    result = runner.invoke(app, ["iris", "init", "--out", str(tmp_path)])
+    monkeypatch.setattr(harness.Experiment, "run", run_or_interrupt)
+    result = run("iris", "init", "--out", tmp_path)
     assert result.exit_code == 130
     assert "--resume" in result.output
     assert "First" in (tmp_path / "REPORT.md").read_text(encoding="utf-8")
     assert is_finished(tmp_path / "iris", "iris", Settings())
 
 
-def test_damaged_result_is_not_finished(tmp_path):
-    result = Result("First", "Done.", [Table("t", ("a",), [(1,)])], {"a": 1})
-    write_result(tmp_path / "iris", "iris", result, Settings())
-    path = tmp_path / "iris" / "iris.json"
+def test_results_with_the_same_settings_are_finished(tmp_path):
+    settings = Settings(quick=True, seeds=1)
+    write_result(tmp_path, "iris", RESULT, settings)
+    assert is_finished(tmp_path, "iris", settings)
+    for other in (Settings(quick=True, seeds=2), Settings(seeds=1)):
+        assert not is_finished(tmp_path, "iris", other)
+    assert not is_finished(tmp_path / "elsewhere", "iris", settings)
+    path = tmp_path / "iris.json"
     path.write_text(path.read_text(encoding="utf-8")[:40], encoding="utf-8")
-    assert not is_finished(tmp_path / "iris", "iris", Settings())
+    assert not is_finished(tmp_path, "iris", settings)
 
 
 def test_unknown_experiments_are_rejected(tmp_path):
-    result = runner.invoke(app, ["irys", "--out", str(tmp_path)])
+    result = run("irys", "--out", tmp_path)
     assert result.exit_code == 2
     assert "'irys'" in result.output
     assert "choose from" in result.output
@@ -87,64 +123,8 @@ def test_unknown_experiments_are_rejected(tmp_path):
 def test_module_runs_from_the_root_of_the_repository():
     command = [sys.executable, "-m", "experiments"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    assert "iris" in done.stdout
-
-
-def test_experiments_are_listed_without_names():
-    result = runner.invoke(app, [])
-    assert result.exit_code == 0
-    for experiment in EXPERIMENTS.values():
-        assert experiment.name in result.output
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [
-        lambda content: b"PK damaged",
-        lambda content: content[: len(content) // 2],
-        lambda content: b"",
-        # Flipped bits among the deflated bytes, where only the decompressor looks.
-        lambda content: content[:80] + bytes(b ^ 255 for b in content[80:160]) + content[160:],
-    ],
-)
-def test_damaged_part_is_computed_again(tmp_path, damage):
-    made = []
-
-    def make():
-        made.append(1)
-        return {"x": np.random.default_rng(0).random(200)}
-
-    Cache(tmp_path).get("a", make)
-    path = tmp_path / "a.npz"
-    path.write_bytes(damage(path.read_bytes()))
-    again = Cache(tmp_path).get("a", make)
-    assert len(made) == 2
-    assert np.array_equal(again["x"], Cache(tmp_path).get("a", make)["x"])
-    assert len(made) == 2
-
-
-@pytest.mark.parametrize(
-    "error", [zlib.error, NotImplementedError, MemoryError, tokenize.TokenError, SyntaxError]
-)
-def test_unreadable_part_is_computed_again(tmp_path, monkeypatch, error):
-    Cache(tmp_path).get("a", lambda: {"x": np.zeros(1)})
-
-    def load(*args, **options):
-        raise error("damaged")
-
-    monkeypatch.setattr(np, "load", load)
-    assert Cache(tmp_path).get("a", lambda: {"x": np.ones(1)})["x"] == 1
-
-
-def test_interrupted_reading_of_a_part_is_raised(tmp_path, monkeypatch):
-    Cache(tmp_path).get("a", lambda: {"x": np.zeros(1)})
-
-    def load(*args, **options):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(np, "load", load)
-    with pytest.raises(KeyboardInterrupt):
-        Cache(tmp_path).get("a", lambda: {"x": np.ones(1)})
+    for name in EXPERIMENTS | BENCHMARKS:
+        assert name in done.stdout
 
 
 def test_report_has_common_machine_facts(tmp_path):
@@ -160,17 +140,15 @@ def test_report_has_common_machine_facts(tmp_path):
 def test_benchmarks_are_a_group(tmp_path, monkeypatch):
     ran = []
 
-    def run(self, settings):
+    def record(self, settings):
         ran.append(self.name)
-        return Result(self.name, "W[d, p]", [], {})
+        return RESULT
 
-    monkeypatch.setattr(harness.Experiment, "run", run)
+    monkeypatch.setattr(harness.Experiment, "run", record)
     monkeypatch.setattr(harness.Experiment, "require", lambda self: None)
-    printed = runner.invoke(app, []).output
-    assert printed.index("quality") < printed.index("benchmarks") < printed.index("products")
     for group, names in (("all", EXPERIMENTS), ("benchmarks", BENCHMARKS)):
         ran.clear()
-        result = runner.invoke(app, [group, "--out", str(tmp_path)])
+        result = run(group, "--out", tmp_path)
         assert result.exit_code == 0, result.output
         assert ran == list(names)
         assert result.output.count("W[d, p]") == len(names)
@@ -179,7 +157,7 @@ def test_benchmarks_are_a_group(tmp_path, monkeypatch):
 
 def test_missing_package_error_precedes_all_runs(tmp_path, monkeypatch):
     monkeypatch.setattr(harness, "find_spec", lambda name: None)
-    result = runner.invoke(app, ["million", "products", "--out", str(tmp_path)])
+    result = run("million", "products", "--out", tmp_path)
     assert result.exit_code == 2
     assert "products needs tropical-gemm: pip install 'maxplus[bench]'" in result.output
     assert not (tmp_path / "million").exists()

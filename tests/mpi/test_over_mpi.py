@@ -40,9 +40,9 @@ def test_communicator_sends_messages(comm):
         )
         communicator.allreduce_or(numbers)
         np.testing.assert_array_equal(numbers, np.full(2 * communicator.size, -0.1))
-        counts = communicator.nearby(1)
-        shared = communicator.shared((64 + sum(counts),))
-        shared[communicator.place] = communicator.place + 1.0
+        counts = communicator.allgather_local(1)
+        shared = communicator.shared_memory((64 + sum(counts),))
+        shared[communicator.local_rank] = communicator.local_rank + 1.0
         comm.Barrier()
         assert shared[: len(counts)].tolist() == [place + 1.0 for place in range(len(counts))]
 
@@ -54,7 +54,7 @@ def test_rank_exchange_works_with_and_without_a_processor_per_rank(comm, is_crow
         for n in (1, 43, 43, 7) * 50:
             own = np.random.default_rng((communicator.rank, n)).normal(size=n)
             received = np.empty((communicator.size, n))
-            communicator.meet(own, received)
+            communicator.allgather_into(own, received)
             for rank, values in enumerate(received):
                 np.testing.assert_array_equal(
                     values, np.random.default_rng((rank, n)).normal(size=n)
@@ -152,7 +152,7 @@ def test_close_frees_communicators_and_windows(comm):
     """MPI libraries support about 2,000 communicators."""
     for _ in range(1_100):
         communicator = MPICommunicator(comm)
-        communicator.shared((8,))[communicator.place] = 1.0
+        communicator.shared_memory((8,))[communicator.local_rank] = 1.0
         communicator.close()
 
 

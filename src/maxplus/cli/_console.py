@@ -1,42 +1,27 @@
-"""Console output: text, JSON documents and progress bars."""
+"""Output, warnings and errors of commands."""
 
 from __future__ import annotations
 
-import ctypes
 import json
-import os
 import re
 import sys
+import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any
+from contextlib import ExitStack, contextmanager
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
     from rich.console import Console as RichConsole
     from rich.text import Text
 
+BAD_INPUT = 2
+INTERRUPTED = 130
 # Control characters other than tab and line feed.
 CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-
-JsonOption = Annotated[
-    bool,
-    typer.Option(
-        "--json", help="Print the result as one JSON document and nothing else; text by default."
-    ),
-]
-QuietOption = Annotated[
-    bool,
-    typer.Option(
-        "--quiet",
-        "-q",
-        help="Print only errors and, with --json, the JSON document. By default, messages and "
-        "progress bars are printed as well.",
-    ),
-]
 
 
 class Console:
@@ -72,43 +57,31 @@ class Console:
             typer.echo(printable(text), err=True)
 
     def result(self, document: dict[str, Any]) -> None:
-        """Print a JSON document if --json is set."""
-        if self.as_json:
-            sys.stdout.write(as_json(document) + "\n")
+        """Print an indented JSON document if --json is set; NaN becomes null."""
+        if not self.as_json:
+            return
+        from maxplus.metrics import to_jsonable
 
-    def busy(self, text: str) -> AbstractContextManager[Any]:
-        """Show a spinner during work without a progress bar."""
-        return self.stderr.status(text)
+        text = json.dumps(to_jsonable(document), ensure_ascii=False, indent=1, allow_nan=False)
+        # json.dumps does not escape all control characters, and terminals interpret them.
+        text = CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+        sys.stdout.write(text + "\n")
 
     @contextmanager
     def bar(self, total: int) -> Iterator[Callable[[str, int], None]]:
         """Show a progress bar; yield a function that sets its text and number of finished fits."""
-        from rich.progress import (
-            BarColumn,
-            MofNCompleteColumn,
-            Progress,
-            TextColumn,
-            TimeRemainingColumn,
-        )
+        from rich.progress import Progress
 
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(),
-        )
-        with Progress(*columns, console=self.stderr, transient=True) as bar:
+        with Progress(console=self.stderr, transient=True) as bar:
             task = bar.add_task("", total=total)
-            yield lambda text, done: bar.update(task, description=text, completed=done)
+            yield lambda text, done: bar.update(
+                task, description=f"{text} {done}/{total}", completed=done
+            )
 
 
-def as_json(document: Any) -> str:
-    """Return indented JSON; NaN becomes null."""
-    from maxplus.metrics import to_jsonable
-
-    text = json.dumps(to_jsonable(document), ensure_ascii=False, indent=1, allow_nan=False)
-    # json.dumps does not escape all control characters, and terminals interpret them.
-    return CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+def print_error(message: str) -> None:
+    """Print an error message without control characters."""
+    typer.echo(printable(f"Error: {message}"), err=True)
 
 
 def printable(text: str) -> str:
@@ -131,28 +104,85 @@ def _rich_console(*, quiet: bool, stderr: bool = False) -> RichConsole:
 
 
 @contextmanager
-def native_output_discarded() -> Iterator[None]:
-    """Discard output that compiled libraries write to file descriptor 1.
+def open_console(as_json: bool, quiet: bool) -> Iterator[Console]:
+    """Run a command: print warnings once, and errors of the user without a traceback.
 
-    Some solvers cannot be silenced otherwise. This is not thread-safe.
+    Exit with code 2 after an error and with 130 after Ctrl-C. If an MPI launcher started the
+    process, use MPI and print on rank 0 only. If a single rank fails, all ranks are terminated
+    (`maxplus.distributed.use_mpi`).
     """
-    sys.stdout.flush()
-    _flush_c()
-    try:
-        stdout_copy = os.dup(1)
-    except OSError:  # Standard output is closed.
-        yield
-        return
-    try:
-        with open(os.devnull, "wb") as null:
-            os.dup2(null.fileno(), 1)
-        yield
-    finally:
-        _flush_c()
-        os.dup2(stdout_copy, 1)
-        os.close(stdout_copy)
+    from maxplus.distributed import current, use_mpi
+    from maxplus.distributed.communicator import is_launched, launched_rank
+
+    code = None
+    with ExitStack() as stack:
+        if is_launched():
+            try:
+                stack.enter_context(use_mpi())
+            except ImportError as error:
+                if launched_rank() == 0:
+                    print_error(str(error))
+                raise typer.Exit(BAD_INPUT) from None
+        is_first = current().is_first
+        console = Console(as_json and is_first, quiet or not is_first)
+        # Exit after use_mpi has finished, so that it does not terminate the ranks.
+        try:
+            with _print_warnings(console):
+                yield console
+        except typer.Exit as error:
+            code = error.exit_code
+        except KeyboardInterrupt:
+            typer.echo("Interrupted.", err=True)
+            code = INTERRUPTED
+        except BrokenPipeError:
+            # The process that reads the output, such as head, has closed the pipe.
+            raise
+        # These errors have messages intended for users.
+        except (OSError, ValueError, TypeError, MemoryError, ImportError) as error:
+            if not current().raised_on_all_ranks(error):
+                raise
+            if is_first:
+                print_error(_message(error))
+            code = BAD_INPUT
+    if code is not None:
+        raise typer.Exit(code)
 
 
-def _flush_c() -> None:
-    """Flush the buffers of the C standard library."""
-    ctypes.CDLL("ucrtbase" if os.name == "nt" else None).fflush(None)
+@contextmanager
+def _print_warnings(console: Console) -> Iterator[None]:
+    """Print each distinct warning once, and announce the compilation of kernels."""
+    from maxplus.training.monitor import announce_compilation
+
+    printed: set[str] = set()
+
+    def show(message: Warning | str, *rest: object) -> None:
+        if str(message) not in printed:
+            printed.add(str(message))
+            console.remark(f"Warning: {message}")
+
+    with warnings.catch_warnings(), announce_compilation(console.remark):
+        warnings.simplefilter("ignore" if console.quiet else "always", UserWarning)
+        warnings.showwarning = show  # type: ignore[assignment]
+        yield
+
+
+def _message(error: Exception) -> str:
+    if not isinstance(error, OSError) or error.filename is None:
+        return str(error)
+    remedy = _similar_file(error.filename) if isinstance(error, FileNotFoundError) else ""
+    return f"{error.filename}: {error.strerror}{remedy}"
+
+
+def _similar_file(name: object) -> str:
+    """Suggest an existing file with a similar name."""
+    path = Path(str(name))
+    folder = path.resolve().parent
+    if not folder.is_dir():
+        return f"; the folder {folder} does not exist"
+    try:
+        similar = get_close_matches(path.name, [file.name for file in folder.iterdir()], n=1)
+    except OSError:
+        similar = []
+    if similar:
+        return f"; did you mean {path.with_name(similar[0])}?"
+    return f"; no file in the folder {folder} has a similar name"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+import numpy as np
+from numpy.typing import NDArray
 
+if TYPE_CHECKING:
     from maxplus.cli._console import Console
     from maxplus.tables import Dataset, TableEncoder
 
@@ -32,61 +32,54 @@ class Measure(NamedTuple):
     unit: str
     held: tuple[str, ...] = ()
 
-
-def held_text(measure: Measure) -> str:
-    """Return a clause that lists the columns that are held fixed."""
-    if not measure.held:
-        return ""
-    shown = ", ".join(measure.held[:5]) + (", …" if len(measure.held) > 5 else "")
-    return f"; categories and two-valued columns ({shown}) are held fixed"
+    def __str__(self) -> str:
+        if not self.held:
+            return self.unit
+        shown = ", ".join(self.held[:5]) + (", …" if len(self.held) > 5 else "")
+        return f"{self.unit}; categories and two-valued columns ({shown}) are held fixed"
 
 
-@dataclass(frozen=True)
-class LoadedModel:
-    """A fitted estimator and its encoder, if the model file contains one."""
+def measure_of(estimator: Any, raw_units: bool, move_categories: bool = False) -> Measure:
+    """Return the unit in which perturbations are measured."""
+    from maxplus.explain.domain import held_columns
 
-    estimator: Any
-    encoder: TableEncoder | None
-
-    @property
-    def is_classifier(self) -> bool:
-        """True for a classifier, False for a regressor."""
-        return hasattr(self.estimator, "classes_")
-
-    @property
-    def image_shape(self) -> tuple[int, int] | None:
-        """(height, width) if the features are pixels."""
-        return None if self.encoder is None else self.encoder.image_shape_
-
-    @property
-    def feature_names(self) -> list[str] | None:
-        """Feature names, if the model file contains them."""
-        return None if self.encoder is None else self.encoder.feature_names
-
-    def limits(self, data: Dataset) -> dict[str, Any]:
-        """Return the limits of pixel values in counterfactuals."""
-        if self.image_shape is None:
-            return {}
-        return {"low": float(data.X.min()), "high": float(data.X.max())}
-
-    def measure(self, raw_units: bool, move_categories: bool = False) -> Measure:
-        """Return the unit in which perturbations are measured."""
-        from maxplus.explain.domain import Domain, held_columns
-
-        if self.encoder is None:
-            reason = "the model file has no standard deviations of the training data"
-            return Measure(None, RAW_UNITS if raw_units else f"{RAW_UNITS} ({reason})")
-        if self.image_shape is not None:
-            scale = self.encoder.ranges_.deviations
-        else:
-            scale = self.estimator.certificate_scale(categories=move_categories)
-        held = tuple(held_columns(Domain.of(self.encoder.domain()).column_names, scale))
-        if not raw_units:
-            return Measure(scale, DEVIATIONS, held)
-        return Measure((scale > 0).astype(float) if held else None, RAW_UNITS, held)
+    encoder = encoder_of(estimator)
+    if encoder is None:
+        reason = "the model file has no standard deviations of the training data"
+        return Measure(None, RAW_UNITS if raw_units else f"{RAW_UNITS} ({reason})")
+    if encoder.image_shape_ is not None:
+        scale = encoder.ranges_.deviations
+    else:
+        scale = estimator.certificate_scale(categories=move_categories)
+    held = tuple(held_columns(encoder.domain().column_names, scale))
+    if not raw_units:
+        return Measure(scale, DEVIATIONS, held)
+    return Measure((scale > 0).astype(float) if held else None, RAW_UNITS, held)
 
 
-def open_model(path: Path, *, classifier: bool = True) -> LoadedModel:
+def encoder_of(estimator: Any) -> TableEncoder | None:
+    """Return the encoder of a fitted estimator, if the model file contains one."""
+    return getattr(estimator, "encoder_", None)
+
+
+def is_classifier(estimator: Any) -> bool:
+    """Return True for a fitted classifier, False for a regressor."""
+    return hasattr(estimator, "classes_")
+
+
+def image_shape(estimator: Any) -> tuple[int, int] | None:
+    """Return (height, width) if the features are pixels."""
+    return getattr(encoder_of(estimator), "image_shape_", None)
+
+
+def pixel_limits(estimator: Any, X: NDArray) -> dict[str, Any]:
+    """Return the limits of pixel values in counterfactuals; none for tables."""
+    if image_shape(estimator) is None:
+        return {}
+    return {"low": float(X.min()), "high": float(X.max())}
+
+
+def open_model(path: Path, *, classifier: bool = True) -> Any:
     """Load a model; raise ValueError if the command does not support it.
 
     With ``classifier=False``, regressors are accepted as well.
@@ -94,24 +87,23 @@ def open_model(path: Path, *, classifier: bool = True) -> LoadedModel:
     from maxplus.io import load
 
     estimator = load(path)
-    supported = ["LMMClassifier", "LMMEnsembleClassifier"] + ["LMMRegressor"] * (not classifier)
     is_regressor = hasattr(estimator, "residual_quantiles_")
-    is_supported = hasattr(estimator, "certified_accuracy") or (not classifier and is_regressor)
     if classifier and is_regressor:
         raise ValueError(
-            f"{path} predicts numbers, and this command is for classifiers; regressors support "
+            f"{path} is a regressor, and this command is for classifiers; regressors support "
             "predict, evaluate, explain, report and export"
         )
-    if not is_supported:
+    if not (is_regressor or hasattr(estimator, "certified_accuracy")):
+        supported = ["LMMClassifier", "LMMEnsembleClassifier"] + ["LMMRegressor"] * (not classifier)
         raise ValueError(
-            f"{path} holds a {type(estimator).__name__}; this command needs an "
+            f"{path} contains a {type(estimator).__name__}; this command needs an "
             f"{' or '.join(supported)}"
         )
-    return LoadedModel(estimator, getattr(estimator, "encoder_", None))
+    return estimator
 
 
 def open_dataset(
-    data: str, model: LoadedModel, *, labelled: bool, optional: bool = False, strict: bool = False
+    data: str, estimator: Any, *, labelled: bool, optional: bool = False, strict: bool = False
 ) -> Dataset:
     """Read and encode data for a model.
 
@@ -119,17 +111,18 @@ def open_dataset(
     """
     from maxplus.tables import TableEncoder, load_dataset, load_training
 
-    if model.encoder is not None:
-        dataset = load_dataset(data, model.encoder, labelled=labelled, strict=strict)
+    encoder = encoder_of(estimator)
+    if encoder is not None:
+        dataset = load_dataset(data, encoder, labelled=labelled, strict=strict)
     else:
         # Without an encoder, every column is a feature.
         dataset = load_training(data).encoded(TableEncoder())
-    return _check_dataset(dataset, data, model, labelled and not optional)
+    return _check_dataset(dataset, data, estimator, labelled and not optional)
 
 
 def stream_parts(
     data: str,
-    model: LoadedModel,
+    estimator: Any,
     *,
     labelled: bool = False,
     strict: bool = False,
@@ -143,20 +136,21 @@ def stream_parts(
     from maxplus.tables.csv_files import STDIN
     from maxplus.tables.dataset import prefetch
 
-    if model.encoder is None:
-        yield open_dataset(data, model, labelled=labelled)
+    encoder = encoder_of(estimator)
+    if encoder is None:
+        yield open_dataset(data, estimator, labelled=labelled)
         return
-    parts = tables.stream_dataset(data, model.encoder, labelled=labelled, strict=strict, also=also)
+    parts = tables.stream_dataset(data, encoder, labelled=labelled, strict=strict, also=also)
     # A thread that reads standard input cannot be interrupted by Ctrl-C.
     for part in parts if data == STDIN else prefetch(parts):
-        yield _check_dataset(part, data, model, labelled)
+        yield _check_dataset(part, data, estimator, labelled)
 
 
-def _check_dataset(dataset: Dataset, data: str, model: LoadedModel, labelled: bool) -> Dataset:
-    if dataset.X.shape[1] != model.estimator.model_.n_features:
+def _check_dataset(dataset: Dataset, data: str, estimator: Any, labelled: bool) -> Dataset:
+    n_features = estimator.model_.n_features
+    if dataset.X.shape[1] != n_features:
         raise ValueError(
-            f"{data} has {dataset.X.shape[1]} features, but the model needs "
-            f"{model.estimator.model_.n_features}"
+            f"{data} has {dataset.X.shape[1]} features, but the model needs {n_features}"
         )
     if labelled and dataset.y is None:
         raise ValueError(
@@ -171,13 +165,13 @@ class UnknownLabels:
 
     Parameters
     ----------
-    model : the model
+    estimator : fitted estimator
     data : name of the table, for messages
     strict : whether an unknown label is an error
     """
 
-    def __init__(self, model: LoadedModel, data: str, *, strict: bool) -> None:
-        self._model, self._data, self._strict = model, data, strict
+    def __init__(self, estimator: Any, data: str, *, strict: bool) -> None:
+        self._estimator, self._data, self._strict = estimator, data, strict
         self.counts: Counter[str] = Counter()
         self.n_rows = 0
 
@@ -188,26 +182,29 @@ class UnknownLabels:
 
     def known(self, data: Dataset) -> tuple[Dataset, NDArray]:
         """Return the rows with known labels and their class indices; all rows for a regressor."""
-        import numpy as np
+        from maxplus.tables import Categorical
 
         assert data.y is not None
         self.n_rows += len(data.y)
-        if not self._model.is_classifier:
+        if not is_classifier(self._estimator):
             return data, data.y
-        labels, codes = _distinct_labels(data)
-        classes = self._model.estimator.classes_
+        cells = data.table.columns.get(data.target.name)
+        labels: Any
+        if isinstance(cells, Categorical):
+            labels, codes = cells.values, cells.codes
+        else:
+            labels, codes = np.unique(data.y, return_inverse=True)
+        classes = self._estimator.classes_
         index = {label: k for k, label in enumerate(classes.tolist())}
         # Numeric labels are parsed as integers, even if the training labels were strings.
         is_text = classes.dtype.kind == "U"
-        label_codes = np.array(
-            [index.get(str(label) if is_text else label, -1) for label in labels]
-        )
-        is_known = label_codes[codes] >= 0
-        if not is_known.all():
-            for code, n in zip(*np.unique(codes[~is_known], return_counts=True), strict=True):
-                self.counts[str(labels[code])] += int(n)
-            codes, data = codes[is_known], data.take(np.flatnonzero(is_known))
-        return data, label_codes[codes]
+        classes_of_labels = [index.get(str(label) if is_text else label, -1) for label in labels]
+        class_index = np.array(classes_of_labels, np.intp)[codes]
+        known = np.flatnonzero(class_index >= 0)
+        if known.size < class_index.size:
+            self.counts.update(str(labels[code]) for code in codes[class_index < 0])
+            return data.take(known), class_index[known]
+        return data, class_index
 
     def report(self, console: Console) -> None:
         """Print a warning about unknown labels.
@@ -221,10 +218,10 @@ class UnknownLabels:
             return
         most_common = [f"{label!r} ({n:,})" for label, n in self.counts.most_common(10)]
         listed = ", ".join(most_common) + (", …" if len(self.counts) > len(most_common) else "")
-        classes = ", ".join(map(str, self._model.estimator.classes_[:20]))
+        classes = ", ".join(map(str, self._estimator.classes_[:20]))
         message = (
-            f"{self.n_unknown:,} of {self.n_rows:,} rows of {self._data} have labels that the "
-            f"model does not know: {listed}; its classes are {classes}"
+            f"{self.n_unknown:,} of {self.n_rows:,} rows of {self._data} have labels that are not "
+            f"classes of the model: {listed}; its classes are {classes}"
         )
         if self._strict or self.n_unknown == self.n_rows:
             raise ValueError(f"{message}; correct them, or train with such rows")
@@ -232,16 +229,3 @@ class UnknownLabels:
             f"Warning: {message}. These rows are left out; to predict their labels, run "
             "maxplus train on rows that have them."
         )
-
-
-def _distinct_labels(data: Dataset) -> tuple[Any, NDArray]:
-    """Return the distinct labels, and the index of each row's label."""
-    import numpy as np
-
-    from maxplus.tables import Categorical
-
-    cells = data.table.columns.get(data.target.name)
-    if isinstance(cells, Categorical):
-        return cells.values, cells.codes
-    assert data.y is not None
-    return np.unique(data.y, return_inverse=True)

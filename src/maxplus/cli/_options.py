@@ -1,4 +1,4 @@
-"""Command-line options for columns and training."""
+"""Arguments and options that several commands share."""
 
 from __future__ import annotations
 
@@ -12,9 +12,58 @@ import typer
 if TYPE_CHECKING:
     from maxplus.tables import TableEncoder
 
-# Panels of the help text.
-COLUMNS, MODEL, FILES = "Columns", "Model", "Files"
+COLUMNS = "Columns"  # Panel of the help text.
 AUTO, NONE = "auto", "none"
+
+Data = Annotated[
+    str,
+    typer.Argument(
+        metavar="DATA",
+        help="A CSV (optionally compressed), Excel, Parquet, NPZ or NPY file, a folder of "
+        "Parquet files, - for standard input, or a built-in data set such as iris.",
+    ),
+]
+Model = Annotated[
+    Path, typer.Argument(metavar="MODEL", help="A model file written by maxplus train.")
+]
+Json = Annotated[
+    bool,
+    typer.Option(
+        "--json", help="Print the result as one JSON document and nothing else; text by default."
+    ),
+]
+Quiet = Annotated[
+    bool,
+    typer.Option(
+        "--quiet",
+        "-q",
+        help="Print only errors and, with --json, the JSON document. By default, messages and "
+        "progress bars are printed as well.",
+    ),
+]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of training and validation.")]
+RawUnits = Annotated[
+    bool,
+    typer.Option(
+        "--raw-units",
+        help="Measure changes in the raw units of the features; by default in standard deviations "
+        "of the training data.",
+    ),
+]
+MoveCategories = Annotated[
+    bool,
+    typer.Option(
+        "--move-categories",
+        help="Also allow changes of one-hot encoded categories; by default they are held fixed.",
+    ),
+]
+Strict = Annotated[
+    bool,
+    typer.Option(
+        "--strict",
+        help="Fail if a category is unknown; by default it is encoded as zeros, with a warning.",
+    ),
+]
 
 
 def _columns(help_text: str) -> typer.models.OptionInfo:
@@ -24,7 +73,8 @@ def _columns(help_text: str) -> typer.models.OptionInfo:
 Target = Annotated[
     str | None,
     _columns(
-        "The column to predict. By default one named class, target, label or y, or else the last."
+        "The column to predict. By default the column named class, target, label or y, or else "
+        "the last column."
     ),
 ]
 Task = Annotated[
@@ -60,93 +110,22 @@ Groups = Annotated[
     ),
 ]
 
-ModelOut = Annotated[
-    Path, typer.Option("--out", "-o", help="The model file to write.", rich_help_panel=FILES)
-]
-SuspectsOut = Annotated[
-    Path | None,
-    typer.Option(
-        help="CSV file for training rows with a high loss, in descending order; rows are numbered "
-        "from 1, the first line of data. None by default.",
-        rich_help_panel=FILES,
-    ),
-]
-RememberRows = Annotated[
-    bool,
-    typer.Option(
-        "--remember-rows",
-        help="Store a hash, the label and the loss of every training row in the model file, so "
-        "that evaluate, certify and report can count rows that equal training rows. Anyone who "
-        "has the file can then test whether a given row was in the training data. Off by default.",
-        rich_help_panel=FILES,
-    ),
-]
-CheckpointOut = Annotated[
-    Path | None,
-    typer.Option(
-        help="Write the state of training to this file every minute. None by default.",
-        rich_help_panel=FILES,
-    ),
-]
-Resume = Annotated[
-    Path | None,
-    typer.Option(
-        help="Continue from this checkpoint, with its options, on the same DATA. None by default.",
-        rich_help_panel=FILES,
-    ),
-]
-Validate = Annotated[
-    str,
-    typer.Option(
-        metavar="auto|cv|FOLDS|SHARE|none",
-        help="Validation on held-out rows: cv for cross-validation, a number of folds such as 10, "
-        "or a share such as 0.2 to hold out. By default five folds up to 2,000 rows, three folds "
-        "up to 10,000 rows, and a fifth held out for larger tables. Column types, imputed values "
-        "and structure are chosen in each split from its training rows. The model that is written "
-        "is trained on all rows.",
-    ),
-]
-Seed = Annotated[int, typer.Option(help="Seed of training and validation.")]
 
-Algorithm = Annotated[
-    str,
-    typer.Option(
-        metavar="smooth|subgradient",
-        help="smooth minimises the mean loss; subgradient, the algorithm of Enaieh and Fercoq "
-        "(arXiv:2603.04133), minimises the maximum loss.",
-        rich_help_panel=MODEL,
-    ),
-]
-Increasing = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="COLUMNS",
-        help="Columns in which the prediction is monotonically increasing. For classification, "
-        "the prediction is the probability of the second class in alphabetical order. "
-        "Comma-separated names, repeatable. None by default.",
-        rich_help_panel=MODEL,
-    ),
-]
-Decreasing = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="COLUMNS",
-        help="Columns in which the prediction is monotonically decreasing. None by default.",
-        rich_help_panel=MODEL,
-    ),
-]
-Set = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="NAME=VALUE",
-        help="Any other parameter of the estimator, such as class_weight=balanced or "
-        "robust_eps=0.1; n_hidden=50 trains a single network with 50 units, n_estimators=4 an "
-        "ensemble of 4 models, n_jobs=2 uses 2 threads, and missing=error rejects missing values. "
-        "Repeatable. The estimator's documentation lists its parameters and their defaults.",
-        rich_help_panel=MODEL,
-    ),
-]
+def output_file(*names: str, help: str, panel: str | None = None) -> typer.models.OptionInfo:
+    """Return an option for an output file, which fails early if the file cannot be written."""
+    return typer.Option(*names, help=help, rich_help_panel=panel, callback=check_output_file)
+
+
+def check_output_file(path: Path | None) -> Path | None:
+    """Raise BadParameter if a file cannot be written to this path."""
+    if path is None:
+        return None
+    folder = path.resolve().parent
+    if not folder.is_dir():
+        raise typer.BadParameter(f"{path}: the folder {folder} does not exist; create it first")
+    if path.is_dir():
+        raise typer.BadParameter(f"{path} is a folder; specify a file")
+    return path
 
 
 def names(values: Iterable[str] | None) -> tuple[str, ...]:
@@ -196,6 +175,6 @@ def validation_splits(text: str) -> str | int | float | None:
     if number >= 2 and number.is_integer():
         return int(number)
     raise ValueError(
-        f"--validate must be auto, cv, a number of folds from 2 on, a share such as 0.2, or none; "
-        f"got {text!r}"
+        "--validate must be auto, cv, a number of folds (at least 2), a share such as 0.2, or "
+        f"none; got {text!r}"
     )

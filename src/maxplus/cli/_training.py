@@ -1,12 +1,15 @@
-"""Training and validation for ``maxplus train``."""
+"""Implementation of ``maxplus train``; ``compare`` shares a part of it."""
 
 from __future__ import annotations
 
+import ast
+import math
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,8 +20,15 @@ from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from maxplus.cli._estimator import N_ESTIMATORS, SUBGRADIENT, build_estimator
-from maxplus.cli._text_tables import percent, robust_errors_table, validation_table
+from maxplus import estimators
+from maxplus.cli._tables import (
+    label_cell,
+    mean_absolute_error,
+    number,
+    percent,
+    plain_table,
+    robust_errors_table,
+)
 from maxplus.cli._writers import write_csv
 from maxplus.distributed import current
 from maxplus.evaluation import Validation, make_splits, validate
@@ -26,6 +36,7 @@ from maxplus.evaluation.leaks import find_leaks
 from maxplus.io import Checkpoint, save
 from maxplus.io.checkpoints import read_checkpoint, resume
 from maxplus.metrics import ClassificationMetrics
+from maxplus.metrics._readable import readable
 from maxplus.models import LOG2
 from maxplus.tables import Dataset, TableEncoder, load_dataset, load_training, row_hashes
 from maxplus.tables.dataset import SMALL
@@ -34,13 +45,145 @@ from maxplus.training import KeepBestOnInterrupt, Status
 from maxplus.training.progress import ProgressBar
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from maxplus.cli._console import Console
 
-# Ensembles are trained in parallel and do not support checkpoints.
-NO_CHECKPOINT = "{} is for one model, and --set n_estimators trains several; leave one of them out"
-# Seconds between checkpoints.
-EVERY_MINUTE = 60.0
+ALGORITHMS = SMOOTH, SUBGRADIENT = ("smooth", "subgradient")
+# Parameters that have a command-line option.
+OPTIONS = {"random_state": "--seed", "monotonic_cst": "--increasing or --decreasing"}
+# Setting this parameter selects an ensemble.
+N_ESTIMATORS = "n_estimators"
 STANDARDIZE = "standardize"
+# Lower-case spellings of Python constants.
+LITERALS = {"none": None, "null": None, "true": True, "false": False}
+# Seconds between checkpoints.
+CHECKPOINT_INTERVAL = 60.0
+# Maximum number of printed recalls; the lowest are chosen.
+MAX_RECALLS = 12
+
+
+# -- estimator -------------------------------------------------------------------------------------
+
+
+def parse_settings(texts: Sequence[str] | None) -> dict[str, Any]:
+    """Parse NAME=VALUE pairs; values that are not Python literals are strings."""
+    settings: dict[str, Any] = {}
+    for text in texts or ():
+        name, equals, value = map(str.strip, text.partition("="))
+        if not (equals and name):
+            raise ValueError(f"--set {text}: must be NAME=VALUE, such as --set slope=2")
+        if value.lower() in LITERALS:
+            settings[name] = LITERALS[value.lower()]
+            continue
+        try:
+            settings[name] = ast.literal_eval(value)
+        except (ValueError, SyntaxError, MemoryError, RecursionError):
+            settings[name] = value
+    return settings
+
+
+def build_estimator(
+    algorithm: str = SMOOTH,
+    *,
+    increasing: Sequence[str] = (),
+    decreasing: Sequence[str] = (),
+    settings: Mapping[str, Any] | None = None,
+    seed: int = 0,
+    regression: bool = False,
+) -> Any:
+    """Return the unfitted estimator; raise ValueError for incompatible options.
+
+    Parameters
+    ----------
+    algorithm, increasing, decreasing, seed : options of the command
+    settings : parameters given by --set
+    regression : whether to return a regressor
+    """
+    settings = settings or {}
+    name = _class_name(algorithm, N_ESTIMATORS in settings, regression)
+    estimator = getattr(estimators, name)(random_state=seed)
+    if name == "LMMEnsembleClassifier":
+        estimator.set_params(estimator=estimators.LMMClassifier())
+    if increasing or decreasing:
+        if algorithm == SUBGRADIENT:
+            raise ValueError(
+                f"--increasing and --decreasing are not supported with --algorithm {SUBGRADIENT}; "
+                "omit them, or omit --algorithm"
+            )
+        if both := set(increasing) & set(decreasing):
+            raise ValueError(
+                f"--increasing and --decreasing both contain {min(both)!r}; remove it from one of "
+                "them"
+            )
+        signs = dict.fromkeys(increasing, 1) | dict.fromkeys(decreasing, -1)
+        _set_parameter(estimator, "monotonic_cst", signs)
+    for key, value in settings.items():
+        if key in OPTIONS:
+            raise ValueError(f"--set {key}={value}: use {OPTIONS[key]} for {key}")
+        _set_parameter(estimator, key, value)
+    # Fail before a large table is read.
+    estimator._check_parameters()
+    return estimator
+
+
+def _class_name(algorithm: str, ensemble: bool, regression: bool) -> str:
+    if algorithm not in ALGORITHMS:
+        raise ValueError(
+            f"--algorithm must be one of {', '.join(ALGORITHMS)}; got {algorithm!r:.60}"
+        )
+    if algorithm == SUBGRADIENT:
+        if regression:
+            raise ValueError(
+                f"--algorithm {SUBGRADIENT} requires a classification, but the target is numeric; "
+                "omit the option, or add --task classification"
+            )
+        return "SubgradientLMMClassifier"
+    if regression:
+        return "LMMRegressor"
+    return "LMMEnsembleClassifier" if ensemble else "LMMClassifier"
+
+
+def _set_parameter(estimator: Any, name: str, value: Any) -> None:
+    """Set a parameter of an estimator, or of its base estimator."""
+    params = estimator.get_params(deep=True)
+    known = name if name in params else f"estimator__{name}"
+    if known not in params:
+        names = sorted(name for name in params if name not in ("callbacks", *OPTIONS))
+        similar = get_close_matches(name, names, n=1)
+        hint = f"; did you mean {similar[0]!r}?" if similar else f"; it has {', '.join(names)}"
+        raise ValueError(
+            f"--set {name}={value}: {type(estimator).__name__} has no parameter {name!r}{hint}"
+        )
+    estimator.set_params(**{known: value})
+
+
+def reject_ensemble(option: str, settings: Mapping[str, Any]) -> None:
+    """Raise ValueError for checkpoints of an ensemble, whose models are trained in parallel."""
+    if N_ESTIMATORS in settings:
+        raise ValueError(
+            f"{option} requires a single model, but --set n_estimators trains several; omit one of "
+            "them"
+        )
+
+
+def _check_options(options: Mapping[str, Any], task: str) -> None:
+    """Raise ValueError for invalid options before the table is read.
+
+    With --task auto, options that are invalid for a classifier may be valid for a regressor.
+    """
+    try:
+        build_estimator(**options, regression=task == REGRESSION)
+    except ValueError:
+        if task != AUTO:
+            raise
+        with suppress(ValueError):
+            build_estimator(**options, regression=True)
+            return
+        raise
+
+
+# -- training --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -51,9 +194,8 @@ class Training:
     data: Dataset
     seed: int
     seconds: float
-    checkpoint: Path | None
     # True if the standardisation of features was folded into the weights.
-    is_folded: bool = False
+    is_folded: bool
 
     @property
     def is_classifier(self) -> bool:
@@ -69,17 +211,17 @@ class Training:
         """Write the model and its validation to a file."""
         self.estimator.validation_ = validation
         if remember_rows and not hasattr(self.estimator, "training_rows_"):
-            self.estimator.training_rows_ = gather_any(row_hashes(self.data.X))
+            self.estimator.training_rows_ = _gather(row_hashes(self.data.X))
         save(self.estimator, out, remember_rows=remember_rows)
 
     def describe(self, out: Path) -> dict[str, Any]:
         """Return the JSON document of the command."""
-        estimator = self.estimator
+        estimator, X = self.estimator, self.data.X
         document: dict[str, Any] = {
             "model": str(out),
             "data": self.data.name,
-            "rows": current().total(len(self.data.X)),
-            "features": self.data.X.shape[1],
+            "rows": current().total(len(X)),
+            "features": X.shape[1],
             "target": self.data.target.name,
             "decisions": estimator.encoder_.decisions_,
             "task": "classification" if self.is_classifier else "regression",
@@ -90,9 +232,10 @@ class Training:
             "validation": None,
         }
         if self.is_classifier:
+            n_correct = int((estimator.predict(X) == self.data.y).sum()) if len(X) else 0
             document["classes"] = estimator.classes_
             document["training_fit"] = {
-                "right": self._n_correct,
+                "right": current().total(n_correct),
                 "max_loss": estimator.max_loss_,
                 "mean_loss": estimator.mean_loss_,
                 "every_loss_below_log_2": estimator.perfect_fit_,
@@ -100,31 +243,11 @@ class Training:
             }
         return document
 
-    def print_fit(self, console: Console) -> None:
-        """Print the accuracy and loss on the training rows."""
-        if not self.is_classifier:
-            return
-        n_correct, n = self._n_correct, current().total(len(self.data.X))
-        console.rich.print(
-            f"training rows: {n_correct:,} of {n:,} correct (largest loss "
-            f"{self.estimator.max_loss_:.4f}, mean {self.estimator.mean_loss_:.4f}); not an "
-            "estimate for new rows",
-            style="dim",
-            soft_wrap=True,
-        )
-
-    @property
-    def _n_correct(self) -> int:
-        X, y = self.data.X, self.data.y
-        return current().total(int((self.estimator.predict(X) == y).sum()) if len(X) else 0)
-
     @property
     def _suspects(self) -> NDArray:
         """Rows that the polish could not fit or, without a polish, with a loss above log 2."""
-        losses, suspects = (
-            self.estimator.training_losses_,
-            getattr(self.estimator, "suspects_", None),
-        )
+        losses = self.estimator.training_losses_
+        suspects = getattr(self.estimator, "suspects_", None)
         rows = np.flatnonzero(losses > LOG2) if suspects is None else np.asarray(suspects)
         return rows[np.argsort(-losses[rows], kind="stable")]
 
@@ -133,16 +256,14 @@ class Training:
         assert self.data.y is not None
         rows, losses = self._suspects, self.estimator.training_losses_
         predicted = self.estimator.predict(self.data.X[rows]) if rows.size else []
-        write_csv(
-            path,
-            {
-                "row": self.data.rows[rows] + 1,
-                "label": self.data.y[rows],
-                "predicted": predicted,
-                "probability of its label": np.exp(-losses[rows]).round(6),
-                "loss": losses[rows].round(6),
-            },
-        )
+        columns = {
+            "row": self.data.rows[rows] + 1,
+            "label": self.data.y[rows],
+            "predicted": predicted,
+            "probability of its label": np.exp(-losses[rows]).round(6),
+            "loss": losses[rows].round(6),
+        }
+        write_csv(path, [columns])
 
 
 def train_table(
@@ -150,10 +271,10 @@ def train_table(
     encoder: TableEncoder,
     target: Mapping[str, Any],
     options: Mapping[str, Any],
-    checkpoint: Path | None,
     console: Console,
     *,
-    writes_suspects: bool = False,
+    checkpoint: Path | None = None,
+    suspects_out: Path | None = None,
 ) -> Training:
     """Read a table and fit an estimator to it.
 
@@ -163,15 +284,15 @@ def train_table(
     encoder : unfitted encoder
     target : options --target, --task and --groups
     options : arguments of `build_estimator`
-    checkpoint : checkpoint file, optional
     console : console for messages and progress bars
-    writes_suspects : whether --suspects-out is set
+    checkpoint, suspects_out : options of the command
     """
-    if checkpoint is not None and N_ESTIMATORS in options["settings"]:
-        raise ValueError(NO_CHECKPOINT.format("--checkpoint"))
     settings = dict(options["settings"])
+    if checkpoint is not None:
+        reject_ensemble("--checkpoint", settings)
+    is_subgradient = options["algorithm"] == SUBGRADIENT
     standardize = settings.get(STANDARDIZE)
-    if options["algorithm"] == SUBGRADIENT and STANDARDIZE in settings:
+    if is_subgradient and STANDARDIZE in settings:
         if type(standardize) is not bool:
             raise ValueError(f"--set standardize={standardize}: must be true or false")
         # SubgradientLMMClassifier has no such parameter; the encoder standardises instead.
@@ -179,55 +300,31 @@ def train_table(
     options = {**options, "settings": settings}
     _check_options(options, target["task"])
     dataset = open_training(data, encoder, target, console)
+    assert dataset.encoder is not None
     is_regression = dataset.target.task == REGRESSION
-    for option, is_given in (
-        ("--checkpoint", checkpoint is not None),
-        ("--suspects-out", writes_suspects),
-    ):
-        if is_regression and is_given:
+    for option, path in (("--checkpoint", checkpoint), ("--suspects-out", suspects_out)):
+        if is_regression and path is not None:
             raise ValueError(
-                f"{option} is for classes, and the target is a number; leave it out, or add --task "
-                "classification"
+                f"{option} requires a classification, but the target is numeric; omit the option, "
+                "or add --task classification"
             )
     estimator = build_estimator(**options, regression=is_regression)
-    network = getattr(estimator, "estimator", estimator)
-    params = network.get_params(deep=False)
-    assert dataset.encoder is not None
-    if STANDARDIZE not in params:
-        # The encoder standardises features, and the scaling is folded into the weights after the
-        # fit.
-        is_subgradient = options["algorithm"] == SUBGRADIENT
-        is_image = dataset.image_shape is not None
-        dataset.encoder.standardize = is_subgradient and (
-            not is_image if standardize is None else standardize
-        )
-    elif standardize is None and dataset.image_shape is not None and not network._is_sum:
-        network.set_params(standardize=False)
+    if standardize is None:
+        standardize = dataset.image_shape is None
+    if is_subgradient:
+        # The scaling is folded into the weights after the fit.
+        dataset.encoder.standardize = standardize
+    elif not standardize:
+        network = getattr(estimator, "estimator", estimator)
+        if not network._is_sum:
+            network.set_params(standardize=False)
+    notes = {"encoder": dataset.encoder.to_json(), "groups": target["groups"]}
+    writers = [] if checkpoint is None else [Checkpoint(checkpoint, CHECKPOINT_INTERVAL, notes)]
     start = time.perf_counter()
-    frame = replace(dataset.frame, encoded=dataset.encoder.standardized(dataset.X))
-    with _bar(estimator, console) as bar:
-        notes = {"encoder": dataset.encoder.to_json(), "groups": target["groups"]}
-        writers = [] if checkpoint is None else [Checkpoint(checkpoint, EVERY_MINUTE, notes)]
-        estimator.set_params(callbacks=[bar, *writers, KeepBestOnInterrupt()])
-        _without_interrupt_warning(lambda: estimator.fit(frame, dataset.y))
-    return _finish(estimator, dataset, options["seed"], start, checkpoint)
-
-
-def _check_options(options: Mapping[str, Any], task: str) -> None:
-    """Raise ValueError for invalid options before the table is read."""
-    try:
-        build_estimator(**options, regression=task == REGRESSION)
-    except ValueError:
-        if task != AUTO:
-            raise
-        # With --task auto, options that are invalid for a classifier may be valid for a regressor.
-        try:
-            build_estimator(**options, regression=True)
-        except ValueError:
-            pass
-        else:
-            return
-        raise
+    with _interruptible(estimator, console) as callbacks:
+        estimator.set_params(callbacks=[*callbacks, *writers])
+        estimator.fit(_standardized_frame(dataset), dataset.y)
+    return _finish(estimator, dataset, options["seed"], start)
 
 
 def resume_training(data: str, path: Path, checkpoint: Path, console: Console) -> Training:
@@ -244,30 +341,54 @@ def resume_training(data: str, path: Path, checkpoint: Path, console: Console) -
         dataset = replace(dataset, groups=groups.groups)
     dataset = replace(dataset, table=dataset.table.without(encoder.target_.name, notes["groups"]))
     encoder.standardize = standardize
-    frame = replace(dataset.frame, encoded=encoder.standardized(dataset.X))
     start = time.perf_counter()
-    with _bar(checkpointed, console) as bar:
-        callbacks = [bar, Checkpoint(checkpoint, EVERY_MINUTE, notes), KeepBestOnInterrupt()]
-        estimator = _without_interrupt_warning(lambda: resume(path, frame, dataset.y, callbacks))
-    return _finish(estimator, dataset, estimator.random_state, start, checkpoint)
+    with _interruptible(checkpointed, console) as callbacks:
+        callbacks = [*callbacks, Checkpoint(checkpoint, CHECKPOINT_INTERVAL, notes)]
+        estimator = resume(path, _standardized_frame(dataset), dataset.y, callbacks)
+    return _finish(estimator, dataset, estimator.random_state, start)
 
 
-def _finish(
-    estimator: Any, data: Dataset, seed: int, start: float, checkpoint: Path | None
-) -> Training:
+def _standardized_frame(data: Dataset) -> Any:
+    assert data.encoder is not None
+    return replace(data.frame, encoded=data.encoder.standardized(data.X))
+
+
+@contextmanager
+def _interruptible(estimator: Any, console: Console) -> Iterator[list[Any]]:
+    """Yield the callbacks for a progress bar and for Ctrl-C, which the command reports itself."""
+    certificate = getattr(estimator, "objective", "") == "max"
+    with (
+        ProgressBar("training", console.stderr, certificate=certificate) as bar,
+        warnings.catch_warnings(),
+    ):
+        warnings.filterwarnings("ignore", "training was interrupted")
+        yield [bar, KeepBestOnInterrupt()]
+
+
+def _finish(estimator: Any, data: Dataset, seed: int, start: float) -> Training:
     """Fold the standardisation into the weights and gather attributes from all ranks."""
     seconds = time.perf_counter() - start
     estimator.set_params(callbacks=None)
-    encoder, is_folded = data.encoder, data.encoder.standardize  # type: ignore[union-attr]
+    encoder = data.encoder
     assert encoder is not None
+    is_folded = encoder.standardize
     if is_folded:
         encoder.standardize = False
         estimator.fold(encoder.ranges_.mean, encoder.ranges_.deviations, data.X)
     # The model file contains the losses and labels of all ranks.
     for name in ("training_losses_", "training_labels_"):
         if hasattr(estimator, name):
-            setattr(estimator, name, gather_any(getattr(estimator, name)))
-    return Training(estimator, data, seed, seconds, checkpoint, is_folded)
+            setattr(estimator, name, _gather(getattr(estimator, name)))
+    return Training(estimator, data, seed, seconds, is_folded)
+
+
+def _gather(values: NDArray) -> NDArray:
+    """Concatenate the values of all ranks."""
+    comm = current()
+    return values if comm.is_alone else np.concatenate(comm.allgather(values))
+
+
+# -- table -----------------------------------------------------------------------------------------
 
 
 def open_training(
@@ -289,7 +410,8 @@ def open_training(
     if len(classes) == 1:
         raise ValueError(
             f"{dataset.name}: the target {name!r} has only one class "
-            f"({str(classes[0])!r}); add rows of another, or name another column with --target"
+            f"({str(classes[0])!r}); add rows of other classes, or select another column with "
+            "--target"
         )
     kind = "a number" if regression else f"with {len(classes)} classes"
     console.print(
@@ -321,6 +443,9 @@ def _leak_warnings(data: Dataset) -> Iterator[str]:
         )
 
 
+# -- validation ------------------------------------------------------------------------------------
+
+
 def validate_training(
     training: Training, cv: str | int | float, console: Console
 ) -> Validation | None:
@@ -332,16 +457,14 @@ def validate_training(
     try:
         splits = make_splits(data.y, cv, classes=training.is_classifier, groups=data.groups)
         n_splits = len(splits.pairs)
-        with ExitStack() as stack:
-            progress: dict[str, Any]
-            if n_splits == 1:
-                # With a single split, the bar counts epochs.
-                progress_bar = stack.enter_context(ProgressBar("validating", console.stderr))
-                progress = {"callbacks": [progress_bar]}
-            else:
-                bar = stack.enter_context(console.bar(n_splits))
-                progress = {"on_progress": partial(bar, "validating")}
-            validation = validate(model, data, cv=cv, random_state=training.seed, **progress)
+        run = partial(validate, model, data, cv=cv, random_state=training.seed)
+        if n_splits == 1:
+            # With a single split, the bar counts epochs.
+            with ProgressBar("validating", console.stderr) as progress_bar:
+                validation = run(callbacks=[progress_bar])
+        else:
+            with console.bar(n_splits) as bar:
+                validation = run(on_progress=partial(bar, "validating"))
     except ValueError as error:
         console.remark(f"Not validated: {error}")
         return None
@@ -369,19 +492,47 @@ def _validation_text(validation: Validation) -> str:
     return text
 
 
-def _bar(estimator: Any, console: Console) -> ProgressBar:
-    certificate = getattr(estimator, "objective", "") == "max"
-    return ProgressBar("training", console.stderr, certificate=certificate)
+def validation_table(validation: Validation) -> Table:
+    """Return a table of validation metrics next to those of the baseline."""
+    figures: Any = validation.figures
+    baseline: Any = validation.baseline
+    if not isinstance(figures, ClassificationMetrics):
+        table = plain_table("held-out rows", "this model", "always the mean")
+        table.add_row("R²", number(figures.r2), number(baseline.r2))
+        table.add_row(
+            "mean absolute error, 95 % interval",
+            mean_absolute_error(figures),
+            readable(baseline.mae),
+        )
+        table.add_row("root mean square error", readable(figures.rmse), readable(baseline.rmse))
+        if not math.isnan(figures.covered):
+            table.add_row("inside the 90 % interval", percent(figures.covered), "–")
+        return table
+    label = label_cell(validation.baseline_label)
+    table = plain_table("held-out rows", "this model", f"always {label}")
+    table.add_row("accuracy", percent(figures.accuracy), percent(baseline.accuracy))
+    interval = " to ".join(map(percent, validation.interval))
+    table.add_row("  95 % confidence interval", interval, "")
+    table.add_row(
+        "balanced accuracy", percent(figures.balanced_accuracy), percent(baseline.balanced_accuracy)
+    )
+    table.add_row("log loss", number(figures.log_loss), number(baseline.log_loss))
+    table.add_row("AUC", number(figures.auc), number(baseline.auc))
+    for d in _lowest_recalls(figures):
+        metrics = figures.classes[d]
+        name = f"recall of {label_cell(metrics.label)}, {metrics.n_rows:,} rows"
+        table.add_row(name, percent(metrics.recall), percent(baseline.classes[d].recall))
+    n_hidden = len(figures.classes) - MAX_RECALLS
+    if n_hidden > 0:
+        others = "the other class has" if n_hidden == 1 else f"{n_hidden} other classes have"
+        table.add_row(f"{others} no lower recall", "", "")
+    return table
 
 
-def gather_any(values: NDArray) -> NDArray:
-    """Concatenate the values of all ranks."""
-    comm = current()
-    return values if comm.is_alone else np.concatenate(comm.allgather(values))
-
-
-def _without_interrupt_warning(fit: Callable[[], Any]) -> Any:
-    """Call ``fit`` without the warning about Ctrl-C, which the command reports itself."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "training was interrupted")
-        return fit()
+def _lowest_recalls(figures: ClassificationMetrics) -> Sequence[int]:
+    """Return the indices of the classes whose recall is printed."""
+    # The recall of a class without held-out rows is NaN and sorts last.
+    recall = [2.0 if math.isnan(metrics.recall) else metrics.recall for metrics in figures.classes]
+    if len(recall) <= MAX_RECALLS:
+        return range(len(recall))
+    return sorted(range(len(recall)), key=recall.__getitem__)[:MAX_RECALLS]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import sys
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from maxplus import __version__
-from maxplus.cli._common import OneLineErrors, require_one_process
+from maxplus.cli._console import BAD_INPUT, INTERRUPTED, print_error
 from maxplus.cli.certify import certify
 from maxplus.cli.compare import compare
 from maxplus.cli.compile import compile_kernels
@@ -21,6 +23,38 @@ from maxplus.cli.train import train
 
 # Commands that support MPI.
 MPI_COMMANDS = ("train", "predict")
+# click's UsageError, which some versions of typer vendor.
+UsageError: Any = typer.BadParameter.__bases__[0]
+
+
+class OneLineErrors(TyperGroup):
+    """Command group that prints usage errors on one line."""
+
+    def main(self, args: Any = None, *, standalone_mode: bool = True, **extra: Any) -> Any:  # type: ignore[override]
+        """Run a command; print usage errors on one line and exit with code 2."""
+        if not standalone_mode:
+            return super().main(args, standalone_mode=False, **extra)
+        try:
+            code = super().main(args, standalone_mode=False, **extra)
+        except UsageError as error:
+            _print_usage_error(error)
+            code = BAD_INPUT
+        except typer.Abort:
+            code = INTERRUPTED
+        sys.exit(code)
+
+
+def _print_usage_error(error: Any) -> None:
+    from maxplus.distributed.communicator import is_launched, launched_rank
+
+    if type(error).show is not UsageError.show:
+        error.show()  # Show the help of a command that was run without arguments.
+    elif not is_launched() or launched_rank() == 0:
+        where = "" if error.ctx is None else f"; see {error.ctx.command_path} --help"
+        message = " ".join(error.format_message().split()).rstrip(".")
+        print_error(message + where)
+
+
 app = typer.Typer(
     cls=OneLineErrors,
     help="Max-plus neural networks for tables: train, validate, explain and certify.",
@@ -50,9 +84,17 @@ def options(
     ] = False,
 ) -> None:
     """Fail if the command does not support MPI but runs on several ranks."""
-    command = str(context.invoked_subcommand)
-    if command not in MPI_COMMANDS:
-        require_one_process(command)
+    from maxplus.distributed.communicator import is_launched, launched_rank
+
+    command = context.invoked_subcommand
+    if command not in MPI_COMMANDS and is_launched():
+        if launched_rank() > 0:
+            raise typer.Exit
+        print_error(
+            f"maxplus {command} runs in one process; start it without mpiexec (train and predict "
+            "support several ranks)"
+        )
+        raise typer.Exit(BAD_INPUT)
 
 
 def main() -> None:

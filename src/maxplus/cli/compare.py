@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from maxplus.cli import _options as opt
-from maxplus.cli._common import DataArgument, plain_errors, require_folder
-from maxplus.cli._console import Console, JsonOption, QuietOption
-from maxplus.cli._estimator import build_estimator, parse_settings
+from maxplus.cli._console import open_console
+from maxplus.cli._tables import number, percent, plain_table, robust_errors_table
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def compare(
-    data: DataArgument,
+    data: opt.Data,
     models: Annotated[
         list[str] | None,
         typer.Option(
@@ -38,11 +37,12 @@ def compare(
         ),
     ] = "auto",
     csv: Annotated[
-        Path | None, typer.Option(help="Write the table to this CSV file as well; none by default.")
+        Path | None,
+        opt.output_file(help="Write the table to this CSV file as well; none by default."),
     ] = None,
     seed: opt.Seed = 0,
-    as_json: JsonOption = False,
-    quiet: QuietOption = False,
+    as_json: opt.Json = False,
+    quiet: opt.Quiet = False,
     target: opt.Target = None,
     task: opt.Task = "auto",
     drop: opt.Drop = None,
@@ -68,17 +68,13 @@ def compare(
     With --set robust_eps=…, a second table contains the certified error of LMM.
     Example: maxplus compare patients.csv --target disease
     """
-    console = Console(as_json, quiet)
-    with plain_errors(quiet):
-        from maxplus.cli._text_tables import robust_errors_table
-        from maxplus.cli._training import open_training
+    with open_console(as_json, quiet) as console:
+        from maxplus.cli._training import build_estimator, open_training, parse_settings
         from maxplus.evaluation import compare as compare_models
         from maxplus.evaluation import make_splits, usual_models
         from maxplus.evaluation.comparison import OURS
         from maxplus.tables.schema import REGRESSION
 
-        if csv is not None:
-            require_folder(csv, "--csv")
         cv = opt.validation_splits(validate)
         if cv is None:
             raise ValueError(
@@ -92,7 +88,7 @@ def compare(
         regression = dataset.target.task == REGRESSION
         available = usual_models(regression=regression, seed=seed)
         available[OURS] = build_estimator(settings=parameters, seed=seed, regression=regression)
-        chosen = _chosen(available, opt.names(models))
+        chosen = _select(available, opt.names(models))
         splits = make_splits(
             dataset.y, cv, classes=not regression, seed=seed, groups=dataset.groups
         )
@@ -105,27 +101,29 @@ def compare(
                 random_state=seed,
                 on_progress=lambda name, done: bar(name, n_splits * order.index(name) + done),
             )
-        console.rich.print(comparison_table(comparison))
-        robust = {
-            name: validation.robust
-            for name, validation in comparison.validations.items()
-            if validation.robust
-        }
+        console.rich.print(_table(comparison))
+        robust = {name: v.robust for name, v in comparison.validations.items() if v.robust}
         if robust:
             console.rich.print(robust_errors_table(robust))
         console.print(_description(comparison))
         if csv is not None:
             from maxplus.cli._writers import write_csv
 
-            write_csv(csv, comparison_columns(comparison))
+            write_csv(csv, [_csv_columns(comparison)])
             console.print(f"Table: {csv}")
-        document: dict[str, Any] = {"data": dataset.name, "models": comparison.to_json()}
-        console.result(document)
+        console.result({"data": dataset.name, "models": comparison.to_json()})
+
+
+def _select(models: dict[str, Any], requested: tuple[str, ...]) -> dict[str, Any]:
+    known = {name.lower(): name for name in models}
+    unknown = [name for name in requested if name.lower() not in known]
+    if unknown:
+        raise ValueError(f"--models: unknown model {unknown[0]!r}; choose from {', '.join(models)}")
+    selected = [known[name.lower()] for name in requested] or list(models)
+    return {name: models[name] for name in selected}
 
 
 def _description(comparison: Comparison) -> str:
-    from maxplus.cli._text_tables import percent
-
     validation = next(iter(comparison.validations.values()))
     baseline: Any = validation.baseline
     is_class = hasattr(baseline, "accuracy")
@@ -136,38 +134,28 @@ def _description(comparison: Comparison) -> str:
     )
 
 
-class Figure(NamedTuple):
+class Metric(NamedTuple):
     """A column of the table: header, value, format, and selection of the best value."""
 
     head: str
-    of: Callable[[Any], float]
+    value: Callable[[Any], float]
     text: Callable[[float], str]
-    best: Callable[[Sequence[float]], float] = min
+    best: Callable[[Sequence[float]], float] | None = min
 
 
-def _chosen(models: dict[str, Any], requested: tuple[str, ...]) -> dict[str, Any]:
-    known = {name.lower(): name for name in models}
-    unknown = [name for name in requested if name.lower() not in known]
-    if unknown:
-        raise ValueError(f"--models: there is no {unknown[0]!r}; choose from {', '.join(models)}")
-    chosen = [known[name.lower()] for name in requested] or list(models)
-    return {name: models[name] for name in chosen}
-
-
-def _columns(comparison: Comparison) -> tuple[Figure, ...]:
-    from maxplus.cli._text_tables import number, percent
+def _metrics(comparison: Comparison) -> tuple[Metric, ...]:
     from maxplus.metrics import ClassificationMetrics
     from maxplus.metrics._readable import readable
 
-    seconds = Figure("seconds", lambda v: v.seconds_each, lambda s: f"{s:.2f}")
+    seconds = Metric("seconds", lambda v: v.seconds_each, lambda s: f"{s:.2f}")
     first = next(iter(comparison.validations.values()))
     if isinstance(first.figures, ClassificationMetrics):
         return (
-            Figure("accuracy", lambda v: v.figures.accuracy, percent, max),
-            Figure("log loss", lambda v: v.figures.log_loss, number),
-            Figure("calibration\nerror", lambda v: v.figures.calibration_error, number),
+            Metric("accuracy", lambda v: v.figures.accuracy, percent, max),
+            Metric("log loss", lambda v: v.figures.log_loss, number),
+            Metric("calibration\nerror", lambda v: v.figures.calibration_error, number),
             seconds,
-            Figure(
+            Metric(
                 "certified",
                 lambda v: math.nan if v.certified is None else v.certified,
                 percent,
@@ -175,58 +163,46 @@ def _columns(comparison: Comparison) -> tuple[Figure, ...]:
             ),
         )
     return (
-        Figure("R²", lambda v: v.figures.r2, number, max),
-        Figure("mean abs.\nerror", lambda v: v.figures.mae, readable),
-        Figure("root mean\nsquare error", lambda v: v.figures.rmse, readable),
-        Figure("inside 90 %\ninterval", lambda v: v.figures.covered, percent, lambda x: math.nan),
+        Metric("R²", lambda v: v.figures.r2, number, max),
+        Metric("mean abs.\nerror", lambda v: v.figures.mae, readable),
+        Metric("root mean\nsquare error", lambda v: v.figures.rmse, readable),
+        Metric("inside 90 %\ninterval", lambda v: v.figures.covered, percent, None),
         seconds,
     )
 
 
-def comparison_table(comparison: Comparison) -> Table:
+def _table(comparison: Comparison) -> Table:
     """Return a text table with the best value of each column in bold."""
-    from maxplus.cli._text_tables import plain_table
     from maxplus.evaluation.comparison import EXPLAINED
 
-    figures = _columns(comparison)
-    table = plain_table("model", *(figure.head for figure in figures), "explained")
-    validations = comparison.validations
-    best = {
-        figure.head: _best(figure, [figure.of(validation) for validation in validations.values()])
-        for figure in figures
-    }
-    for name, validation in validations.items():
-        cells = []
-        for figure in figures:
-            value = figure.of(validation)
-            text = figure.text(value) + (_error(validation) if figure.head == "accuracy" else "")
-            cells.append(f"[bold]{text}[/]" if value == best[figure.head] else text)
-        table.add_row(name, *cells, EXPLAINED.get(name, "no"))
+    validations, metrics = comparison.validations, _metrics(comparison)
+    cells: dict[str, list[str]] = {name: [] for name in validations}
+    for metric in metrics:
+        values = {name: metric.value(v) for name, v in validations.items()}
+        defined = [value for value in values.values() if not math.isnan(value)]
+        best = metric.best(defined) if metric.best and defined else math.nan
+        for name, value in values.items():
+            text = metric.text(value)
+            if metric.head == "accuracy":
+                figures: Any = validations[name].figures
+                text += f" ± {100 * figures.accuracy_error:.1f}"
+            cells[name].append(f"[bold]{text}[/]" if value == best else text)
+    table = plain_table("model", *(metric.head for metric in metrics), "explained")
+    for name, texts in cells.items():
+        table.add_row(name, *texts, EXPLAINED.get(name, "no"))
     return table
 
 
-def _best(figure: Figure, values: list[float]) -> float:
-    defined = [value for value in values if not math.isnan(value)]
-    return figure.best(defined) if defined else math.nan
-
-
-def _error(validation: Any) -> str:
-    return f" ± {100 * validation.figures.accuracy_error:.1f}"
-
-
-def comparison_columns(comparison: Comparison) -> dict[str, list[Any]]:
-    """Return the unrounded values of `comparison_table` by column."""
+def _csv_columns(comparison: Comparison) -> dict[str, list[Any]]:
+    """Return the columns of `_table` with unrounded values."""
     from maxplus.evaluation.comparison import EXPLAINED
 
     validations: dict[str, Any] = comparison.validations
     columns: dict[str, list[Any]] = {"model": list(validations)}
-    for figure in _columns(comparison):
-        columns[figure.head.replace("\n", " ")] = [
-            figure.of(validation) for validation in validations.values()
-        ]
-        if figure.head == "accuracy":
-            columns["standard error"] = [
-                validation.figures.accuracy_error for validation in validations.values()
-            ]
+    for metric in _metrics(comparison):
+        columns[metric.head.replace("\n", " ")] = [metric.value(v) for v in validations.values()]
+        if metric.head == "accuracy":
+            errors = [v.figures.accuracy_error for v in validations.values()]
+            columns["standard error"] = errors
     columns["explained"] = [EXPLAINED.get(name, "no") for name in validations]
     return columns

@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
+import numpy as np
 import typer
 
-from maxplus.cli._common import plain_errors
-from maxplus.cli._console import Console, JsonOption, QuietOption
+from maxplus.cli import _options as opt
+from maxplus.cli._console import open_console
 
 # Number of copies of the rows, large enough to use the parallel kernels.
 N_COPIES = 3_000
@@ -25,8 +26,8 @@ def compile_kernels(
             "All by default.",
         ),
     ] = None,
-    as_json: JsonOption = False,
-    quiet: QuietOption = False,
+    as_json: opt.Json = False,
+    quiet: opt.Quiet = False,
 ) -> None:
     """Compile kernels ahead of their first use.
 
@@ -35,7 +36,6 @@ def compile_kernels(
 
     Example: maxplus compile default paper
     """
-    console = Console(as_json, quiet)
     selected = list(dict.fromkeys(names or PARTS))
     unknown = [name for name in selected if name not in PARTS]
     if unknown:
@@ -43,31 +43,28 @@ def compile_kernels(
             f"there is no part {unknown[0]!r}; choose from {', '.join(PARTS)}", param_hint="PART"
         )
     seconds = {}
-    with plain_errors(quiet), warnings.catch_warnings():
+    with open_console(as_json, quiet) as console, warnings.catch_warnings():
         # Short fits warn that they did not converge.
         warnings.simplefilter("ignore")
         for name in selected:
+            summary = PARTS[name].summary
             start = time.perf_counter()
-            with console.busy(f"{name}: {SUMMARIES[name]}"):
+            with console.stderr.status(f"{name}: {summary}"):
                 compile_part(name)
             seconds[name] = time.perf_counter() - start
-            console.print(f"{name:<12} {seconds[name]:5.1f} s  {SUMMARIES[name]}")
-    console.result({"seconds": seconds})
+            console.print(f"{name:<12} {seconds[name]:5.1f} s  {summary}")
+        console.result({"seconds": seconds})
 
 
 def compile_part(name: str) -> None:
     """Compile the kernels of a part by running them on a few rows in both precisions."""
-    import numpy as np
-
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(60, 4)), np.arange(60) % 3
     for dtype in (np.float64, np.float32):
-        PARTS[name](X.astype(dtype), y)
+        PARTS[name].run(X.astype(dtype), y)
 
 
 def _default(X: Any, y: Any) -> None:
-    import numpy as np
-
     from maxplus import LMMClassifier
 
     single = LMMClassifier(12, warmup_epochs=1, polish="log2", random_state=0)
@@ -99,8 +96,6 @@ def _regression(X: Any, y: Any) -> None:
 
 
 def _products(X: Any, y: Any) -> None:
-    import numpy as np
-
     from maxplus.algebra import maxplus, minplus
 
     for product in (minplus, maxplus):
@@ -108,17 +103,17 @@ def _products(X: Any, y: Any) -> None:
             product(A, X.T, return_index=True)
 
 
-PARTS: dict[str, Callable[[Any, Any], None]] = {
-    "default": _default,
-    "paper": _paper,
-    "engines": _engines,
-    "regression": _regression,
-    "products": _products,
-}
-SUMMARIES = {
-    "default": "LMMClassifier: fits, predictions, certificates, explanations",
-    "paper": "SubgradientLMMClassifier with the sparse engine",
-    "engines": "SubgradientLMMClassifier with the other engines",
-    "regression": "LMMRegressor",
-    "products": "min-plus and max-plus products",
+class Part(NamedTuple):
+    """Part of the library: description, and function that runs its kernels on X and y."""
+
+    summary: str
+    run: Callable[[Any, Any], None]
+
+
+PARTS = {
+    "default": Part("LMMClassifier: fits, predictions, certificates, explanations", _default),
+    "paper": Part("SubgradientLMMClassifier with the sparse engine", _paper),
+    "engines": Part("SubgradientLMMClassifier with the other engines", _engines),
+    "regression": Part("LMMRegressor", _regression),
+    "products": Part("min-plus and max-plus products", _products),
 }

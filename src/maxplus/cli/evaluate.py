@@ -6,35 +6,42 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+import numpy as np
+from numpy.typing import NDArray
 
-from maxplus.cli._common import (
-    DataArgument,
-    ModelArgument,
-    StrictOption,
-    plain_errors,
-    require_folder,
+from maxplus.cli import _options as opt
+from maxplus.cli._console import Console, open_console
+from maxplus.cli._model import UnknownLabels, is_classifier, open_model, stream_parts
+from maxplus.cli._tables import (
+    label_cell,
+    mean_absolute_error,
+    number,
+    percent,
+    plain_table,
+    robust_errors_table,
+    shorten,
 )
-from maxplus.cli._console import Console, JsonOption, QuietOption
-from maxplus.cli._model import LoadedModel, UnknownLabels, open_model, stream_parts
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from rich.table import Table
 
-    from maxplus.metrics import ClassificationMetrics
-    from maxplus.tables import Dataset
+    from maxplus.metrics import ClassificationMetrics, RegressionMetrics
+
+# Number of confusions per class that are listed if the matrix is too wide.
+MAX_CONFUSIONS = 3
+CORNER = "true \\ predicted"
 
 
 def evaluate(
-    model: ModelArgument,
-    data: DataArgument,
+    model: opt.Model,
+    data: opt.Data,
     plot: Annotated[
         Path | None,
-        typer.Option(help="Write a reliability diagram to this file; none by default."),
+        opt.output_file(help="Write a reliability diagram to this file; none by default."),
     ] = None,
-    strict: StrictOption = False,
-    as_json: JsonOption = False,
-    quiet: QuietOption = False,
+    strict: opt.Strict = False,
+    as_json: opt.Json = False,
+    quiet: opt.Quiet = False,
 ) -> None:
     """Print classification metrics and the confusion matrix, or regression metrics.
 
@@ -42,77 +49,53 @@ def evaluate(
     line of data.
     Example: maxplus evaluate model.maxplus test.csv --plot reliability.png
     """
-    console = Console(as_json, quiet)
-    with plain_errors(quiet):
-        import numpy as np
+    with open_console(as_json, quiet) as console:
+        from maxplus.estimators._base import is_training_table
+        from maxplus.tables import row_hashes
 
-        if plot is not None:
-            require_folder(plot, "--plot")
-        loaded = open_model(model, classifier=False)
-        if plot is not None and not loaded.is_classifier:
+        estimator = open_model(model, classifier=False)
+        if plot is not None and not is_classifier(estimator):
             raise ValueError(
                 "--plot requires a classifier, but this model is a regressor; omit the option"
             )
-        predicted = _classes if loaded.is_classifier else _numbers
-        unknown = UnknownLabels(loaded, data, strict=strict)
+        predictions = _class_predictions if is_classifier(estimator) else _numeric_predictions
+        unknown = UnknownLabels(estimator, data, strict=strict)
         # Keep predictions in memory, but not the rows.
-        found, name = [], data
-        for part in stream_parts(data, loaded, labelled=True, strict=strict):
+        chunks, name = [], data
+        n_equal = 0 if hasattr(estimator, "training_rows_") else None
+        for part in stream_parts(data, estimator, labelled=True, strict=strict):
             rows, y = unknown.known(part)
             name = rows.name
             if len(y):
-                found.append((_equal_rows(loaded, rows), *predicted(loaded, rows, y)))
+                chunks.append({"y": y, "row": rows.rows, **predictions(estimator, rows.X, y)})
+                if n_equal is not None:
+                    n_equal += int(np.isin(row_hashes(rows.X), estimator.training_rows_).sum())
         unknown.report(console)
-        equal, *columns = map(np.concatenate, zip(*found, strict=True))
-        n_equal = int(equal.sum()) if _has_row_hashes(loaded) else None
-        is_training = _are_training_rows(loaded, columns)
-        console.print(f"{name}: {len(equal):,} rows{_rows_text(is_training, n_equal)}")
-        document: dict[str, Any] = {"model": str(model), "data": name}
-        document["is_training_table"] = is_training
-        document["rows_equal_to_training_rows"] = n_equal
-        document["rows_with_unknown_labels"] = unknown.n_unknown
-        document["unknown_labels"] = dict(unknown.counts)
-        report = _report_classes if loaded.is_classifier else _report_numbers
-        document |= report(loaded, plot, console, *columns)
+        columns = {key: np.concatenate([chunk[key] for chunk in chunks]) for key in chunks[0]}
+        is_training = is_training_table(estimator, columns.get("loss", columns["y"]))
+        note = _training_note(is_training, n_equal)
+        console.print(f"{name}: {len(columns['y']):,} rows{note}")
+        document: dict[str, Any] = {
+            "model": str(model),
+            "data": name,
+            "is_training_table": is_training,
+            "rows_equal_to_training_rows": n_equal,
+            "rows_with_unknown_labels": unknown.n_unknown,
+            "unknown_labels": dict(unknown.counts),
+        }
+        if is_classifier(estimator):
+            document |= _report_classes(estimator.classes_, columns, plot, console)
+        else:
+            document |= _report_numbers(columns, console)
         if unknown.n_unknown:
-            right = document["accuracy"] * len(equal) / unknown.n_rows
+            accuracy = document["accuracy"] * len(columns["y"]) / unknown.n_rows
             console.print(
-                f"Accuracy including {unknown.n_unknown:,} rows with unknown labels: {right:.2%}"
+                f"Accuracy including {unknown.n_unknown:,} rows with unknown labels: {accuracy:.2%}"
             )
         console.result(document)
 
 
-def _has_row_hashes(model: LoadedModel) -> bool:
-    return hasattr(model.estimator, "training_rows_")
-
-
-def _equal_rows(model: LoadedModel, data: Dataset) -> NDArray:
-    """Return a mask of rows that equal a training row; False if no hashes are stored."""
-    import numpy as np
-
-    from maxplus.report.performance import equal_to_training
-    from maxplus.tables import row_hashes
-
-    if not _has_row_hashes(model):
-        return np.zeros(len(data.X), bool)
-    found = equal_to_training(model.estimator, row_hashes(data.X))
-    assert found is not None
-    return found
-
-
-def _are_training_rows(model: LoadedModel, columns: list[NDArray]) -> bool:
-    """Return whether the table is the training table."""
-    import numpy as np
-
-    from maxplus.estimators._base import is_training_table
-
-    if not model.is_classifier:
-        return is_training_table(model.estimator, columns[0])
-    codes, log_proba = columns[1:3]
-    return is_training_table(model.estimator, -log_proba[np.arange(len(codes)), codes])
-
-
-def _rows_text(is_training: bool, n_equal: int | None) -> str:
+def _training_note(is_training: bool, n_equal: int | None) -> str:
     """Return a note if rows were used in training."""
     if is_training:
         return ", the training rows of the model: these metrics do not apply to new rows"
@@ -121,65 +104,53 @@ def _rows_text(is_training: bool, n_equal: int | None) -> str:
     return f"; {n_equal:,} {'equals' if n_equal == 1 else 'equal'} a training row"
 
 
-def _classes(model: LoadedModel, data: Dataset, codes: NDArray) -> tuple[Any, ...]:
-    """Return row numbers, classes, log-probabilities and, if available, `robust_outcomes`."""
-    columns = data.rows, codes, model.estimator.predict_log_proba(data.X)
-    if not hasattr(model.estimator, "robust_reach_"):
-        return columns
-    from maxplus.metrics.robustness import robust_outcomes
+def _class_predictions(estimator: Any, X: NDArray, y: NDArray) -> dict[str, NDArray]:
+    """Return log-probabilities, losses and, after robust training, `robust_outcomes`."""
+    log_proba = estimator.predict_log_proba(X)
+    columns = {"log_proba": log_proba, "loss": -log_proba[np.arange(len(y)), y]}
+    if hasattr(estimator, "robust_reach_"):
+        from maxplus.metrics.robustness import robust_outcomes
 
-    return *columns, robust_outcomes(model.estimator, data.X, codes)
+        columns["robust"] = robust_outcomes(estimator, X, y)
+    return columns
 
 
-def _numbers(model: LoadedModel, data: Dataset, y: NDArray) -> tuple[Any, ...]:
-    """Return targets, predictions and interval bounds."""
-    estimator, X = model.estimator, data.X
-    return y, estimator.predict(X), *estimator.predict_interval(X, 0.9)
+def _numeric_predictions(estimator: Any, X: NDArray, y: NDArray) -> dict[str, NDArray]:
+    lower, upper = estimator.predict_interval(X, 0.9)
+    return {"predicted": estimator.predict(X), "lower": lower, "upper": upper}
 
 
 def _report_classes(
-    model: LoadedModel,
-    plot: Path | None,
-    console: Console,
-    rows: NDArray,
-    codes: NDArray,
-    log_proba: NDArray,
-    outcomes: NDArray | None = None,
+    classes: Any, columns: dict[str, NDArray], plot: Path | None, console: Console
 ) -> dict[str, Any]:
-    import numpy as np
-
-    from maxplus.cli._text_tables import classes_table, confusion_table, robust_errors_table
+    """Print the metrics of a classifier and return the JSON document."""
     from maxplus.metrics import RobustErrors, classification_metrics, reliability, to_jsonable
 
+    y, log_proba = columns["y"], columns["log_proba"]
     P = np.exp(log_proba)
     figures = classification_metrics(
-        codes,
-        P,
-        model.estimator.classes_,
-        predicted=log_proba.argmax(axis=1),
-        losses=-log_proba[np.arange(len(codes)), codes],
+        y, P, classes, predicted=log_proba.argmax(axis=1), losses=columns["loss"]
     )
     # Convert the index to a row number in the file.
-    figures = replace(figures, worst=int(rows[figures.worst]))
+    figures = replace(figures, worst=int(columns["row"][figures.worst]))
     document = figures.to_json()
     _print_metrics(figures, console)
-    console.rich.print(classes_table(figures))
+    console.rich.print(_classes_table(figures))
     console.rich.print(confusion_table(figures, console.rich.width))
-    if outcomes is not None:
-        errors = RobustErrors.of(outcomes, codes)
+    if "robust" in columns:
+        errors = RobustErrors.of(columns["robust"], y)
         console.rich.print(robust_errors_table({"this model": errors}))
         document["robust"] = to_jsonable(errors)
     if plot is not None:
         from maxplus.plots import plot_reliability
 
-        plot_reliability(reliability(codes, P)).savefig(plot)
+        plot_reliability(reliability(y, P)).savefig(plot)
         console.print(f"Figure: {plot}")
         document["figure"] = str(plot)
     return document
 
 
 def _print_metrics(figures: ClassificationMetrics, console: Console) -> None:
-    from maxplus.cli._text_tables import number
     from maxplus.models import LOG2
 
     error = f"{figures.accuracy_error:.2%}"
@@ -195,18 +166,83 @@ def _print_metrics(figures: ClassificationMetrics, console: Console) -> None:
     )
 
 
-def _report_numbers(
-    model: LoadedModel,
-    plot: Path | None,
-    console: Console,
-    y: NDArray,
-    predicted: NDArray,
-    lower: NDArray,
-    upper: NDArray,
-) -> dict[str, Any]:
-    from maxplus.cli._text_tables import regression_table
+def _classes_table(figures: ClassificationMetrics) -> Table:
+    """Return a table of per-class metrics."""
+    table = plain_table("class", "rows", "predicted", "precision", "recall", "F1", "AUC")
+    for metrics in figures.classes:
+        table.add_row(
+            label_cell(metrics.label),
+            f"{metrics.n_rows:,}",
+            f"{metrics.n_predicted:,}",
+            percent(metrics.precision),
+            percent(metrics.recall),
+            number(metrics.f1),
+            number(metrics.auc),
+        )
+    return table
+
+
+def confusion_table(figures: ClassificationMetrics, width: int) -> Table:
+    """Return the confusion matrix if it fits the width, else the largest confusions.
+
+    Counts of correct predictions are in brackets.
+    """
+    from rich.markup import escape
+
+    labels = [shorten(metrics.label) for metrics in figures.classes]
+    cells = [
+        [f"[{n:,}]" if d == k else f"{n:,}" if n else "·" for k, n in enumerate(counts)]
+        for d, counts in enumerate(figures.confusion.tolist())
+    ]
+    widths = [max(map(len, column)) for column in zip(labels, *cells, strict=True)]
+    gaps = 2 * len(labels) + 2
+    if max(map(len, [CORNER, *labels])) + sum(widths) + gaps > width:
+        return _largest_confusions(figures)
+    table = plain_table(CORNER, *map(escape, labels), title="confusion")
+    for label, counts in zip(labels, cells, strict=True):
+        table.add_row(*map(escape, [label, *counts]))
+    return table
+
+
+def _largest_confusions(figures: ClassificationMetrics) -> Table:
+    from rich.markup import escape
+
+    table = plain_table("true", "rows", "correct", title="confusion")
+    table.add_column("most often predicted as", justify="left")
+    for d, metrics in enumerate(figures.classes):
+        counts = figures.confusion[d]
+        others = [k for k in (-counts).argsort(kind="stable") if k != d and counts[k]]
+        confusions = [f"{shorten(figures.classes[k].label)} ({counts[k]:,})" for k in others]
+        shown = ", ".join(confusions[:MAX_CONFUSIONS])
+        if len(confusions) > MAX_CONFUSIONS:
+            shown += ", …"
+        correct = escape(f"[{counts[d]:,}]")
+        table.add_row(
+            label_cell(metrics.label), f"{metrics.n_rows:,}", correct, escape(shown) or "–"
+        )
+    return table
+
+
+def _report_numbers(columns: dict[str, NDArray], console: Console) -> dict[str, Any]:
+    """Print the metrics of a regressor and return the JSON document."""
     from maxplus.metrics import regression_metrics
 
-    figures = regression_metrics(y, predicted, lower, upper)
-    console.rich.print(regression_table(figures))
+    figures = regression_metrics(
+        columns["y"], columns["predicted"], columns["lower"], columns["upper"]
+    )
+    console.rich.print(_regression_table(figures))
     return figures.to_json()
+
+
+def _regression_table(figures: RegressionMetrics) -> Table:
+    from maxplus.metrics._readable import readable
+
+    table = plain_table("", "")
+    table.show_header = False
+    table.add_row("R²", number(figures.r2))
+    table.add_row("mean absolute error, 95 % interval", mean_absolute_error(figures))
+    table.add_row("root mean square error", readable(figures.rmse))
+    if not np.isnan(figures.covered):
+        table.add_row("inside the 90 % interval", percent(figures.covered))
+        table.add_row("width of the interval", readable(figures.width))
+    return table

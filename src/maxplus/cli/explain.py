@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import ctypes
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import numpy as np
 import typer
+from numpy.typing import NDArray
 
-from maxplus.cli._common import (
-    DataArgument,
-    ModelArgument,
-    StrictOption,
-    plain_errors,
-    require_folder,
+from maxplus.cli import _options as opt
+from maxplus.cli._console import open_console
+from maxplus.cli._model import (
+    encoder_of,
+    image_shape,
+    is_classifier,
+    open_dataset,
+    open_model,
+    pixel_limits,
 )
-from maxplus.cli._console import Console, JsonOption, QuietOption, native_output_discarded
-from maxplus.cli._model import LoadedModel, open_dataset, open_model
-from maxplus.cli._options import names
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from maxplus.explain import Explanation, PredictionContributions
     from maxplus.tables import Dataset
 
@@ -35,8 +39,8 @@ FREE = "free"
 
 
 def explain(
-    model: ModelArgument,
-    data: DataArgument,
+    model: opt.Model,
+    data: opt.Data,
     rows: Annotated[
         list[int] | None,
         typer.Option(
@@ -72,54 +76,48 @@ def explain(
     ] = None,
     table: Annotated[
         Path | None,
-        typer.Option(
+        opt.output_file(
             help="CSV file to write, with a line for each contribution to each row or, for a "
             "single network, a line for each class of each row. None by default."
         ),
     ] = None,
     picture: Annotated[
         Path | None,
-        typer.Option(
+        opt.output_file(
             help="File for a plot of the first explanation: the contributions or, for a single "
             "network that was trained on images, the units and pixels. None by default."
         ),
     ] = None,
-    strict: StrictOption = False,
-    as_json: JsonOption = False,
-    quiet: QuietOption = False,
+    strict: opt.Strict = False,
+    as_json: opt.Json = False,
+    quiet: opt.Quiet = False,
 ) -> None:
     """Explain predictions: contributions of columns, and the nearest counterfactual.
 
     Example: maxplus explain model.maxplus flowers.csv --row 70
     """
-    console = Console(as_json, quiet)
-    with plain_errors(quiet):
-        for path, option in ((table, "--table"), (picture, "--picture")):
-            if path is not None:
-                require_folder(path, option)
-        loaded = open_model(model, classifier=False)
-        if not loaded.is_classifier and (fixed or ranges or max_columns is not None):
+    with open_console(as_json, quiet) as console:
+        estimator = open_model(model, classifier=False)
+        if not is_classifier(estimator) and (fixed or ranges or max_columns is not None):
             raise ValueError(
-                f"{model} predicts numbers, which have no counterfactuals; leave out --fixed, "
-                "--range and --max-columns"
+                f"{model} is a regressor, and counterfactuals require a classifier; leave out "
+                "--fixed, --range and --max-columns"
             )
-        dataset = open_dataset(data, loaded, labelled=False, strict=strict)
-        chosen = _chosen(rows, dataset, data)
+        dataset = open_dataset(data, estimator, labelled=False, strict=strict)
+        chosen = _row_indices(rows, dataset, data)
         options: dict[str, Any] = {}
-        if loaded.is_classifier:
-            options = {"fixed": names(fixed), **_limits(loaded, dataset, names(ranges))}
+        if is_classifier(estimator):
+            options = {"fixed": opt.names(fixed), **_limits(estimator, dataset, opt.names(ranges))}
         shown = chosen if rows else chosen[:N_SHOWN]
-        explanation = _explained(loaded, dataset, shown, options)
+        explanation = _explanation(estimator, dataset, shown, options)
         numbers = (dataset.rows[shown] + 1).tolist()
-        heads = [""] * len(shown) if loaded.is_classifier else [f"Row {n}: " for n in numbers]
+        heads = [""] * len(shown) if is_classifier(estimator) else [f"Row {n}: " for n in numbers]
         texts = [head + explanation.text(n) for n, head in enumerate(heads)]
         if max_columns is not None:
             for n, row in enumerate(shown):
-                # HiGHS prints to standard output regardless of its options.
-                with native_output_discarded():
-                    change = loaded.estimator.smallest_change(
-                        dataset.X[row], max_columns, **options
-                    )
+                # HiGHS prints some messages even if its output is disabled.
+                with _native_output_discarded():
+                    change = estimator.smallest_change(dataset.X[row], max_columns, **options)
                 texts[n] += f"\n  of up to {max_columns} columns: {change}"
         for text in texts:
             console.print(text + "\n")
@@ -127,20 +125,20 @@ def explain(
         if as_json:
             document["rows"] = _documents(explanation, numbers, texts)
         if table is not None:
-            _write_table(loaded, dataset, chosen, options, table)
+            from maxplus.cli._writers import write_csv
+
+            write_csv(table, _table_chunks(estimator, dataset, chosen, options))
             console.print(f"Table: {table}")
             document["table"] = str(table)
         if picture is not None:
-            _draw(explanation, loaded, picture)
+            _draw(explanation, estimator, picture)
             console.print(f"Picture: {picture}")
             document["picture"] = str(picture)
         console.result(document)
 
 
-def _chosen(rows: list[int] | None, dataset: Dataset, data: str) -> NDArray:
+def _row_indices(rows: list[int] | None, dataset: Dataset, data: str) -> NDArray:
     """Return the indices of the rows to explain; all rows by default."""
-    import numpy as np
-
     positions = np.arange(len(dataset.X))
     if not rows:
         return positions
@@ -152,15 +150,13 @@ def _chosen(rows: list[int] | None, dataset: Dataset, data: str) -> NDArray:
     return np.array(rows) - 1
 
 
-def _limits(model: LoadedModel, dataset: Dataset, ranges: Sequence[str]) -> dict[str, Any]:
+def _limits(estimator: Any, dataset: Dataset, ranges: Sequence[str]) -> dict[str, Any]:
     """Return the limits given by --range or, by default, the limits of pixels."""
-    import numpy as np
-
     if not ranges:
-        return model.limits(dataset)
-    encoder = model.encoder
+        return pixel_limits(estimator, dataset.X)
+    encoder = encoder_of(estimator)
     if encoder is None:
-        raise ValueError("--range needs column names, which this model file does not contain")
+        raise ValueError("--range requires column names, but this model file contains none")
     domain = encoder.domain()
     low, high = domain.low.astype(float), domain.high.astype(float)
     for text in ranges:
@@ -175,28 +171,31 @@ def _limits(model: LoadedModel, dataset: Dataset, ranges: Sequence[str]) -> dict
             colon = ""
         if not (column and colon and bounds[0] <= bounds[1]):
             raise ValueError(
-                f"--range must be {FREE}, or a column with its least and largest value such as "
+                f"--range must be {FREE}, or a column with its minimum and maximum, such as "
                 f"age=18:90; got {text!r}"
             )
-        features = encoder.features_of([column])
-        if domain.names[features[0]] != column or features[0] in domain.ordinals:
+        if column not in domain.columns:
             raise ValueError(
-                f"--range is for numbers, and {column!r} is categorical; to keep its value: "
-                f"--fixed {column}"
+                f"the model has no column {column!r}; it has {', '.join(domain.columns[:20])}"
             )
-        low[features[0]], high[features[0]] = bounds
+        feature = domain.column_names.index(column)
+        if domain.names[feature] != column or feature in domain.ordinals:
+            raise ValueError(
+                f"--range requires a numeric column, but {column!r} is categorical; to keep its "
+                f"value, use --fixed {column}"
+            )
+        low[feature], high[feature] = bounds
     return {"low": low, "high": high}
 
 
-def _explained(
-    model: LoadedModel, dataset: Dataset, rows: NDArray, options: dict[str, Any]
+def _explanation(
+    estimator: Any, dataset: Dataset, rows: NDArray, options: dict[str, Any]
 ) -> Explained:
-    if not model.is_classifier:
-        return model.estimator.explain(dataset.X[rows])
+    if not is_classifier(estimator):
+        return estimator.explain(dataset.X[rows])
     missing = None if dataset.missing is None else dataset.missing[rows]
-    return model.estimator.explain(
+    return estimator.explain(
         dataset.X[rows],
-        feature_names=model.feature_names,
         missing=missing,
         row_numbers=(dataset.rows[rows] + 1).tolist(),
         **options,
@@ -242,30 +241,52 @@ def _columns(explanation: Explained) -> dict[str, Any]:
     return columns
 
 
-def _write_table(
-    model: LoadedModel, dataset: Dataset, chosen: NDArray, options: dict[str, Any], path: Path
-) -> None:
-    from maxplus.cli._writers import csv_file
-
-    with csv_file(path) as sink:
-        for k in range(0, len(chosen), ROWS_AT_ONCE):
-            part = chosen[k : k + ROWS_AT_ONCE]
-            columns = _columns(_explained(model, dataset, part, options))
-            columns["row"] = dataset.rows[part][columns["row"]] + 1
-            sink.write(columns)
+def _table_chunks(
+    estimator: Any, dataset: Dataset, rows: NDArray, options: dict[str, Any]
+) -> Iterator[dict[str, Any]]:
+    """Yield the records of all explanations in chunks, with row numbers of the file."""
+    for k in range(0, len(rows), ROWS_AT_ONCE):
+        part = rows[k : k + ROWS_AT_ONCE]
+        columns = _columns(_explanation(estimator, dataset, part, options))
+        columns["row"] = dataset.rows[part][columns["row"]] + 1
+        yield columns
 
 
-def _draw(explanation: Explained, model: LoadedModel, path: Path) -> None:
+def _draw(explanation: Explained, estimator: Any, path: Path) -> None:
     from maxplus.explain import Explanation
     from maxplus.plots import plot_explanation
 
     if (
         isinstance(explanation, Explanation)
         and explanation.paths is not None
-        and model.image_shape is None
+        and image_shape(estimator) is None
     ):
         raise ValueError(
-            "--picture is for models of images (digits, mnist, fashion_mnist) and for sums of "
-            "terms; this model is a single network of a table"
+            "--picture requires a sum of terms or a model of images (digits, mnist, "
+            "fashion_mnist), but this model is a single network for a table"
         )
-    plot_explanation(explanation, 0, model.image_shape).savefig(path)
+    plot_explanation(explanation, 0, image_shape(estimator)).savefig(path)
+
+
+@contextmanager
+def _native_output_discarded() -> Iterator[None]:
+    """Discard output that compiled libraries write to file descriptor 1.
+
+    Some solvers cannot be silenced otherwise. This is not thread-safe.
+    """
+    libc = ctypes.CDLL("ucrtbase" if os.name == "nt" else None)
+    sys.stdout.flush()
+    libc.fflush(None)
+    try:
+        stdout_copy = os.dup(1)
+    except OSError:  # Standard output is closed.
+        yield
+        return
+    try:
+        with open(os.devnull, "wb") as null:
+            os.dup2(null.fileno(), 1)
+        yield
+    finally:
+        libc.fflush(None)
+        os.dup2(stdout_copy, 1)
+        os.close(stdout_copy)

@@ -7,29 +7,33 @@ from typing import Annotated
 
 import typer
 
-from maxplus.cli._common import ModelArgument, plain_errors
-from maxplus.cli._console import Console, JsonOption, QuietOption
+from maxplus.cli import _options as opt
+from maxplus.cli._console import open_console
 from maxplus.cli._model import open_model
 
 
 def export(
-    model: ModelArgument,
+    model: opt.Model,
     out: Annotated[
-        Path, typer.Argument(metavar="FILE", help="The file to write; its name ends in .onnx.")
+        Path,
+        typer.Argument(
+            metavar="FILE",
+            help="The file to write; its name ends in .onnx.",
+            callback=opt.check_output_file,
+        ),
     ],
-    as_json: JsonOption = False,
-    quiet: QuietOption = False,
+    as_json: opt.Json = False,
+    quiet: opt.Quiet = False,
 ) -> None:
     """Write a model in the ONNX format.
 
     Example: maxplus export model.maxplus model.onnx
     """
-    console = Console(as_json, quiet)
-    with plain_errors(quiet):
+    with open_console(as_json, quiet) as console:
         from maxplus.export import export_onnx
 
         if out.suffix.lower() != ".onnx":
             raise ValueError(f"{out} does not end in .onnx, the only supported format")
-        export_onnx(open_model(model, classifier=False).estimator, out)
+        export_onnx(open_model(model, classifier=False), out)
         console.print(f"ONNX model: {out}")
         console.result({"model": str(model), "onnx": str(out)})

@@ -4,32 +4,26 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, nullcontext
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
+import numpy as np
 import typer
+from numpy.typing import NDArray
 
-from maxplus.cli._common import (
-    DataArgument,
-    ModelArgument,
-    MoveCategoriesOption,
-    RawUnitsOption,
-    StrictOption,
-    all_ranks,
-    plain_errors,
-    refuse_over_ranks,
-    require_folder,
+from maxplus.cli import _options as opt
+from maxplus.cli._console import open_console
+from maxplus.cli._model import (
+    DEVIATIONS,
+    Measure,
+    is_classifier,
+    measure_of,
+    open_model,
+    stream_parts,
 )
-from maxplus.cli._console import Console, JsonOption, QuietOption
-from maxplus.cli._model import DEVIATIONS, LoadedModel, Measure, held_text, open_model, stream_parts
-from maxplus.cli._options import names
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from maxplus.cli._writers import Sink
     from maxplus.distributed import Communicator
     from maxplus.tables import Dataset
 
@@ -38,11 +32,11 @@ R = TypeVar("R")
 
 
 def predict(
-    model: ModelArgument,
-    data: DataArgument,
+    model: opt.Model,
+    data: opt.Data,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", help="The CSV file to write; standard output by default."),
+        opt.output_file("--out", "-o", help="The CSV file to write; standard output by default."),
     ] = None,
     keep_columns: Annotated[
         list[str] | None,
@@ -78,53 +72,78 @@ def predict(
             "default text is unchanged.",
         ),
     ] = False,
-    raw_units: RawUnitsOption = False,
-    move_categories: MoveCategoriesOption = False,
-    strict: StrictOption = False,
-    as_json: JsonOption = False,
-    quiet: QuietOption = False,
+    raw_units: opt.RawUnits = False,
+    move_categories: opt.MoveCategories = False,
+    strict: opt.Strict = False,
+    as_json: opt.Json = False,
+    quiet: opt.Quiet = False,
 ) -> None:
     """Predict a label or number for each row, as CSV; tables may be larger than memory.
 
     Row 1 is the first line of data.
     Example: maxplus predict model.maxplus new.csv --probabilities -o predictions.csv
     """
-    with all_ranks() as comm, plain_errors(quiet, prints=comm.is_first):
-        console = Console(as_json and comm.is_first, quiet or not comm.is_first)
-        if not comm.is_alone and (data == "-" or out is None):
-            refuse_over_ranks("standard input or output", "specify files for DATA and --out")
-        if not comm.is_alone:
-            from maxplus.tables.dataset import is_built_in
-            from maxplus.tables.partitioned import require_partitionable
+    with open_console(as_json, quiet) as console:
+        from maxplus.cli._writers import stream_csv, stream_json, write_csv
+        from maxplus.distributed import current
 
-            if not is_built_in(data):
-                require_partitionable(data)
-        if out is not None:
-            require_folder(out, "--out")
-        loaded = open_model(model, classifier=False)
-        _check_options(loaded, probabilities, radius, intervals)
-        measure = loaded.measure(raw_units, move_categories) if radius else None
+        comm = current()
+        if not comm.is_alone:
+            _check_distributed(data, out)
+        estimator = open_model(model, classifier=False)
+        _check_options(estimator, probabilities, radius, intervals)
+        measure = measure_of(estimator, raw_units, move_categories) if radius else None
         if measure is not None and (measure.scale is None or measure.held):
-            console.remark(f"certified radius in {measure.unit}{held_text(measure)}")
-        n, kept_names = 0, names(keep_columns)
-        head = {"model": str(model), "data": data}
+            console.remark(f"certified radius in {measure}")
+        kept = opt.names(keep_columns)
 
         def columns_of(part: Dataset) -> dict[str, Any]:
-            columns: dict[str, Any] = {"row": part.rows + 1, **_kept_columns(part, kept_names)}
-            columns |= _predictions(loaded, part, probabilities, intervals)
-            return columns if measure is None else columns | _radii(loaded, part, measure)
+            columns: dict[str, Any] = {"row": part.rows + 1, **_kept_columns(part, kept)}
+            columns |= _predictions(estimator, part.X, probabilities, intervals)
+            return columns if measure is None else columns | _radii(estimator, part.X, measure)
 
-        parts = stream_parts(data, loaded, strict=strict, also=kept_names)
-        with (
-            _sink(out, console, head, spreadsheet_safe) if comm.is_first else nullcontext() as sink
-        ):
-            for columns in in_rank_order(comm, parts, columns_of):
-                assert sink is not None
-                sink.write(columns)
-                n += len(columns["row"])
-        if out is not None:
+        parts = stream_parts(data, estimator, strict=strict, also=kept)
+        chunks = in_rank_order(comm, parts, columns_of)
+        head = {"model": str(model), "data": data}
+        if not comm.is_first:
+            list(chunks)
+        elif out is not None:
+            n = write_csv(out, chunks, spreadsheet_safe=spreadsheet_safe)
             console.print(f"{n:,} predictions in {out}")
             console.result({**head, "rows": n, "out": str(out)})
+        elif as_json:
+            stream_json(sys.stdout, head, "predictions", chunks)
+        else:
+            stream_csv(
+                lambda lines: sys.stdout.write(lines.decode("utf-8")),
+                chunks,
+                spreadsheet_safe=spreadsheet_safe,
+            )
+
+
+def _check_distributed(data: str, out: Path | None) -> None:
+    """Raise ValueError on all ranks if several ranks cannot read or write the files."""
+    from maxplus.tables.dataset import is_built_in, require_partitionable
+
+    if data == "-" or out is None:
+        raise ValueError(
+            "standard input or output is not supported on several MPI ranks; specify files for "
+            "DATA and --out"
+        )
+    if not is_built_in(data):
+        require_partitionable(data)
+
+
+def _check_options(estimator: Any, probabilities: bool, radius: bool, intervals: bool) -> None:
+    if is_classifier(estimator) and intervals:
+        raise ValueError(
+            "--intervals requires a regressor, but this model is a classifier; use --probabilities"
+        )
+    if not is_classifier(estimator) and (probabilities or radius):
+        option = "--probabilities" if probabilities else "--radius"
+        raise ValueError(
+            f"{option} requires a classifier, but this model is a regressor; use --intervals"
+        )
 
 
 def in_rank_order(comm: Communicator, blocks: Iterable[B], work: Callable[[B], R]) -> Iterator[R]:
@@ -148,91 +167,59 @@ def in_rank_order(comm: Communicator, blocks: Iterable[B], work: Callable[[B], R
             yield from results  # type: ignore[misc]
 
 
-def _check_options(model: LoadedModel, probabilities: bool, radius: bool, intervals: bool) -> None:
-    if model.is_classifier and intervals:
-        raise ValueError(
-            "--intervals is for regressions; this model predicts classes, for which "
-            "there is --probabilities"
-        )
-    if not model.is_classifier and (probabilities or radius):
-        option = "--probabilities" if probabilities else "--radius"
-        raise ValueError(
-            f"{option} is for classes; this model predicts numbers, for which there is --intervals"
-        )
-
-
-def _sink(
-    out: Path | None, console: Console, head: dict[str, Any], spreadsheet_safe: bool
-) -> AbstractContextManager[Sink]:
-    from maxplus.cli._writers import CsvSink, csv_file, json_list
-
-    if out is not None:
-        return csv_file(out, spreadsheet_safe=spreadsheet_safe)
-    if console.as_json:
-        return json_list(sys.stdout, head, "predictions")
-    return nullcontext(
-        CsvSink(
-            lambda lines: sys.stdout.write(lines.decode("utf-8")), spreadsheet_safe=spreadsheet_safe
-        )
-    )
-
-
 def _kept_columns(data: Dataset, columns: tuple[str, ...]) -> dict[str, Any]:
-    """Return the columns of --keep-columns."""
+    """Return the columns of --keep-columns; integral floats become int, NaN becomes None."""
     if not columns:
         return {}
     table = data.table
     if not table.columns:
-        raise ValueError(f"{data.name} holds images, which have no columns to keep")
-    absent = [name for name in columns if name not in table.columns]
-    if absent:
+        raise ValueError(f"{data.name} contains images, which have no columns to keep")
+    missing = [name for name in columns if name not in table.columns]
+    if missing:
         raise ValueError(
-            f"{data.name} has no column {absent[0]!r} (--keep-columns); it has "
+            f"{data.name} has no column {missing[0]!r} (--keep-columns); it has "
             f"{', '.join(map(repr, list(table.columns)[:20]))}"
         )
-    from maxplus.cli._writers import output_cells
+    return {name: [_cell(cell) for cell in table.columns[name].tolist()] for name in columns}
 
-    return {name: output_cells(table.columns[name]) for name in columns}
+
+def _cell(cell: Any) -> Any:
+    if not isinstance(cell, float):
+        return cell
+    if not np.isfinite(cell):
+        return None
+    return int(cell) if cell.is_integer() else cell
 
 
 def _predictions(
-    model: LoadedModel, data: Dataset, probabilities: bool, intervals: bool
+    estimator: Any, X: NDArray, probabilities: bool, intervals: bool
 ) -> dict[str, Any]:
-    estimator, X = model.estimator, data.X
-    if not model.is_classifier:
-        columns = {"predicted": estimator.predict(X).tolist()}
-        if intervals:
-            bounds = estimator.predict_interval(X, 0.9)
-            columns |= {
-                name: b.tolist() for name, b in zip(("lower", "upper"), bounds, strict=True)
-            }
-        return columns
-    if not probabilities:
-        return {"predicted": _labels(model, X)}
-    P = estimator.predict_proba(X)
-    labels = estimator.classes_
-    each = {f"probability of {c}": p.round(6).tolist() for c, p in zip(labels, P.T, strict=True)}
-    return {"predicted": _labels(model, X), **each}
-
-
-def _labels(model: LoadedModel, X: NDArray) -> Any:
-    """Return labels as a pyarrow array, which avoids a Python string per row."""
     import pyarrow as pa
 
-    codes = model.estimator._scores(X).argmax(axis=1)
-    return pa.array(model.estimator.classes_).take(pa.array(codes))
+    if not is_classifier(estimator):
+        columns = {"predicted": estimator.predict(X)}
+        if intervals:
+            columns["lower"], columns["upper"] = estimator.predict_interval(X, 0.9)
+        return columns
+    codes = estimator._scores(X).argmax(axis=1)
+    # A pyarrow array has no Python string for each row.
+    labels = {"predicted": pa.array(estimator.classes_).take(pa.array(codes))}
+    if not probabilities:
+        return labels
+    P = estimator.predict_proba(X).round(6)
+    return labels | {
+        f"probability of {label}": p for label, p in zip(estimator.classes_, P.T, strict=True)
+    }
 
 
-def _radii(model: LoadedModel, data: Dataset, measure: Measure) -> dict[str, Any]:
+def _radii(estimator: Any, X: NDArray, measure: Measure) -> dict[str, Any]:
     unit = f" in {measure.unit}" if measure.unit == DEVIATIONS else ""
-    radius = model.estimator.certified_radius(data.X, measure.scale)
+    radius = estimator.certified_radius(X, measure.scale)
     return {f"certified radius{unit}": _six_digits_down(radius)}
 
 
 def _six_digits_down(radius: NDArray) -> NDArray:
     """Round down to six significant digits, so that the result is still certified."""
-    import numpy as np
-
     is_finite = np.isfinite(radius) & (radius > 0)
     power = 10.0 ** (5 - np.floor(np.log10(np.where(is_finite, radius, 1.0))))
     digits = np.floor(np.where(is_finite, radius, 0.0) * power)

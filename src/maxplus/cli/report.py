@@ -5,18 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from maxplus.cli._common import (
-    DataArgument,
-    ModelArgument,
-    RawUnitsOption,
-    StrictOption,
-    plain_errors,
-    require_folder,
+from maxplus.cli import _options as opt
+from maxplus.cli._console import open_console
+from maxplus.cli._model import (
+    UnknownLabels,
+    image_shape,
+    is_classifier,
+    measure_of,
+    open_dataset,
+    open_model,
+    pixel_limits,
 )
-from maxplus.cli._console import Console, JsonOption, QuietOption
-from maxplus.cli._model import LoadedModel, UnknownLabels, open_dataset, open_model
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -28,15 +27,15 @@ MAX_IDS = 1_000_000
 
 
 def report(
-    model: ModelArgument,
-    data: DataArgument,
-    out: Annotated[Path, typer.Option("--out", "-o", help="The page to write.")] = Path(
+    model: opt.Model,
+    data: opt.Data,
+    out: Annotated[Path, opt.output_file("--out", "-o", help="The page to write.")] = Path(
         "report.html"
     ),
-    raw_units: RawUnitsOption = False,
-    strict: StrictOption = False,
-    as_json: JsonOption = False,
-    quiet: QuietOption = False,
+    raw_units: opt.RawUnits = False,
+    strict: opt.Strict = False,
+    as_json: opt.Json = False,
+    quiet: opt.Quiet = False,
 ) -> None:
     """Write an HTML page: performance on new rows, errors, explanations and certificates.
 
@@ -45,23 +44,21 @@ def report(
     explanations.
     Example: maxplus report model.maxplus test.csv -o report.html
     """
-    console = Console(as_json, quiet)
-    with plain_errors(quiet):
+    with open_console(as_json, quiet) as console:
         from maxplus._files import write_whole
         from maxplus.report import render_page
 
-        require_folder(out, "--out")
-        loaded = open_model(model, classifier=False)
-        rows = open_dataset(data, loaded, labelled=True, optional=True, strict=strict)
+        estimator = open_model(model, classifier=False)
+        rows = open_dataset(data, estimator, labelled=True, optional=True, strict=strict)
         y = None
         if rows.y is not None:
-            unknown = UnknownLabels(loaded, data, strict=strict)
+            unknown = UnknownLabels(estimator, data, strict=strict)
             rows, y = unknown.known(rows)
             unknown.report(console)
-            if loaded.is_classifier:
-                y = loaded.estimator.classes_[y]
-        with console.busy("Certifying and explaining"):
-            content = _content(loaded, rows, y, raw_units)
+            if is_classifier(estimator):
+                y = estimator.classes_[y]
+        with console.stderr.status("Certifying and explaining"):
+            content = _content(estimator, rows, y, raw_units)
             page = render_page(content)
         write_whole(out, page.encode("utf-8"))
         console.print(f"{content['headline']['title']}. {content['headline']['text']}")
@@ -77,25 +74,25 @@ def report(
         )
 
 
-def _content(
-    model: LoadedModel, data: Dataset, y: NDArray | None, raw_units: bool
-) -> dict[str, Any]:
+def _content(estimator: Any, data: Dataset, y: NDArray | None, raw_units: bool) -> dict[str, Any]:
     """Return the content of the page."""
     from maxplus.report import regression_content, report_content
 
     options: dict[str, Any] = {
         "name": Path(data.name).name,
-        "feature_names": model.feature_names,
         "row_numbers": data.rows + 1,
         "ids": _ids(data),
     }
-    if not model.is_classifier:
-        return regression_content(model.estimator, data.X, y, **options)
-    measure = model.measure(raw_units)
+    if not is_classifier(estimator):
+        assert data.encoder is not None
+        names = data.encoder.feature_names
+        return regression_content(estimator, data.X, y, feature_names=names, **options)
+    measure = measure_of(estimator, raw_units)
     options |= {"scale": measure.scale, "unit": measure.unit, "missing": data.missing}
-    if model.image_shape is not None:
-        options |= {"image_shape": model.image_shape, "missing": None, **model.limits(data)}
-    return report_content(model.estimator, data.X, y, **options)
+    shape = image_shape(estimator)
+    if shape is not None:
+        options |= {"image_shape": shape, "missing": None, **pixel_limits(estimator, data.X)}
+    return report_content(estimator, data.X, y, **options)
 
 
 def _ids(data: Dataset) -> list[str] | None:

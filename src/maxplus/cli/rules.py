@@ -6,18 +6,18 @@ from typing import Annotated
 
 import typer
 
-from maxplus.cli._common import DataArgument, ModelArgument, StrictOption, plain_errors
-from maxplus.cli._console import Console, JsonOption, QuietOption
+from maxplus.cli import _options as opt
+from maxplus.cli._console import open_console
 from maxplus.cli._model import UnknownLabels, open_dataset, open_model
 
 
 def rules(
-    model: ModelArgument,
-    data: DataArgument,
+    model: opt.Model,
+    data: opt.Data,
     n: Annotated[int, typer.Option("--number", "-n", min=1, help="Maximum number of rules.")] = 10,
-    strict: StrictOption = False,
-    as_json: JsonOption = False,
-    quiet: QuietOption = False,
+    strict: opt.Strict = False,
+    as_json: opt.Json = False,
+    quiet: opt.Quiet = False,
 ) -> None:
     """Print rules of a model, with support and precision on the rows of DATA.
 
@@ -25,19 +25,18 @@ def rules(
     explain explains single rows.
     Example: maxplus rules model.maxplus train.csv
     """
-    console = Console(as_json, quiet)
-    with plain_errors(quiet):
-        loaded = open_model(model)
-        rows = open_dataset(data, loaded, labelled=True, strict=strict)
-        unknown = UnknownLabels(loaded, data, strict=strict)
-        rows, codes = unknown.known(rows)
+    with open_console(as_json, quiet) as console:
+        estimator = open_model(model)
+        unknown = UnknownLabels(estimator, data, strict=strict)
+        dataset = open_dataset(data, estimator, labelled=True, strict=strict)
+        rows, codes = unknown.known(dataset)
         unknown.report(console)
-        found = loaded.estimator.rules(rows.X, loaded.estimator.classes_[codes], n)
+        found = estimator.rules(rows.X, estimator.classes_[codes], n)
         console.print(str(found))
         console.result(
             {
                 "model": str(model),
-                "data": rows.name,
+                "data": dataset.name,
                 "rows": found.n_rows,
                 "rules": [
                     {

@@ -1,27 +1,17 @@
-"""Command ``maxplus train``."""
+"""``maxplus train``: training and validation of a model."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Annotated
 
 import typer
 
 from maxplus.cli import _options as opt
-from maxplus.cli._common import (
-    INTERRUPTED,
-    DataArgument,
-    all_ranks,
-    plain_errors,
-    refuse_over_ranks,
-    require_folder,
-)
-from maxplus.cli._console import Console, JsonOption, QuietOption
-from maxplus.cli._estimator import N_ESTIMATORS, parse_settings
+from maxplus.cli._console import INTERRUPTED, open_console
 
-if TYPE_CHECKING:
-    from maxplus.cli._training import Training
-
+# Panels of the help text.
+MODEL, FILES = "Model", "Files"
 PRIVACY_NOTE = (
     "The file contains a hash, the label and the loss of every training row: anyone with the file "
     "can test guesses of rows."
@@ -29,12 +19,24 @@ PRIVACY_NOTE = (
 
 
 def train(
-    data: DataArgument,
-    out: opt.ModelOut = Path("model.maxplus"),
-    validate: opt.Validate = "auto",
+    data: opt.Data,
+    out: Annotated[
+        Path, opt.output_file("--out", "-o", help="The model file to write.", panel=FILES)
+    ] = Path("model.maxplus"),
+    validate: Annotated[
+        str,
+        typer.Option(
+            metavar="auto|cv|FOLDS|SHARE|none",
+            help="Validation on held-out rows: cv for cross-validation, a number of folds such as "
+            "10, or a share such as 0.2 to hold out. By default five folds up to 2,000 rows, three "
+            "folds up to 10,000 rows, and a fifth held out for larger tables. Column types, "
+            "imputed values and structure are chosen in each split from its training rows. The "
+            "model that is written is trained on all rows.",
+        ),
+    ] = "auto",
     seed: opt.Seed = 0,
-    as_json: JsonOption = False,
-    quiet: QuietOption = False,
+    as_json: opt.Json = False,
+    quiet: opt.Quiet = False,
     target: opt.Target = None,
     task: opt.Task = "auto",
     drop: opt.Drop = None,
@@ -42,58 +44,123 @@ def train(
     categorical: opt.Categorical = None,
     numeric: opt.Numeric = None,
     groups: opt.Groups = None,
-    algorithm: opt.Algorithm = "smooth",
-    increasing: opt.Increasing = None,
-    decreasing: opt.Decreasing = None,
-    settings: opt.Set = None,
-    suspects_out: opt.SuspectsOut = None,
-    remember_rows: opt.RememberRows = False,
-    checkpoint: opt.CheckpointOut = None,
-    resume: opt.Resume = None,
+    algorithm: Annotated[
+        str,
+        typer.Option(
+            metavar="smooth|subgradient",
+            help="smooth minimises the mean loss; subgradient, the algorithm of Enaieh and Fercoq "
+            "(arXiv:2603.04133), minimises the maximum loss.",
+            rich_help_panel=MODEL,
+        ),
+    ] = "smooth",
+    increasing: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMNS",
+            help="Columns in which the prediction is monotonically increasing. For classification, "
+            "the prediction is the probability of the second class in alphabetical order. "
+            "Comma-separated names, repeatable. None by default.",
+            rich_help_panel=MODEL,
+        ),
+    ] = None,
+    decreasing: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMNS",
+            help="Columns in which the prediction is monotonically decreasing. None by default.",
+            rich_help_panel=MODEL,
+        ),
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="Any other parameter of the estimator, such as class_weight=balanced or "
+            "robust_eps=0.1; n_hidden=50 trains a single network with 50 units, n_estimators=4 an "
+            "ensemble of 4 models, n_jobs=2 uses 2 threads, and missing=error rejects missing "
+            "values. Repeatable. The estimator's documentation lists its parameters and their "
+            "defaults.",
+            rich_help_panel=MODEL,
+        ),
+    ] = None,
+    suspects_out: Annotated[
+        Path | None,
+        opt.output_file(
+            help="CSV file for training rows with a high loss, in descending order; rows are "
+            "numbered from 1, the first line of data. None by default.",
+            panel=FILES,
+        ),
+    ] = None,
+    remember_rows: Annotated[
+        bool,
+        typer.Option(
+            "--remember-rows",
+            help="Store a hash, the label and the loss of every training row in the model file, so "
+            "that evaluate, certify and report can count rows that equal training rows. Anyone who "
+            "has the file can then test whether a given row was in the training data. Off by "
+            "default.",
+            rich_help_panel=FILES,
+        ),
+    ] = False,
+    checkpoint: Annotated[
+        Path | None,
+        opt.output_file(
+            help="Write the state of training to this file every minute. None by default.",
+            panel=FILES,
+        ),
+    ] = None,
+    resume: Annotated[
+        Path | None,
+        typer.Option(
+            help="Continue from this checkpoint, with its options, on the same DATA. None by "
+            "default.",
+            rich_help_panel=FILES,
+        ),
+    ] = None,
 ) -> None:
     """Train a model on a table, write it to a file and validate it on held-out rows.
 
     Ctrl-C keeps the best model so far. Example: maxplus train flowers.csv --target species
     """
-    with all_ranks() as comm, plain_errors(quiet, prints=comm.is_first):
-        console = Console(as_json and comm.is_first, quiet or not comm.is_first)
+    with open_console(as_json, quiet) as console:
         from maxplus.cli import _training
+        from maxplus.distributed import current
 
-        require_folder(out, "--out")
-        parameters = parse_settings(settings)
+        parameters = _training.parse_settings(settings)
         encoder = opt.table_encoder(drop, keep, categorical, numeric, parameters)
         cv = opt.validation_splits(validate)
-        if not comm.is_alone:
-            if suspects_out is not None:
-                refuse_over_ranks("--suspects-out", "omit it and use maxplus predict afterwards")
-            if groups is not None:
-                refuse_over_ranks("--groups", "omit it and hold out groups for maxplus evaluate")
-            if validate not in ("auto", "none"):
-                refuse_over_ranks("--validate", "omit it and hold out rows for maxplus evaluate")
+        if not current().is_alone:
+            for option, is_set, remedy in (
+                ("--suspects-out", suspects_out, "omit it and use maxplus predict afterwards"),
+                ("--groups", groups, "omit it and hold out groups for maxplus evaluate"),
+                (
+                    "--validate",
+                    validate not in ("auto", "none"),
+                    "omit it and hold out rows for maxplus evaluate",
+                ),
+            ):
+                if is_set:
+                    raise ValueError(f"{option} is not supported on several MPI ranks; {remedy}")
             cv = None
-        for path, option in ((checkpoint, "--checkpoint"), (suspects_out, "--suspects-out")):
-            if path is not None:
-                require_folder(path, option)
         if resume is None:
-            estimator_options = {
-                "algorithm": algorithm,
-                "increasing": opt.names(increasing),
-                "decreasing": opt.names(decreasing),
-                "settings": parameters,
-                "seed": seed,
-            }
             training = _training.train_table(
                 data,
                 encoder,
                 {"target": target, "task": task, "groups": groups},
-                estimator_options,
-                checkpoint,
+                {
+                    "algorithm": algorithm,
+                    "increasing": opt.names(increasing),
+                    "decreasing": opt.names(decreasing),
+                    "settings": parameters,
+                    "seed": seed,
+                },
                 console,
-                writes_suspects=suspects_out is not None,
+                checkpoint=checkpoint,
+                suspects_out=suspects_out,
             )
-        elif N_ESTIMATORS in parameters:
-            raise ValueError(_training.NO_CHECKPOINT.format("--resume"))
         else:
+            _training.reject_ensemble("--resume", parameters)
             training = _training.resume_training(data, resume, checkpoint or resume, console)
         training.save(out, remember_rows=remember_rows)
         document = training.describe(out)
@@ -102,7 +169,15 @@ def train(
             if validation is not None:
                 document["validation"] = validation.to_json()
                 training.save(out, document["validation"], remember_rows=remember_rows)
-        training.print_fit(console)
+        if training.is_classifier:
+            fit = document["training_fit"]
+            console.rich.print(
+                f"training rows: {fit['right']:,} of {document['rows']:,} correct (largest loss "
+                f"{fit['max_loss']:.4f}, mean {fit['mean_loss']:.4f}); not an estimate for new "
+                "rows",
+                style="dim",
+                soft_wrap=True,
+            )
         if suspects_out is not None:
             training.write_suspects(suspects_out)
             console.print(f"suspects       {suspects_out}")
@@ -112,11 +187,7 @@ def train(
             console.print(PRIVACY_NOTE)
         console.result(document)
         if training.is_interrupted:
-            _exit_interrupted(training, out)
-
-
-def _exit_interrupted(training: Training, out: Path) -> NoReturn:
-    path: Any = training.checkpoint
-    hint = "" if path is None else f"; continue with --resume {path}"
-    typer.echo(f"Interrupted; the best model so far is in {out}{hint}.", err=True)
-    raise typer.Exit(INTERRUPTED)
+            saved = checkpoint or resume
+            hint = "" if saved is None else f"; continue with --resume {saved}"
+            typer.echo(f"Interrupted; the best model so far is in {out}{hint}.", err=True)
+            raise typer.Exit(INTERRUPTED)

@@ -38,8 +38,8 @@ class Communicator:
     size: int = 1
     # Processors for each rank if several ranks share a machine.
     cores: int | None = None
-    # Index of this rank among those on its machine.
-    place: int = 0
+    # Rank of this process among the ranks on its machine.
+    local_rank: int = 0
 
     @property
     def is_first(self) -> bool:
@@ -53,13 +53,13 @@ class Communicator:
 
     # -- operations that subclasses override -----------------------------------------------------
 
-    def allgather(self, thing: T) -> list[T]:
+    def allgather(self, obj: T) -> list[T]:
         """Return the objects of all ranks, in their order."""
-        return [thing]
+        return [obj]
 
-    def bcast(self, thing: T) -> T:
+    def bcast(self, obj: T) -> T:
         """Return the object of rank 0."""
-        return thing
+        return obj
 
     def allgatherv(self, rows: NDArray) -> NDArray:
         """Return the rows of all ranks, concatenated in their order."""
@@ -73,18 +73,18 @@ class Communicator:
         """Return the sum over all ranks, added in their order: bit-identical on all ranks."""
         return array
 
-    def meet(self, own: NDArray, received: NDArray) -> None:
+    def allgather_into(self, own: NDArray, received: NDArray) -> None:
         """Fill ``received`` (size, …) with ``own`` of each rank: few numbers, low latency."""
         received[0] = own
 
     def allreduce_or(self, numbers: NDArray) -> None:
         """Combine numbers, each of which is 0 on all ranks except one; in place, bitwise."""
 
-    def nearby(self, n: int) -> list[int]:
+    def allgather_local(self, n: int) -> list[int]:
         """Return the numbers of the ranks that share memory with this rank."""
         return [n]
 
-    def shared(self, shape: tuple[int, ...]) -> NDArray:
+    def shared_memory(self, shape: tuple[int, ...]) -> NDArray:
         """Return float64 numbers in memory that these ranks share, one array for each shape."""
         return np.zeros(shape)
 

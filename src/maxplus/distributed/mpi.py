@@ -36,7 +36,7 @@ class MPICommunicator(Communicator):
         from mpi4py import MPI
 
         self._machine = self._comm.Split_type(MPI.COMM_TYPE_SHARED)
-        self.place = self._machine.rank
+        self.local_rank = self._machine.rank
         if self.size > 1:
             # Launchers may have bound each rank to some of the processors of the machine.
             processors = set().union(*self._machine.allgather(_processors()))
@@ -77,13 +77,13 @@ class MPICommunicator(Communicator):
             }
         )
 
-    def allgather(self, thing: T) -> list[T]:
+    def allgather(self, obj: T) -> list[T]:
         """Return the objects of all ranks, in their order."""
-        return self._comm.allgather(thing)
+        return self._comm.allgather(obj)
 
-    def bcast(self, thing: T) -> T:
+    def bcast(self, obj: T) -> T:
         """Return the object of rank 0."""
-        return self._comm.bcast(thing, root=0)
+        return self._comm.bcast(obj, root=0)
 
     def allgatherv(self, rows: NDArray) -> NDArray:
         """Return the rows of all ranks, concatenated in their order."""
@@ -129,7 +129,7 @@ class MPICommunicator(Communicator):
         self._comm.Allgather(MPI.IN_PLACE, parts)
         return parts.reshape(-1)[: array.size].reshape(array.shape)
 
-    def meet(self, own: NDArray, received: NDArray) -> None:
+    def allgather_into(self, own: NDArray, received: NDArray) -> None:
         """Fill ``received`` (size, …) with ``own`` of each rank: few numbers, low latency."""
         if self._is_crowded:
             # A blocking call would occupy the processor that the other rank may need.
@@ -145,17 +145,17 @@ class MPICommunicator(Communicator):
 
         self._comm.Allreduce(MPI.IN_PLACE, numbers.reshape(-1).view(np.int64), op=MPI.BOR)
 
-    def nearby(self, n: int) -> list[int]:
+    def allgather_local(self, n: int) -> list[int]:
         """Return the numbers of the ranks on this machine."""
         return self._machine.allgather(n)
 
-    def shared(self, shape: tuple[int, ...]) -> NDArray:
+    def shared_memory(self, shape: tuple[int, ...]) -> NDArray:
         """Return float64 numbers in a shared-memory window of this machine, one for each shape."""
         from mpi4py import MPI
 
         n = math.prod(shape)
         if shape not in self._windows:
-            own = 0 if self.place else 8 * n
+            own = 0 if self.local_rank else 8 * n
             self._windows[shape] = MPI.Win.Allocate_shared(own, 8, comm=self._machine)
         memory, _ = self._windows[shape].Shared_query(0)
         return np.frombuffer(memory, np.float64, n).reshape(shape)

@@ -18,7 +18,7 @@ from maxplus.distributed.communicator import SERIAL, Communicator, mark_collecti
 T = TypeVar("T")
 See = Callable[[NDArray], NDArray]
 
-# Kinds of requests of rank 0; the last two are sent when the function has returned or failed.
+# Kinds of requests of rank 0; the last two are sent after the function has returned or failed.
 ROWS, COLUMNS, REDUCTION, RESULT, ERROR = "rows", "columns", "reduction", "result", "error"
 # Size of a block of columns, summed over all ranks.
 BLOCK_SIZE = 4_000_000
@@ -30,8 +30,8 @@ class Share(Protocol):
     def whole(self, comm: Communicator) -> Any:
         """Return a view of all parts for rank 0, which requests data from all ranks."""
 
-    def answer(self, comm: Communicator, question: Any) -> Any:
-        """Answer a request on all ranks; rank 0 receives all answers."""
+    def answer(self, comm: Communicator, request: Any) -> Any:
+        """Serve a request on all ranks; rank 0 receives the data of all ranks."""
 
 
 def run_root_only(comm: Communicator, work: Callable[[Any], T], share: Share) -> T:
@@ -51,15 +51,15 @@ def run_root_only(comm: Communicator, work: Callable[[Any], T], share: Share) ->
 
 
 def _serve(comm: Communicator, share: Share) -> Any:
-    """Answer the requests of rank 0 until its function ends."""
+    """Serve the requests of rank 0 until its function ends."""
     while True:
-        question = comm.bcast(None)
-        assert question is not None
-        if question[0] == RESULT:
-            return question[1]
-        if question[0] == ERROR:
-            raise mark_collective(question[1])
-        share.answer(comm, question)
+        request = comm.bcast(None)
+        assert request is not None
+        if request[0] == RESULT:
+            return request[1]
+        if request[0] == ERROR:
+            raise mark_collective(request[1])
+        share.answer(comm, request)
 
 
 class SharedRows:
@@ -144,9 +144,9 @@ class SharedRows:
         return [value for value in found if value is not None]
 
     def _request(self, kind: str, what: Any) -> Any:
-        question = kind, what, self._see
-        self._comm.bcast(question)
-        return RowsShare(self._own).answer(self._comm, question)
+        request = kind, what, self._see
+        self._comm.bcast(request)
+        return RowsShare(self._own).answer(self._comm, request)
 
 
 class RowsShare:
@@ -159,9 +159,9 @@ class RowsShare:
         """Return the rows of all ranks, for rank 0."""
         return SharedRows(comm, self.own, comm.allgather(len(self.own)))
 
-    def answer(self, comm: Communicator, question: Any) -> Any:
+    def answer(self, comm: Communicator, request: Any) -> Any:
         """Send the requested rows, columns or reduction of this rank to rank 0."""
-        (kind, what, see), own = question, self.own
+        (kind, what, see), own = request, self.own
         seen = (lambda rows: rows) if see is None else see
         if kind == ROWS:
             begin = comm.before(len(own))

@@ -376,7 +376,7 @@ class ExplainMixin:
         P = self.model_.n_features
         encoder: Any = getattr(self, "encoder_", None)
         if domain is None and hasattr(encoder, "domain"):
-            domain = Domain.of(encoder.domain())
+            domain = encoder.domain()
         if domain is None:
             domain = Domain.free(P, getattr(self, "scale_", 1.0), self._feature_names())
         check_domain(domain, P)

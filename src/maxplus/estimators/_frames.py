@@ -37,12 +37,12 @@ def encode_frame(
         return X, {}
     from sklearn.base import clone
 
-    from maxplus.tables import TableEncoder, Target, is_plain, table_of
+    from maxplus.tables import TableEncoder, Target, table_of
     from maxplus.tables.schema import label_name
 
     table = table_of(X)
     encoder = table.encoder
-    if encoder is None and is_plain(table):
+    if encoder is None and table.is_plain:
         return X, {}
     if encoder is None or not hasattr(encoder, "columns_"):
         encoder = TableEncoder() if encoder is None else clone(encoder)
@@ -57,20 +57,20 @@ def encode_frame(
 
 def _warn_of_uninformative_columns(encoder: Any, table: Any) -> None:
     """Warn about text columns that ``drop="auto"`` would drop, except constant ones."""
-    from maxplus.tables.column_filters import NO_VALUES, SAME_VALUE, reason_to_drop
+    from maxplus.tables.schema import NO_VALUES, SAME_VALUE, reason_to_drop
 
     for column in encoder.columns_:
         name, reason = column.name, None
         if column.kind != "number":
-            reason = reason_to_drop(table, name)
+            reason = reason_to_drop(name, table.feature(name))
         if reason is None or reason.startswith(SAME_VALUE):
             continue
         if reason == NO_VALUES:
             warn_user(f"the column {name!r} has only missing values and is ignored")
         elif name not in (*encoder.categorical, *encoder.keep):
             warn_user(
-                f"the column {name!r} has {reason} and is not informative for new samples; drop "
-                "it, or convert it to numbers or categories"
+                f"the column {name!r} contains {reason} and is not informative for new samples; "
+                "drop it, or convert it to numbers or categories"
             )
 
 

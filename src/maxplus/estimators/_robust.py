@@ -15,7 +15,6 @@ from maxplus.estimators._additive import Choice, JointTraining
 from maxplus.estimators._cross_validation import Effort, stratified_part
 from maxplus.estimators._frames import ENCODER, change_of_features
 from maxplus.estimators._training_data import TrainingData, share_a_unit
-from maxplus.explain import Domain
 from maxplus.models import LMM, AdditiveLMM, FeatureMap, Term
 from maxplus.training import Status, TrainingMonitor
 from maxplus.training.smooth.annealing import Annealing
@@ -108,7 +107,7 @@ def max_change(robust_eps: Any, scale: NDArray, columns: Mapping[str, Any]) -> N
         return change_of_features(columns, robust_eps, len(scale))
     if ENCODER in columns:
         # As in `certificate_scale`, categories and binary columns do not change.
-        unit = Domain.of(columns[ENCODER].domain()).certificate_scale()
+        unit = columns[ENCODER].domain().certificate_scale()
         scale = np.where(unit > 0, 1.0, 0.0) if (scale == 1.0).all() else unit
     eps = np.asarray(robust_eps, np.float64)
     if eps.ndim and eps.shape != scale.shape:

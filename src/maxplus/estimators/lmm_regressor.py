@@ -332,7 +332,7 @@ class LMMRegressor(StatusMixin, BaseMaxPlusRegressor):
         rows = validated_rows(self, X, self.model_)
         encoder: Any = getattr(self, "encoder_", None)
         if domain is None and hasattr(encoder, "domain"):
-            domain = Domain.of(encoder.domain())
+            domain = encoder.domain()
         if domain is None:
             names = getattr(encoder, "feature_names", getattr(self, "feature_names_in_", None))
             P = self.model_.n_features

@@ -76,7 +76,7 @@ def make_splits(
         return _grouped(y, n_folds_or_size, classes, seed, groups)
     testable = _rows_of_repeated_classes(y) if classes else np.arange(n)
     if len(testable) < 2:
-        raise ValueError("every class has one row only: nothing can be held out to validate with")
+        raise ValueError("no row can be held out for validation, because each class has one row")
     if isinstance(n_folds_or_size, int):
         max_count = int(np.unique(y[testable], return_counts=True)[1].max()) if classes else n
         n_folds = min(n_folds_or_size, max_count)
@@ -97,7 +97,7 @@ def _grouped(
     """Split by group; drop test rows whose class has no training row."""
     n_groups = np.unique(groups).size
     if n_groups < 2:
-        raise ValueError("all rows are of one group: nothing can be held out to validate with")
+        raise ValueError("no group can be held out for validation, because there is only one group")
     if isinstance(n_folds_or_size, int):
         n_folds = min(n_folds_or_size, n_groups)
         splitter_class = StratifiedGroupKFold if classes else GroupKFold
@@ -113,7 +113,7 @@ def _grouped(
         if len(testable) and len(training):
             pairs.append((training, testable))
     if not pairs:
-        raise ValueError("every class is in one group only: nothing can be held out")
+        raise ValueError("no group can be held out, because each class is in one group")
     n_held_out = sum(len(test) for _, test in splits)
     return Splits(description, tuple(pairs), n_held_out - sum(len(test) for _, test in pairs))
 
@@ -142,8 +142,7 @@ def _folds_or_size(cv: str | int | float, n: int) -> int | float:
     if isinstance(cv, int) and not isinstance(cv, bool) and cv >= 2:
         return cv
     raise ValueError(
-        f"cv must be 'auto', 'cv', a number of folds from 2 on, or a share > 0 and < 1 to hold "
-        f"out; got {cv!r}"
+        f"cv must be 'auto', 'cv', a number of folds >= 2, or a test size > 0 and < 1; got {cv!r}"
     )
 
 

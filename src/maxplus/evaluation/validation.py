@@ -15,7 +15,6 @@ from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.exceptions import ConvergenceWarning
 
 from maxplus.evaluation.splits import Splits, make_splits
-from maxplus.explain import Domain
 from maxplus.metrics import (
     ClassificationMetrics,
     RegressionMetrics,
@@ -215,7 +214,7 @@ def validate(
     ----------
     model : a classifier with ``predict_proba``, or a regressor; it is cloned
     X : a data frame, a `maxplus.tables.RawTable` or `maxplus.tables.Dataset`, or an array
-    y : labels or numbers; for a data frame also the name of a column, or None to infer it
+    y : labels or target values; for a data frame also the name of a column, or None to infer it
     cv : "auto" (five folds up to 2,000 rows, three up to 10,000, otherwise a single split with
         20 % test rows), "cv", a number of folds, or a test size in (0, 1)
     groups : name of the column with group labels; a group is never split
@@ -268,7 +267,7 @@ def as_dataset(X: Any, y: Any = None, groups: Any = None) -> Dataset:
             table = RawTable(table.name, columns, encoder=table.encoder)
         return split_target(table, name, groups=groups)
     if y is None:
-        raise ValueError("an array needs its labels: y is None")
+        raise ValueError("y must contain the labels of an array; got None")
     X, y = np.asarray(X), np.asarray(y)
     is_number = y.dtype.kind == "f" and (y != np.round(y)).any()
     target = Target("y", REGRESSION if is_number else CLASSIFICATION)
@@ -286,40 +285,34 @@ def _held_out(
     """Fit a clone of the model to each split and predict the held-out rows."""
     assert data.y is not None
     classes = np.unique(data.y) if is_classifier(model) else None
-    folds = []
+    folds: list[_Fold] = []
     on_progress(0)
     for n_done, (training, test) in enumerate(splits.pairs, 1):
         folds.append(_fit_and_predict(model, data, encoder, training, test, classes, callbacks))
         on_progress(n_done)
+    predictions, seconds, certified = zip(*folds, strict=True)
+    joined = {
+        name: np.concatenate([found[name] for found in predictions])
+        for name in predictions[0]
+        if all(name in found for found in predictions)
+    }
     lengths = [len(test) for _, test in splits.pairs]
     rows = np.concatenate([test for _, test in splits.pairs])
-    certified: list[Any] = [fold.certified for fold in folds]
-    interval = None
-    if folds[0].interval is not None:
-        low, high = zip(*(fold.interval for fold in folds), strict=True)
-        interval = np.concatenate(low), np.concatenate(high)
     y = data.y[rows] if classes is None else np.searchsorted(classes, data.y[rows])
-    robust = None
-    if all(fold.outcomes is not None for fold in folds):
-        robust = RobustErrors.of(np.concatenate([fold.outcomes for fold in folds]), y)
     return HeldOut(
         names=data.rows[rows] + 1,
         fold=np.repeat(np.arange(len(lengths)), lengths),
-        seconds=np.array([fold.seconds for fold in folds]),
+        seconds=np.array(seconds),
         y=y,
-        outcome=np.concatenate([fold.outcome for fold in folds]),
+        outcome=joined["outcome"],
         certified=None if None in certified else float(np.average(certified, weights=lengths)),
-        interval=interval,
-        robust=robust,
+        interval=(joined["lower"], joined["upper"]) if "lower" in joined else None,
+        robust=RobustErrors.of(joined["robust"], y) if "robust" in joined else None,
     )
 
 
-class _Fold(NamedTuple):
-    outcome: NDArray
-    seconds: float
-    certified: float | None = None
-    interval: Any = None
-    outcomes: Any = None
+# Arrays with an entry for each test row, seconds, and certified accuracy.
+_Fold = tuple[dict[str, NDArray], float, float | None]
 
 
 def _fit_and_predict(
@@ -346,25 +339,23 @@ def _fit_and_predict(
         fitted.fit(X, data.y[training])
     outcome = fitted.predict(X_test) if classes is None else fitted.predict_proba(X_test)
     seconds = time.perf_counter() - start
+    found = {"outcome": outcome}
     if classes is None:
-        interval = None
         if hasattr(fitted, "predict_interval"):
-            interval = fitted.predict_interval(X_test, COVERAGE)
-        return _Fold(outcome, seconds, interval=interval)
+            found["lower"], found["upper"] = fitted.predict_interval(X_test, COVERAGE)
+        return found, seconds, None
     # Classes without training rows in this split have no column.
-    P = np.zeros((len(test), len(classes)))
-    P[:, np.searchsorted(classes, fitted.classes_)] = outcome
-    certified = None
+    found["outcome"] = np.zeros((len(test), len(classes)))
+    found["outcome"][:, np.searchsorted(classes, fitted.classes_)] = outcome
+    y_test, certified = data.y[test], None
     if hasattr(fitted, "certified_accuracy"):
-        certified = fitted.certified_accuracy(X_test, data.y[test], CERTIFIED_EPS, scale)
-    outcomes = None
+        certified = fitted.certified_accuracy(X_test, y_test, CERTIFIED_EPS, scale)
     if hasattr(fitted, "robust_reach_"):
-        y_test = data.y[test]
         is_known = np.isin(y_test, fitted.classes_)
         codes = np.searchsorted(fitted.classes_, y_test[is_known])
-        outcomes = np.zeros((len(test), 3), bool)
-        outcomes[is_known] = robust_outcomes(fitted, X_test[is_known], codes)
-    return _Fold(P, seconds, certified, outcomes=outcomes)
+        found["robust"] = np.zeros((len(test), 3), bool)
+        found["robust"][is_known] = robust_outcomes(fitted, X_test[is_known], codes)
+    return found, seconds, certified
 
 
 def _features(
@@ -374,8 +365,8 @@ def _features(
     if data.table.columns:
         rows = data.table.take(training)
         fitted = clone(encoder).set_params(standardize=False)
-        X = fitted.fit_encode(rows).X
-        scale = Domain.of(fitted.domain()).certificate_scale()
+        X = fitted.fit(rows).encode(rows).X
+        scale = fitted.domain().certificate_scale()
         frame = replace(rows, encoder=fitted, encoded=X)
         return frame, fitted.encode(data.table.take(test)).X, scale
     X = data.X[training]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from functools import cached_property
 from numbers import Integral
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -133,20 +133,6 @@ class Domain:
             no,
             tuple(str(word) for word in words),
         )
-
-    @classmethod
-    def of(cls, described: Any) -> Domain:
-        """Return the domain with the fields of another object, such as ``TableEncoder.domain``."""
-        if isinstance(described, cls):
-            return described
-        known = {
-            f.name: getattr(described, f.name) for f in fields(cls) if hasattr(described, f.name)
-        }
-        categories = (
-            OneHotGroup(group.name, tuple(group.features), tuple(group.words), bool(group.none))
-            for group in known.get("categories", ())
-        )
-        return cls(**known | {"categories": tuple(categories)})
 
     @classmethod
     def of_rows(

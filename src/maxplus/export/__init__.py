@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from sklearn.utils.validation import check_is_fitted
 
+from maxplus._files import write_whole
+
 if TYPE_CHECKING:
     from torch import nn
 
@@ -64,7 +66,8 @@ LipschitzInterpolator
     ...     os.listdir(folder)
     ['iris.onnx']
     """
-    import_module("maxplus.export.onnx").export_onnx(clf, path)
+    serialize = import_module("maxplus.export.onnx").serialize
+    write_whole(path, serialize(clf, _fitted_network(clf)))
 
 
 def to_torch(clf: BaseLMMClassifier | LMMRegressor | LipschitzInterpolator) -> nn.Module:
@@ -97,10 +100,11 @@ LipschitzInterpolator
     >>> sum(weights.numel() for weights in module.parameters()) == 8 + 8 * 6 + 6 * 3
     True
     """
-    return import_module("maxplus.export.torch").to_torch(clf)
+    module_of = import_module("maxplus.export.torch").module_of
+    return module_of(clf, _fitted_network(clf))
 
 
-def fitted_network(clf: Any) -> LMM | AdditiveLMM:
+def _fitted_network(clf: Any) -> LMM | AdditiveLMM:
     """Return the network of a fitted LMM estimator; TypeError for anything else."""
     from maxplus.estimators import LipschitzInterpolator, LMMRegressor
     from maxplus.estimators._lmm import BaseLMMClassifier
@@ -108,8 +112,8 @@ def fitted_network(clf: Any) -> LMM | AdditiveLMM:
     if not isinstance(clf, (BaseLMMClassifier, LMMRegressor, LipschitzInterpolator)):
         raise TypeError(
             "clf must be a fitted LMMRegressor or LMMClassifier; "
-            f"got {type(clf).__name__}. Of a pipeline or a "
-            "search, give the estimator inside (pipeline[-1], search.best_estimator_)"
+            f"got {type(clf).__name__}. For a pipeline or a search, pass the estimator inside "
+            "(pipeline[-1], search.best_estimator_)"
         )
     check_is_fitted(clf, "model_")
     return clf.model_

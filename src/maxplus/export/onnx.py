@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from numbers import Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import is_classifier
 
 from maxplus import __version__
-from maxplus._files import write_whole
-from maxplus.estimators import LipschitzInterpolator, LMMRegressor
-from maxplus.estimators._lmm import BaseLMMClassifier
-from maxplus.export import fitted_network
 from maxplus.models import LMM, FeatureMap, Term
 from maxplus.models.additive import terms_by_shape
 from maxplus.models.lmm import TermSum
@@ -30,50 +26,33 @@ except ImportError as error:
 
 # Versions of ONNX 1.13, for compatibility with older runtimes.
 OPSET, IR_VERSION = 18, 8
-# Sums per sample in one tile. At MNIST's size that is five units: with ten, ONNX Runtime is
-# slower; with fewer, it is no faster and there are more nodes.
+# Sums per sample in one tile: five units for MNIST. ONNX Runtime is slower with ten units, and not
+# faster with fewer, which need more nodes.
 TILE_SUMS = 1 << 13
 # Maximum size of a protocol buffer, the format of ONNX files.
 LARGEST = 1 << 31
 
 
-def export_onnx(
-    clf: BaseLMMClassifier | LMMRegressor | LipschitzInterpolator, path: str | os.PathLike[str]
-) -> None:
-    """Write a fitted estimator as an ONNX model; see `maxplus.export.export_onnx`.
-
-    Examples
-    --------
-    >>> import os, tempfile
-    >>> from sklearn.datasets import load_iris
-    >>> from maxplus import SubgradientLMMClassifier
-    >>> from maxplus.export import export_onnx
-    >>> clf = SubgradientLMMClassifier(n_hidden=20, engine="dense", max_iter=5)
-    >>> clf = clf.fit(*load_iris(return_X_y=True))
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     export_onnx(clf, os.path.join(folder, "iris.onnx"))
-    ...     os.listdir(folder)
-    ['iris.onnx']
-    """
-    network = fitted_network(clf)
+def serialize(clf: Any, network: TermSum) -> bytes:
+    """Return the ONNX model of a fitted estimator, see `maxplus.export.export_onnx`."""
     size = sum(W.nbytes for W in network.weights_by_name().values())
     if size >= LARGEST:
         raise ValueError(
-            f"clf has {size:,} bytes of weights and an ONNX file must stay below {LARGEST:,}; "
+            f"clf has {size:,} bytes of weights, and ONNX files must be smaller than {LARGEST:,}; "
             "train with fewer hidden units, or on float32 data"
         )
     number = helper.np_dtype_to_tensor_dtype(network.dtype)
     graph = Graph()
     z = add_network(graph, network)
-    if isinstance(clf, (LMMRegressor, LipschitzInterpolator)):
-        add_value(graph, clf, z)
-        outputs = [helper.make_tensor_value_info("value", number, ["N"])]
-    else:
+    if is_classifier(clf):
         label = add_label(graph, clf.classes_, z)
         outputs = [
             helper.make_tensor_value_info("label", label, ["N"]),
             helper.make_tensor_value_info("probabilities", number, ["N", network.n_classes]),
         ]
+    else:
+        add_value(graph, network, getattr(clf, "bounds_", None), z)
+        outputs = [helper.make_tensor_value_info("value", number, ["N"])]
     model = helper.make_model(
         helper.make_graph(
             graph.nodes,
@@ -93,7 +72,7 @@ def export_onnx(
         props = {"feature_names": json.dumps(names, ensure_ascii=False)}
         helper.set_model_props(model, props)
     onnx.checker.check_model(model, full_check=True)
-    write_whole(path, model.SerializeToString())
+    return model.SerializeToString()
 
 
 class Graph:
@@ -161,19 +140,18 @@ def add_label(graph: Graph, classes: NDArray, z: str) -> int:
     return onnx.TensorProto.STRING if labels.dtype == object else onnx.TensorProto.INT64
 
 
-def add_value(graph: Graph, regressor: LMMRegressor | LipschitzInterpolator, z: str) -> None:
+def add_value(graph: Graph, network: TermSum, bounds: NDArray | None, z: str) -> None:
     """Add the nodes from scores to ``value``: one score, or the difference of two, clipped."""
-    model = regressor.model_
     first = graph.constant("first", np.array(0, np.int64))
-    if isinstance(regressor, LipschitzInterpolator):
+    if bounds is None:
         graph.node("Gather", [z, first], "value", axis=1)
         return
     second = graph.constant("second", np.array(1, np.int64))
     below = graph.node("Gather", [z, first], "z_0", axis=1)
     above = graph.node("Gather", [z, second], "z_1", axis=1)
-    low, high = regressor.bounds_.astype(model.dtype)
-    bounds = [graph.constant("lower", low), graph.constant("upper", high)]
-    graph.node("Clip", [graph.node("Sub", [above, below], "difference"), *bounds], "value")
+    low, high = bounds.astype(network.dtype)
+    limits = [graph.constant("lower", low), graph.constant("upper", high)]
+    graph.node("Clip", [graph.node("Sub", [above, below], "difference"), *limits], "value")
 
 
 def add_feature_map(graph: Graph, feature_map: FeatureMap, x: str, dtype: np.dtype) -> str:

@@ -7,12 +7,11 @@ from typing import Any, ClassVar, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.base import is_classifier
 
-from maxplus.estimators import LipschitzInterpolator, LMMRegressor
-from maxplus.estimators._lmm import BaseLMMClassifier
-from maxplus.export import fitted_network
-from maxplus.models import LMM, AdditiveLMM, FeatureMap, Term
+from maxplus.models import LMM, FeatureMap, Term
 from maxplus.models.additive import terms_by_shape
+from maxplus.models.lmm import TermSum
 
 try:
     import torch
@@ -47,16 +46,7 @@ class _Product(nn.Module):
         else:
             self.weight = nn.Parameter(_matrix(torch.empty(in_features, out_features)))
             nn.init.xavier_uniform_(self.weight)
-
-    @property
-    def in_features(self) -> int:
-        """Number of inputs."""
-        return self.weight.shape[0]
-
-    @property
-    def out_features(self) -> int:
-        """Number of outputs."""
-        return self.weight.shape[1]
+        self.in_features, self.out_features = self.weight.shape
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (…, in_features) to (…, out_features); O(in·out) per row, O(in + out) backward."""
@@ -76,7 +66,7 @@ class MinPlus(_Product):
     ``MinPlus(weight)`` starts from a copy of an (in, out) array or tensor,
     ``MinPlus(in_features, out_features)`` from Glorot's uniform weights, drawn by
     PyTorch's generator. Inputs are (…, in), outputs (…, out), both in the
-    weights' type. Among equal terms the first one has the derivative 1, as
+    type of the weights. Among equal sums the first one has the derivative 1, as
     in the models of this library.
 
     O(N·in·out). The memory is that of MAX_SUMS sums, or of the sums of one row, and 8 bytes per
@@ -123,11 +113,7 @@ class LMMNetwork(_Network):
         self.W0 = nn.Parameter(torch.tensor(W0))
         self.minplus = MinPlus(W1)
         self.maxplus = MaxPlus(W2)
-
-    @property
-    def n_features(self) -> int:
-        """Number of inputs P."""
-        return len(self.W0) // 2
+        self.n_features = len(self.W0) // 2
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the scores z, (…, P) → (…, C), logits for a cross-entropy; O(P·H) per row."""
@@ -194,7 +180,7 @@ class AdditiveNetwork(_Network):
 
     feature_map: FeatureMapLayer | None
 
-    def __init__(self, model: AdditiveLMM) -> None:
+    def __init__(self, model: TermSum) -> None:
         super().__init__()
         self.n_features = model.n_features
         self.feature_map = None
@@ -216,34 +202,29 @@ class AdditiveNetwork(_Network):
 
 
 class RegressionNetwork(nn.Module):
-    """Predictions of a regression, (…, P) → (…): z_1 − z_0 clipped to bounds, or a single score."""
+    """Predictions of a regressor, (…, P) → (…): z_1 − z_0 clipped to bounds, or a single score."""
 
-    def __init__(self, network: nn.Module, bounds: ArrayLike | None) -> None:
+    def __init__(self, network: nn.Module, regressor: Any) -> None:
         super().__init__()
         self.network = network
-        self.bounds = None if bounds is None else [float(b) for b in np.asarray(bounds)]
+        self.bounds = list(map(float, getattr(regressor, "bounds_", ())))
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the predictions; a clipped one has no derivative."""
         z = self.network(x)
-        if self.bounds is None:
+        if not self.bounds:
             return z[..., 0]
         return (z[..., 1] - z[..., 0]).clamp(*self.bounds)
 
 
-def to_torch(clf: BaseLMMClassifier | LMMRegressor | LipschitzInterpolator) -> nn.Module:
-    """Return a fitted LMM estimator as a PyTorch module; see `maxplus.export.to_torch`."""
-    model = fitted_network(clf)
+def module_of(clf: Any, model: TermSum) -> nn.Module:
+    """Return the module of a fitted estimator; see `maxplus.export.to_torch`."""
     network: nn.Module
     if isinstance(model, LMM):
         network = LMMNetwork(model.W0, model.W1, model.W2)
     else:
         network = AdditiveNetwork(model)
-    if isinstance(clf, LMMRegressor):
-        return RegressionNetwork(network, clf.bounds_)
-    if isinstance(clf, LipschitzInterpolator):
-        return RegressionNetwork(network, None)
-    return network
+    return network if is_classifier(clf) else RegressionNetwork(network, clf)
 
 
 def _best_sums(best: Callable[..., Any], rows: Tensor, weight: Tensor) -> Tensor:
@@ -264,9 +245,9 @@ def _matrix(weight: Any) -> Tensor:
     matrix = weight.detach().clone() if isinstance(weight, Tensor) else torch.tensor(weight)
     if matrix.ndim != 2 or matrix.numel() == 0 or not matrix.is_floating_point():
         raise ValueError(
-            "weight must be a matrix of floats, at least one input and one output; "
+            "weight must be a matrix of floats with at least one input and one output; "
             f"got shape {tuple(matrix.shape)} of {matrix.dtype}. "
-            "For random weights give in_features and out_features"
+            "For random weights pass in_features and out_features"
         )
     return matrix.contiguous()
 

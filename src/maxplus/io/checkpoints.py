@@ -68,7 +68,7 @@ class Checkpoint:
         try:
             self._write(progress.state())
         except OSError as error:
-            # The system did not raise an error without a number: the path is invalid.
+            # Errors without a number are those of `write_whole`: the path is invalid.
             if error.errno is None:
                 raise
             again = "" if progress.is_last else f"; trying again in {self.every:g} seconds"
@@ -151,7 +151,7 @@ def resume(
     if augment is not None:
         estimator.augment = augment
     elif document.get("augmented") and state.stage != Iterations.name:
-        raise FileError(f"{path} is from a training with augment; give the same one to resume")
+        raise FileError(f"{path} is from a fit with augment; pass the same augment to resume")
     estimator.callbacks = callbacks
     try:
         return estimator._fit(
@@ -159,8 +159,8 @@ def resume(
         )
     except OtherDataError:
         raise FileError(
-            f"{path} was written by a training on other data; give the X, y and "
-            "sample_weight that it began with, in the same order and type"
+            f"{path} was written by a fit on other data; pass its X, y and sample_weight in the "
+            "same order and type"
         ) from None
     except StateError as error:
         raise FileError(f"{path} is damaged: {error}") from None

@@ -29,11 +29,10 @@ from maxplus.io.schema import (
     LARGEST_WEIGHT,
     NESTED,
     TARGET_SUMMARY,
-    check_search,
-    check_training_summary,
+    check,
     check_validation,
-    is_dict,
-    is_text_list,
+    is_positive,
+    is_text,
     labels_to_json,
     parameters_from_json,
     parameters_to_json,
@@ -41,7 +40,7 @@ from maxplus.io.schema import (
     read_attributes,
     read_classes,
     read_history,
-    require,
+    read_search,
     write_attributes,
 )
 from maxplus.models import LMM, AdditiveLMM, FeatureMap, Model, Network, Term
@@ -52,10 +51,6 @@ KIND = "maxplus-model"
 ESTIMATORS = {name: getattr(estimators, name) for name in FITTED}
 # Prefix of the names of a model's arrays.
 PREFIX = "model."
-# Arrays of a sum of terms and their numbers of axes: int64, the model's float type, float64.
-INTEGERS = {"feature_start": 1, "features": 1, "unit_start": 1, "knot_start": 1}
-WEIGHTS = {"W0": 1, "W1": 1, "W2": 2, "intercept": 1}
-KNOTS = {"knot_x": 1, "knot_u": 1}
 # Parts of a validation that name single training rows.
 NAMED_ROWS = ("least_confident", "highest_loss")
 
@@ -216,27 +211,24 @@ def _validation(record: dict[str, Any], remember_rows: bool) -> dict[str, Any]:
 def rebuild(document: dict[str, Any], arrays: dict[str, NDArray]) -> Any:
     """Invert `describe`; raise FileError if something is not valid."""
     estimator = unfitted(document)
-    estimator.model_ = network_from_arrays(estimator, arrays)
-    model = estimator.model_
-    n_features = require(
-        document.get("n_features"), lambda v: v == model.n_features, "the number of features"
-    )
+    model = estimator.model_ = network_from_arrays(estimator, arrays)
+    encoder = document.get("encoder")
+    n_features = document.get("n_features")
+    n_columns = check(document.get("n_columns"), is_positive, "n_columns")
     # An encoded data frame has fewer columns than features.
-    is_encoded = document.get("encoder") is not None
-    estimator.n_features_in_ = require(
-        document.get("n_columns", n_features),
-        lambda v: v == n_features or (is_encoded and type(v) is int and v > 0),
-        "the number of columns",
-    )
+    if n_features != model.n_features or (encoder is None and n_columns != n_features):
+        raise FileError(f"the number of features cannot be {n_features!r:.40}")
+    estimator.n_features_in_ = n_columns
     read_attributes(estimator, document.get("attributes"), arrays)
     names = document.get("feature_names")
     if names is not None:
-        require(names, lambda v: is_text_list(v, estimator.n_features_in_), "the feature names")
+        if len(check(names, [is_text], "feature_names")) != n_columns:
+            raise FileError(f"feature_names are not {n_columns}, one for each column")
         estimator.feature_names_in_ = np.array(names, object)
     if document.get("search") is not None:
-        estimator.search_ = check_search(document["search"])
-    if document.get("encoder") is not None:
-        estimator.encoder_ = _encoder(document["encoder"], model.n_features)
+        estimator.search_ = read_search(document["search"])
+    if encoder is not None:
+        estimator.encoder_ = _encoder(encoder, model.n_features)
     labels = None
     if is_classifier(estimator):
         _rebuild_classifier(estimator, document, arrays)
@@ -253,7 +245,7 @@ def unfitted(document: dict[str, Any]) -> Any:
     cls = ESTIMATORS.get(str(document.get("estimator")))
     if cls is None:
         raise FileError(f"there is no estimator {document.get('estimator')!r:.40}")
-    parameters = require(document.get("parameters"), is_dict, "the parameters")
+    parameters = check(document.get("parameters"), {}, "parameters")
     try:
         values = parameters_from_json(parameters)
         nested = {
@@ -277,7 +269,7 @@ def _encoder(record: Any, n_features: int) -> TableEncoder:
         raise FileError(str(error)) from None
     n = len(encoder.feature_names)
     if n != n_features:
-        raise FileError(f"its columns make {n} features, but the model has {n_features}")
+        raise FileError(f"its columns are encoded as {n} features, but the model has {n_features}")
     return encoder
 
 
@@ -287,17 +279,15 @@ def _rebuild_classifier(
     estimator.classes_ = read_classes(document.get("classes"))
     C = len(estimator.classes_)
     if estimator.model_.n_classes != C:
-        raise FileError(f"the classes are not {estimator.model_.n_classes}, as the model's")
+        raise FileError(f"it has {C} classes, but its model {estimator.model_.n_classes}")
     if isinstance(estimator, BaseSubgradientClassifier):
         estimator.history_ = read_history(arrays)
         estimator._initialized_with = estimator._init_values()
     if "training.labels" not in arrays:
-        summary = check_training_summary(document.get("training"), CLASS_SUMMARY)
+        summary = check(document.get("training"), CLASS_SUMMARY, "training")
         n, counts = summary["n_rows"], summary["class_counts"]
-        if len(counts) != C or sum(counts) != n:
-            raise FileError("the summary of the training has other classes or rows than the model")
-        if summary["n_below_log2"] > n:
-            raise FileError("the summary of the training has more rows below log 2 than rows")
+        if len(counts) != C or sum(counts) != n or summary["n_below_log2"] > n:
+            raise FileError(f"training is not a summary of {n} rows of {C} classes")
         estimator.training_summary_ = summary
         return
     codes = read_array(arrays, "training.labels", np.int64)
@@ -312,32 +302,36 @@ def _rebuild_classifier(
 
 
 def _rebuild_regressor(estimator: Any, document: dict[str, Any]) -> None:
-    estimator.training_summary_ = check_training_summary(document.get("training"), TARGET_SUMMARY)
+    estimator.training_summary_ = check(document.get("training"), TARGET_SUMMARY, "training")
     is_sum, model = isinstance(estimator, estimators.LMMRegressor), estimator.model_
     if model.is_sum != is_sum or model.n_classes != (2 if is_sum else 1):
         kind = type(model).__name__
         raise FileError(f"a regression cannot have {model.n_classes} outputs of a {kind}")
 
 
+# -- arrays of a model -----------------------------------------------------------
+
+
 def network_to_arrays(model: Network) -> dict[str, NDArray]:
     """Return the weights of a model as named arrays."""
     if not isinstance(model, AdditiveLMM):
         return model.weights_by_name()
-    lmms = [lmm for _, lmm in model.terms]
-    knots = np.zeros(model.n_features + 1), np.empty(0), np.empty(0)
+    features, lmms = zip(*model.terms, strict=True)
+    knots = np.zeros(model.n_features + 1, np.int64), np.empty(0), np.empty(0)
     if model.feature_map is not None:
         knots = model.feature_map.starts, model.feature_map.x, model.feature_map.u
-    arrays = {
-        "feature_start": np.cumsum([0, *(lmm.n_features for lmm in lmms)]),
-        "features": np.concatenate([features for features, _ in model.terms]),
-        "unit_start": np.cumsum([0, *(lmm.n_hidden for lmm in lmms)]),
-        **dict(zip(("knot_start", "knot_x", "knot_u"), knots, strict=True)),
+    return {
+        "feature_start": np.cumsum([0, *(lmm.n_features for lmm in lmms)]).astype(np.int64),
+        "features": np.concatenate(features).astype(np.int64),
+        "unit_start": np.cumsum([0, *(lmm.n_hidden for lmm in lmms)]).astype(np.int64),
+        "knot_start": knots[0].astype(np.int64),
+        "knot_x": knots[1],
+        "knot_u": knots[2],
         "intercept": model.intercept,
         "W0": np.concatenate([lmm.W0 for lmm in lmms]),
         "W1": np.concatenate([lmm.W1.T.ravel() for lmm in lmms]),
         "W2": np.concatenate([lmm.W2 for lmm in lmms]),
     }
-    return arrays | {name: arrays[name].astype(np.int64) for name in INTEGERS}
 
 
 def network_from_arrays(estimator: Any, arrays: dict[str, NDArray]) -> Network:
@@ -346,88 +340,72 @@ def network_from_arrays(estimator: Any, arrays: dict[str, NDArray]) -> Network:
     weights = {
         name.removeprefix(PREFIX): A for name, A in arrays.items() if name.startswith(PREFIX)
     }
-    model: Network
+    # Only estimators with mean scores of terms can have a sum of terms.
+    is_sum = "features" in weights and "term_means_" in FITTED[type(estimator).__name__]
     try:
-        # Only estimators with mean scores of terms can have a sum of terms.
-        if "features" in weights and "term_means_" in FITTED[type(estimator).__name__]:
-            model = _sum_from_arrays(arrays)
-        else:
-            model = kind.of_weights(weights)
-    except FileError:
-        raise
+        model: Network = _sum_from_arrays(weights) if is_sum else kind.of_weights(weights)
     except ValueError as error:
         raise FileError(str(error)) from None
     _check_range(model)
     return model
 
 
-def _sum_from_arrays(arrays: dict[str, NDArray]) -> AdditiveLMM:
+def _sum_from_arrays(weights: dict[str, NDArray]) -> AdditiveLMM:
     """Invert `network_to_arrays` for a sum; raise ValueError if it is not valid."""
-    dtype = getattr(arrays.get(f"{PREFIX}W0"), "dtype", None)
-    own = {
-        name: read_array(arrays, PREFIX + name, kind, n_axes)
-        for names, kind in ((INTEGERS, np.int64), (WEIGHTS, dtype), (KNOTS, np.float64))
-        for name, n_axes in names.items()
-    }
-    _check_starts("feature_start", own["feature_start"], own["features"].size)
-    _check_starts("unit_start", own["unit_start"], len(own["W2"]))
-    widths, units = (np.diff(own[name]).tolist() for name in ("feature_start", "unit_start"))
-    if len(widths) != len(units):
-        raise FileError("the terms with features are not as many as those with units")
-    n_walls = [2 * m * h for m, h in zip(widths, units, strict=True)]
-    if own["W0"].size != 2 * sum(widths) or own["W1"].size != sum(n_walls):
-        raise FileError("the weights W0 and W1 are not as many as the terms have")
-    parts = zip(
-        np.split(own["features"], own["feature_start"][1:-1]),
-        np.split(own["W0"], 2 * own["feature_start"][1:-1]),
-        np.split(own["W1"], np.cumsum(n_walls)[:-1]),
-        np.split(own["W2"], own["unit_start"][1:-1]),
-        strict=True,
+    features, feature_start, unit_start, knot_start = (
+        read_array(weights, name, np.int64)
+        for name in ("features", "feature_start", "unit_start", "knot_start")
     )
+    dtype = getattr(weights.get("W0"), "dtype", None)
+    W0, W1, intercept = (read_array(weights, name, dtype) for name in ("W0", "W1", "intercept"))
+    W2 = read_array(weights, "W2", dtype, n_axes=2)
+    term_features = _split("feature_start", feature_start, features)
+    term_W2 = _split("unit_start", unit_start, W2)
+    if len(term_features) != len(term_W2):
+        raise FileError("feature_start and unit_start are not of equally many terms")
+    offset_start = np.cumsum([0, *(2 * np.diff(feature_start) * np.diff(unit_start))])
     terms = [
-        Term(features, LMM(W0, W1.reshape(-1, W0.size).T, W2)) for features, W0, W1, W2 in parts
+        Term(own, LMM(own_W0, own_W1.reshape(-1, own_W0.size).T, own_W2))
+        for own, own_W0, own_W1, own_W2 in zip(
+            term_features,
+            _split("W0", 2 * feature_start, W0),
+            _split("W1", offset_start, W1),
+            term_W2,
+            strict=True,
+        )
     ]
-    feature_map = _feature_map(own["knot_start"], own["knot_x"], own["knot_u"])
-    return AdditiveLMM(terms, own["knot_start"].size - 1, feature_map, own["intercept"])
+    return AdditiveLMM(terms, knot_start.size - 1, _feature_map(knot_start, weights), intercept)
 
 
-def _feature_map(starts: NDArray, x: NDArray, u: NDArray) -> FeatureMap | None:
-    if x.shape != u.shape:
-        raise FileError("the arrays 'knot_x' and 'knot_u' differ in length")
-    if starts.size < 2:
-        raise FileError("the array 'knot_start' has no feature")
-    if not (starts.any() or x.size):
+def _feature_map(starts: NDArray, weights: dict[str, NDArray]) -> FeatureMap | None:
+    x, u = (read_array(weights, name, np.float64) for name in ("knot_x", "knot_u"))
+    if starts.size and not starts.any() and not x.size:
         return None
-    _check_starts("knot_start", starts, x.size)
-    pairs = zip(np.split(x, starts[1:-1]), np.split(u, starts[1:-1]), strict=True)
-    return FeatureMap(list(pairs))
+    parts = (_split("knot_start", starts, values) for values in (x, u))
+    return FeatureMap(list(zip(*parts, strict=True)))
 
 
-def _check_starts(name: str, starts: NDArray, size: int) -> None:
-    """Raise FileError unless ``starts`` divide ``size`` values into non-empty parts."""
-    if not (
-        starts.size >= 2
-        and starts[0] == 0
-        and starts[-1] == size
-        and (starts[1:] > starts[:-1]).all()
-    ):
-        raise FileError(f"the array {name!r} does not divide {size} values into parts")
+def _split(name: str, starts: NDArray, values: NDArray) -> list[NDArray]:
+    """Split an array at ``starts``; raise FileError unless all parts have values."""
+    is_increasing = starts.size >= 2 and starts[0] == 0 and (starts[1:] > starts[:-1]).all()
+    if not is_increasing or starts[-1] != len(values):
+        raise FileError(f"the array {name!r} does not divide {len(values)} values into parts")
+    return np.split(values, starts[1:-1])
 
 
 def _check_range(model: Network) -> None:
     """Raise FileError if a weight is not finite or so large that scores overflow."""
-    terms = getattr(model, "terms", None)
-    limit = LARGEST_WEIGHT * float(np.finfo(model.dtype).max) / (len(terms) if terms else 1)
+    lmms = [lmm for _, lmm in getattr(model, "terms", ())]
+    limit = LARGEST_WEIGHT * float(np.finfo(model.dtype).max) / max(1, len(lmms))
     for name, W in model.weights_by_name().items():
         if not np.isfinite(W).all():
             raise FileError(f"the weights {name} are not all finite")
         if np.abs(W).max() > limit:
             raise FileError(f"the weights {name} are so large that scores overflow")
     feature_map = getattr(model, "feature_map", None)
-    if terms is None or feature_map is None:
+    if feature_map is None:
         return
-    steepest = max(float(np.abs(lmm.W0).max()) for _, lmm in terms)
-    highest, furthest = (float(np.abs(A).max()) for A in (feature_map.u, feature_map.x))
-    farthest = LARGEST_WEIGHT * np.finfo(np.float64).max
-    if max(1.0, steepest) * highest > limit or furthest > farthest:
+    steepest = max(float(np.abs(lmm.W0).max()) for lmm in lmms)
+    x, u = (float(np.abs(A).max()) for A in (feature_map.x, feature_map.u))
+    if max(1.0, steepest) * u > limit or x > LARGEST_WEIGHT * np.finfo(np.float64).max:
         raise FileError("the knots of the feature map are so large that scores overflow")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -25,93 +26,83 @@ from maxplus.training import History, Status
 LARGEST_WEIGHT = 1e-3
 # Maximum memory of all labels; each string takes as many bytes as the longest one.
 MAX_LABEL_BYTES = 64_000_000
-# Kinds of NumPy types whose values JSON can hold: bools, integers, floats, strings.
-_LABEL_KINDS = "biufU"
+# NumPy types whose values JSON can hold: bools, integers, floats, strings.
+_LABEL_TYPE = re.compile(r"[<>|=][biufU]\d{1,8}")
 # Prefix of the parameters of an ensemble's base estimator.
 NESTED = "estimator__"
 
-Check = Callable[[Any], bool]
-Fields = dict[Check, str]
+# A predicate, a list with the schema of all items, or a dict with the schemas of required fields;
+# an empty list or dict stands for any.
+Schema = Callable[[Any], bool] | list | dict[str, Any]
 
 
 # -- values of a JSON document ---------------------------------------------------
 
 
-def require(value: Any, is_valid: Check, what: str) -> Any:
-    """Return the value; raise FileError if it is not valid."""
-    if not is_valid(value):
-        raise FileError(f"{what} cannot be {value!r:.60}")
+def check(value: Any, schema: Schema, name: str) -> Any:
+    """Return the value; raise FileError if it does not conform to the schema."""
+    if not (schema(value) if callable(schema) else isinstance(value, type(schema))):
+        raise FileError(f"{name} cannot be {value!r:.60}")
+    if isinstance(schema, list) and schema:
+        for k, item in enumerate(value):
+            check(item, schema[0], f"{name}[{k}]")
+    elif isinstance(schema, dict):
+        for field, part in schema.items():
+            if field not in value:
+                raise FileError(f"{name} lacks {field!r}")
+            check(value[field], part, f"{name}.{field}")
     return value
 
 
-def is_dict(value: Any) -> bool:
-    """Return whether a value is a JSON object."""
-    return isinstance(value, dict)
-
-
-def is_text_list(value: Any, n: int) -> bool:
-    """Return whether a value is a list of n strings."""
-    return isinstance(value, list) and len(value) == n and all(type(v) is str for v in value)
-
-
-def _is_text(value: Any) -> bool:
+def is_text(value: Any) -> bool:
+    """Return whether a value is a string."""
     return isinstance(value, str)
+
+
+def _is_bool(value: Any) -> bool:
+    return isinstance(value, bool)
 
 
 def _is_count(value: Any) -> bool:
     return type(value) is int and value >= 0
 
 
-def _is_positive_count(value: Any) -> bool:
+def is_positive(value: Any) -> bool:
+    """Return whether a value is an integer > 0."""
     return _is_count(value) and value > 0
 
 
-def _is_number(value: Any) -> bool:
+def _is_finite(value: Any) -> bool:
     return type(value) in (int, float) and math.isfinite(value)
 
 
 def _is_share(value: Any) -> bool:
-    return _is_number(value) and 0.0 <= value <= 1.0
+    return _is_finite(value) and 0.0 <= value <= 1.0
 
 
 def _is_size(value: Any) -> bool:
-    return _is_number(value) and value >= 0.0
+    return _is_finite(value) and value >= 0.0
 
 
 def _is_float(value: Any) -> bool:
     return isinstance(value, float)
 
 
+def _is_not_negative(value: Any) -> bool:
+    return isinstance(value, float) and value >= 0.0
+
+
+def _is_not_nan(value: Any) -> bool:
+    return isinstance(value, float) and not math.isnan(value)
+
+
 def _is_status(value: Any) -> bool:
     return isinstance(value, str) and any(value == status.value for status in Status)
 
 
-def _optional(check: Check) -> Check:
-    """Return a check that also accepts None, for metrics that are not defined."""
-    return lambda value: value is None or check(value)
-
-
-def _list_of(check: Check) -> Check:
-    return lambda value: isinstance(value, list) and all(map(check, value))
-
-
-def _record(fields: Fields) -> Check:
-    """Return a check of a dict with at least these fields."""
-    checks = [(name, check) for check, names in fields.items() for name in names.split()]
-    return lambda value: (
-        isinstance(value, dict)
-        and all(name in value and check(value[name]) for name, check in checks)
-    )
-
-
-def _are_rows(value: Any, n: int) -> bool:
-    """Return whether a value is n lists of floats that are not NaN, all of one length >= 1."""
-    return (
-        isinstance(value, list)
-        and len(value) == n
-        and all(isinstance(row, list) and 0 < len(row) == len(value[0]) for row in value)
-        and all(isinstance(v, float) and not math.isnan(v) for row in value for v in row)
-    )
+def _optional(is_valid: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    """Return a predicate that also accepts None, for metrics that are not defined."""
+    return lambda value: value is None or is_valid(value)
 
 
 # -- arrays ----------------------------------------------------------------------
@@ -129,8 +120,7 @@ def read_array(
     if array is None or array.dtype != dtype or array.ndim != n_axes:
         raise FileError(f"the array {name!r} is missing or of another type")
     if shape is not None and array.shape != shape:
-        found = f"has shape {array.shape} instead of" if n_axes == 1 else "is not of shape"
-        raise FileError(f"the array {name!r} {found} {shape}")
+        raise FileError(f"the array {name!r} has shape {array.shape} instead of {shape}")
     return array
 
 
@@ -149,13 +139,6 @@ def read_history(arrays: dict[str, NDArray]) -> History:
 
 
 # -- fitted attributes -----------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class JsonValue:
-    """A fitted attribute that is a value of the JSON document."""
-
-    is_valid: Check
 
 
 @dataclass(frozen=True)
@@ -200,18 +183,19 @@ def _are_quantiles(A: NDArray) -> bool:
 
 
 _LOSSES = Array(np.float64, "n")
-_BELOW_0 = "has a number below 0"
-_COUNTS = Array(np.int64, "n", lambda A: (A >= 0).all(), _BELOW_0)
-_UNITS = Array(np.int64, "H", lambda A: (A >= 0).all(), _BELOW_0)
-ATTRIBUTES: dict[str, JsonValue | Array] = {
-    "n_iter_": JsonValue(_is_count),
-    "status_": JsonValue(_is_status),
-    "max_loss_": JsonValue(_is_float),
-    "mean_loss_": JsonValue(_is_float),
-    "slope_": JsonValue(lambda v: _is_float(v) and 0.0 <= v < math.inf),
-    "temperature_": JsonValue(lambda v: _is_float(v) and 0.0 < v < math.inf),
-    "lipschitz_": JsonValue(lambda v: _is_float(v) and v >= 0.0),
-    "interpolates_": JsonValue(lambda v: isinstance(v, bool)),
+_COUNTS, _UNITS = (
+    Array(np.int64, axes, lambda A: (A >= 0).all(), "has a number below 0") for axes in ("n", "H")
+)
+# Arrays, and predicates of values of the JSON document.
+ATTRIBUTES: dict[str, Array | Callable[[Any], bool]] = {
+    "n_iter_": _is_count,
+    "status_": _is_status,
+    "max_loss_": _is_float,
+    "mean_loss_": _is_float,
+    "slope_": lambda v: _is_float(v) and 0.0 <= v < math.inf,
+    "temperature_": lambda v: _is_float(v) and 0.0 < v < math.inf,
+    "lipschitz_": _is_not_negative,
+    "interpolates_": _is_bool,
     "prototypes_": _UNITS,
     "unit_activation_counts_": _UNITS,
     "suspects_": _COUNTS,
@@ -274,7 +258,7 @@ _INTERPOLATOR = {
 }
 
 
-def _table(*parts: dict[str, str]) -> dict[str, str]:
+def _conditions(*parts: dict[str, str]) -> dict[str, str]:
     """Return the condition of each attribute."""
     return {
         name: condition
@@ -285,13 +269,13 @@ def _table(*parts: dict[str, str]) -> dict[str, str]:
 
 
 FITTED = {
-    "LMMClassifier": _table(_CLASSIFIER, _NETWORK, _WARMED_UP, {"sometimes": "robust_reach_"}),
-    "LMMEnsembleClassifier": _table(_CLASSIFIER, _NETWORK, _WARMED_UP),
-    "LMMRegressor": _table(_REGRESSOR),
-    "LinearMaxPlusClassifier": _table(_CLASSIFIER),
-    "LipschitzInterpolator": _table(_INTERPOLATOR),
-    "MaxPlusClassifier": _table(_CLASSIFIER),
-    "SubgradientLMMClassifier": _table(_CLASSIFIER, _NETWORK),
+    "LMMClassifier": _conditions(_CLASSIFIER, _NETWORK, _WARMED_UP, {"sometimes": "robust_reach_"}),
+    "LMMEnsembleClassifier": _conditions(_CLASSIFIER, _NETWORK, _WARMED_UP),
+    "LMMRegressor": _conditions(_REGRESSOR),
+    "LinearMaxPlusClassifier": _conditions(_CLASSIFIER),
+    "LipschitzInterpolator": _conditions(_INTERPOLATOR),
+    "MaxPlusClassifier": _conditions(_CLASSIFIER),
+    "SubgradientLMMClassifier": _conditions(_CLASSIFIER, _NETWORK),
 }
 
 
@@ -314,116 +298,88 @@ def write_attributes(
 
 def read_attributes(estimator: Any, attributes: Any, arrays: dict[str, NDArray]) -> None:
     """Set the fitted attributes of a file; raise FileError if one is invalid or missing."""
-    table = FITTED[type(estimator).__name__]
-    for name, value in require(attributes, is_dict, "the attributes").items():
-        kind = ATTRIBUTES[name] if name in table else None
-        if not isinstance(kind, JsonValue):
-            raise FileError(f"{type(estimator).__name__} has no fact {name!r:.40}")
-        setattr(estimator, name, require(value, kind.is_valid, f"the fact {name!r}"))
-    for name in table:
+    conditions = FITTED[type(estimator).__name__]
+    for name, value in check(attributes, {}, "attributes").items():
+        kind = ATTRIBUTES[name] if name in conditions else None
+        if kind is None or isinstance(kind, Array):
+            raise FileError(f"{type(estimator).__name__} has no attribute {name!r:.40}")
+        setattr(estimator, name, check(value, kind, name))
+    model = "sum" if getattr(estimator.model_, "is_sum", False) else "single"
+    for name, condition in conditions.items():
         kind, key = ATTRIBUTES[name], name.removesuffix("_")
         if isinstance(kind, Array) and key in arrays:
             setattr(estimator, name, kind.read(arrays, key, estimator.model_))
-    model = "sum" if getattr(estimator.model_, "is_sum", False) else "single"
-    for name, condition in table.items():
         if condition in ("always", model) and not hasattr(estimator, name):
-            raise FileError(f"its {name} is missing")
+            raise FileError(f"{name} is missing")
 
 
 # -- records of a JSON document --------------------------------------------------
 
 # Summaries of the training rows of a classifier and of a regressor.
-CLASS_SUMMARY: dict[str, Check] = {
+CLASS_SUMMARY = {
     "n_rows": _is_count,
-    "class_counts": _list_of(_is_count),
+    "class_counts": [_is_count],
     "n_below_log2": _is_count,
-    "mean_loss": lambda v: _is_float(v) and v >= 0,
+    "mean_loss": _is_not_negative,
 }
-TARGET_SUMMARY: dict[str, Check] = {
+TARGET_SUMMARY = {
     "n_rows": _is_count,
     "mean": lambda v: _is_float(v) and math.isfinite(v),
-    "deviation": CLASS_SUMMARY["mean_loss"],
+    "deviation": _is_not_negative,
 }
 
-
-def check_training_summary(record: Any, checks: dict[str, Check]) -> dict[str, Any]:
-    """Return the summary of the training rows; raise FileError if it is not valid."""
-    what = "the summary of the training"
-    require(record, lambda v: isinstance(v, dict) and {*v} == {*checks}, what)
-    for name, is_valid in checks.items():
-        require(record[name], is_valid, f"{name!r} in {what}")
-    return record
-
-
-def check_search(record: Any) -> dict[str, Any]:
-    """Return the results of a candidate search; raise FileError if they are not valid."""
-    names = {"candidates", "losses", "chosen"}
-
-    def has_names(value: Any) -> bool:
-        return isinstance(value, dict) and names <= {*value} <= {*names, "scores"}
-
-    require(record, has_names, "what was searched")
-    K = len(record["candidates"]) if isinstance(record["candidates"], list) else 0
-    require(record["candidates"], lambda v: K > 0 and is_text_list(v, K), "the candidates")
-    require(record["chosen"], lambda v: type(v) is int and 0 <= v < K, "the chosen candidate")
-    tables = {"candidates": np.array(record["candidates"])}
-    for name in ("losses", "scores"):
-        if name in record:
-            rows = require(record[name], lambda v: _are_rows(v, K), f"the {name} of candidates")
-            tables[name] = np.array(rows, np.float64)
-    return {**record, **tables}
-
-
-# Fields of a validation, by check.
+# A record of `maxplus.evaluation.Validation.to_json`.
 _share, _size = _optional(_is_share), _optional(_is_size)
-_VALIDATION: Fields = {
-    _is_text: "description",
-    _is_count: "rows_never_held_out",
-    _is_size: "seconds",
-    is_dict: "figures baseline",
+_VALIDATION = {
+    "description": is_text,
+    "rows_never_held_out": _is_count,
+    "seconds": _is_size,
 }
-_CLASS: Fields = {
-    _is_text: "label",
-    _is_count: "n_rows n_predicted",
-    _share: "precision recall f1 auc",
+_REGRESSION = {
+    "figures": {
+        "n_rows": is_positive,
+        "r2": _optional(_is_finite),
+        "mae": _is_size,
+        "mae_error": _is_size,
+        "rmse": _is_size,
+        "covered": _share,
+        "width": _size,
+    },
+    "baseline": {"mae": _is_size, "rmse": _is_size},
 }
-_CLASSIFICATION: Fields = {
-    _is_positive_count: "n_rows",
-    _is_share: "accuracy",
-    _is_size: "accuracy_error",
-    _share: "balanced_accuracy macro_f1 auc calibration_error",
-    _size: "log_loss max_loss",
-    _optional(_is_positive_count): "worst",
-    _list_of(_record(_CLASS)): "classes",
-    _list_of(_list_of(_is_count)): "confusion",
+_CLASSIFICATION = {
+    "figures": {
+        "n_rows": is_positive,
+        "accuracy": _is_share,
+        "accuracy_error": _is_size,
+        **dict.fromkeys(("balanced_accuracy", "macro_f1", "auc", "calibration_error"), _share),
+        "log_loss": _size,
+        "max_loss": _size,
+        "worst": _optional(is_positive),
+        "classes": [
+            {"label": is_text, "n_rows": _is_count, "n_predicted": _is_count}
+            | dict.fromkeys(("precision", "recall", "f1", "auc"), _share)
+        ],
+        "confusion": [[_is_count]],
+    },
+    "baseline": {
+        "label": is_text,
+        "accuracy": _is_share,
+        "balanced_accuracy": _share,
+        "log_loss": _size,
+    },
 }
-_CLASSIFICATION_BASELINE: Fields = {
-    _is_text: "label",
-    _is_share: "accuracy",
-    _share: "balanced_accuracy",
-    _size: "log_loss",
-}
-_REGRESSION: Fields = {
-    _is_positive_count: "n_rows",
-    _optional(_is_number): "r2",
-    _is_size: "mae mae_error rmse",
-    _share: "covered",
-    _size: "width",
-}
-_REGRESSION_BASELINE: Fields = {_is_size: "mae rmse"}
-_ROW: Fields = {
-    _is_positive_count: "row",
-    _is_text: "label predicted",
-    _is_share: "probability own_probability",
-}
-# Optional fields of the validation of a classifier.
-_PARTS: dict[str, Check] = {
-    "dispersion": lambda v: _is_number(v) and v >= 1.0,
-    "accuracy_interval": lambda v: _list_of(_is_share)(v) and len(v) == 2,
-    "certified": _record({_is_size: "eps", _is_share: "accuracy"}),
-    "reliability": _record({_list_of(_is_count): "count", _list_of(_share): "confidence accuracy"}),
-    "least_confident": _list_of(_record(_ROW)),
-    "highest_loss": _list_of(_record(_ROW)),
+_LISTED_ROW = {"row": is_positive, "label": is_text, "predicted": is_text} | dict.fromkeys(
+    ("probability", "own_probability"), _is_share
+)
+# Fields of the validation of a classifier that may be missing.
+_OPTIONAL_FIELDS: dict[str, Schema] = {
+    "dispersion": lambda v: _is_finite(v) and v >= 1.0,
+    "accuracy_interval": lambda v: isinstance(v, list) and len(v) == 2 and all(map(_is_share, v)),
+    "certified": {"eps": _is_size, "accuracy": _is_share},
+    "reliability": {"count": [_is_count], "confidence": [_share], "accuracy": [_share]},
+    "least_confident": [_LISTED_ROW],
+    "highest_loss": [_LISTED_ROW],
 }
 
 
@@ -432,22 +388,33 @@ def check_validation(record: Any, classes: list[str] | None) -> dict[str, Any]:
 
     ``classes`` are the classes of the model as text, or None for a regression.
     """
-    require(record, _record(_VALIDATION), "the validation")
-    figures, baseline = record["figures"], record["baseline"]
+    check(record, _VALIDATION, "validation")
     if classes is None:
-        require(figures, _record(_REGRESSION), "the validation's figures")
-        require(baseline, _record(_REGRESSION_BASELINE), "the validation's baseline")
-        return record
-    require(figures, _record(_CLASSIFICATION), "the validation's figures")
-    require(baseline, _record(_CLASSIFICATION_BASELINE), "the validation's baseline")
-    labels = [entry["label"] for entry in figures["classes"]]
-    require(figures["classes"], lambda v: labels == classes, "the validation's classes")
-    widths = {len(figures["confusion"]), *map(len, figures["confusion"])}
-    require(figures["confusion"], lambda v: widths == {len(classes)}, "the validation's confusion")
-    for name, is_valid in _PARTS.items():
-        if name in record:
-            require(record[name], is_valid, f"the validation's {name}")
+        return check(record, _REGRESSION, "validation")
+    optional = {name: part for name, part in _OPTIONAL_FIELDS.items() if name in record}
+    figures = check(record, _CLASSIFICATION | optional, "validation")["figures"]
+    if [entry["label"] for entry in figures["classes"]] != classes:
+        raise FileError("the classes of the validation are not those of the model")
+    if {len(figures["confusion"]), *map(len, figures["confusion"])} != {len(classes)}:
+        raise FileError(f"validation.figures.confusion is not of {len(classes)} classes")
     return record
+
+
+def read_search(record: Any) -> dict[str, Any]:
+    """Return the results of a candidate search; raise FileError if they are not valid."""
+    tables = ["losses", *(["scores"] if "scores" in check(record, {}, "search") else [])]
+    lists = {"candidates": [is_text], **{name: [[_is_not_nan]] for name in tables}}
+    check(record, {"chosen": _is_count, **lists}, "search")
+    names = np.array(record["candidates"])
+    if record["chosen"] >= names.size:
+        raise FileError(f"search.chosen cannot be {record['chosen']}")
+    search = {"candidates": names, "chosen": record["chosen"]}
+    for name in tables:
+        widths = {len(values) for values in record[name]}
+        if len(record[name]) != names.size or len(widths) != 1 or 0 in widths:
+            raise FileError(f"search.{name} are not equally many numbers of each candidate")
+        search[name] = np.array(record[name], np.float64)
+    return search
 
 
 # -- labels and parameters -------------------------------------------------------
@@ -460,7 +427,7 @@ def labels_to_json(labels: NDArray) -> dict[str, Any]:
             f"classes that take {labels.nbytes:,} bytes cannot be saved, only {MAX_LABEL_BYTES:,}; "
             "use shorter labels"
         )
-    if labels.dtype.kind in _LABEL_KINDS:
+    if _LABEL_TYPE.fullmatch(labels.dtype.str):
         return {"type": labels.dtype.str, "values": labels.tolist()}
     if labels.dtype == object and all(type(label) is str for label in labels):
         return {"type": "object", "values": labels.tolist()}
@@ -469,41 +436,25 @@ def labels_to_json(labels: NDArray) -> dict[str, Any]:
     )
 
 
-def labels_from_json(record: Any) -> NDArray:
-    """Invert `labels_to_json`; raise ValueError for a record that it does not write."""
-    if not (isinstance(record, dict) and isinstance(record.get("values"), list)):
-        raise ValueError("labels are not a list with a type")
-    values, name = record["values"], record.get("type")
+def read_classes(record: Any) -> NDArray:
+    """Invert `labels_to_json`; raise FileError unless there are two or more labels in order."""
+    check(record, {"type": is_text, "values": []}, "classes")
+    name, values = record["type"], record["values"]
     if name == "object":
-        if not all(type(value) is str for value in values):
-            raise ValueError("labels of type object are not all strings")
-        labels = np.empty(len(values), object)
-        labels[:] = values
-        return labels
-    if not isinstance(name, str) or len(name) > 12:
-        raise ValueError(f"labels have no known type: {name!r:.40}")
+        check(values, [is_text], "classes.values")
+    elif not _LABEL_TYPE.fullmatch(name):
+        raise FileError(f"classes.type cannot be {name!r:.40}")
     try:
         dtype = np.dtype(name)
-        n_bytes = dtype.itemsize * max(1, len(values))
-        if dtype.kind not in _LABEL_KINDS or n_bytes > MAX_LABEL_BYTES:
-            raise ValueError(f"{len(values):,} labels have the type {name!r}")
+        if dtype.itemsize * len(values) > MAX_LABEL_BYTES:
+            raise ValueError(f"{len(values):,} labels take too much memory")
         labels = np.array(values, dtype)
-    except (TypeError, OverflowError) as error:
-        raise ValueError(f"labels do not fit their type: {error}") from None
-    if labels.ndim != 1 or labels.tolist() != values:
-        raise ValueError("labels do not fit their type")
-    return labels
-
-
-def read_classes(record: Any) -> NDArray:
-    """Return the class labels; raise FileError unless they are at least two in ascending order."""
-    try:
-        labels = labels_from_json(record)
-        ordered = len(labels) >= 2 and bool((labels[:-1] < labels[1:]).all())
-    except (ValueError, TypeError) as error:
-        raise FileError(f"the classes cannot be read: {error}") from None
-    if not ordered:
-        raise FileError("the classes are not two or more different labels in order")
+        if labels.ndim != 1 or labels.tolist() != values:
+            raise ValueError("a label is of another type")
+    except (TypeError, ValueError, OverflowError) as error:
+        raise FileError(f"classes cannot have the type {name!r}: {error}") from None
+    if len(labels) < 2 or not (labels[:-1] < labels[1:]).all():
+        raise FileError("classes are not two or more different labels in ascending order")
     return labels
 
 

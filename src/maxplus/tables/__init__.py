@@ -1,6 +1,5 @@
 """Reading of files and data frames, and their encoding as features and labels."""
 
-from maxplus.tables.categorical import Categorical
 from maxplus.tables.columns import Category, Column, Number, Ordinal, UnknownValues
 from maxplus.tables.dataset import (
     Dataset,
@@ -10,18 +9,16 @@ from maxplus.tables.dataset import (
     split_target,
     stream_dataset,
 )
-from maxplus.tables.encoder import FeatureValues, Ranges, TableEncoder
+from maxplus.tables.encoder import Ranges, TableEncoder
 from maxplus.tables.files import read_batches, read_table
-from maxplus.tables.frames import is_frame, is_plain, table_of
 from maxplus.tables.schema import Target
-from maxplus.tables.table import RawTable, TableError
+from maxplus.tables.table import Categorical, RawTable, TableError, is_frame, table_of
 
 __all__ = [
     "Categorical",
     "Category",
     "Column",
     "Dataset",
-    "FeatureValues",
     "Number",
     "Ordinal",
     "Ranges",
@@ -31,7 +28,6 @@ __all__ = [
     "Target",
     "UnknownValues",
     "is_frame",
-    "is_plain",
     "load_dataset",
     "load_training",
     "read_batches",

@@ -2,23 +2,99 @@
 
 from __future__ import annotations
 
+import math
+import re
 import sys
 import warnings
-from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from maxplus.distributed import Communicator
-from maxplus.tables.categorical import Categorical, quoted
-from maxplus.tables.table import RawTable, TableError, as_text
-from maxplus.tables.text_patterns import number_in
+from maxplus.tables.table import Categorical, RawTable, TableError, as_text, quoted
 
 OTHER = "other"
+# Longer strings are not matched, to bound the run time of regular expressions.
+MAX_LENGTH = 100
+
+_DIGITS = r"[-+]?\d+(?:[,\s]\d{3})*(?:\.\d+)?"
+_UNIT = r"\s*(?:%|€|\$|[a-zµ]+(?:/[a-z]+)?)?"
+_BELOW = re.compile(rf"(?:<=?|≤|under|below|less than|up to)\s*({_DIGITS}){_UNIT}")
+_ABOVE = re.compile(rf"(?:>=?|≥|over|above|more than|from)\s*({_DIGITS}){_UNIT}")
+_AND_MORE = re.compile(rf"({_DIGITS}){_UNIT}\s*(?:\+|plus|and over|and above|and more|or more)")
+_BETWEEN = re.compile(rf"({_DIGITS}){_UNIT}\s*(?:-|–|\.\.|to)\s*({_DIGITS}){_UNIT}")
+_EXACTLY = re.compile(rf"({_DIGITS})({_UNIT})")
+
+
+# -- numbers in text ------------------------------------------------------------------------------
+
+
+def parse_number(text: str, *, is_comma: bool = False) -> float:
+    """Return the number, or NaN if the text is not a number; ``is_comma`` for decimal commas."""
+    try:
+        if not text.isascii() or "_" in text:
+            return math.nan
+        return float(text.translate(str.maketrans(",.", ".,")) if is_comma else text)
+    except ValueError:
+        return math.nan
+
+
+def extract_number(text: str) -> float:
+    """Return the number in a string such as "grade 2", the midpoint of a range, or NaN.
+
+    An open range such as ">5" is converted to its bound. The result is NaN if the string does not
+    contain exactly one number.
+    """
+    bounds = parse_range(text)
+    if bounds is None:
+        digits = re.findall(_DIGITS, normalize(text))
+        return _to_float(digits[0].lstrip("-")) if len(digits) == 1 else math.nan
+    low, high = bounds
+    if math.isinf(low) or math.isinf(high):
+        return high if math.isinf(low) else low
+    return (low + high) / 2.0
+
+
+def parse_range(text: str) -> tuple[float, float] | None:
+    """Return the bounds of a range or number, such as "5-9" or "<5 kg", or None."""
+    text = normalize(text)
+    if match := _BELOW.fullmatch(text):
+        return -math.inf, _to_float(match[1])
+    if match := (_ABOVE.fullmatch(text) or _AND_MORE.fullmatch(text)):
+        return _to_float(match[1]), math.inf
+    if match := _BETWEEN.fullmatch(text):
+        low, high = _to_float(match[1]), _to_float(match[2])
+        return (low, high) if low < high else None
+    if match := _EXACTLY.fullmatch(text):
+        return _to_float(match[1]), _to_float(match[1])
+    return None
+
+
+def parse_numbers_with_unit(texts: Sequence[str]) -> tuple[list[float], str] | None:
+    """Return numbers such as "70 kg" or "1,250" and their common unit, or None."""
+    matches = [match for text in texts if (match := _EXACTLY.fullmatch(normalize(text)))]
+    units = {match[2].strip() for match in matches}
+    if len(matches) < len(texts) or len(units) != 1:
+        return None
+    return [_to_float(match[1]) for match in matches], units.pop()
+
+
+def normalize(text: str) -> str:
+    """Convert text to lower case with single spaces, or to "" if it is too long."""
+    text = " ".join(text.lower().split())
+    return text if len(text) <= MAX_LENGTH else ""
+
+
+def _to_float(digits: str) -> float:
+    return float(re.sub(r"[,\s]", "", digits))
+
+
+# -- columns --------------------------------------------------------------------------------------
 
 
 class UnknownValues:
@@ -40,22 +116,18 @@ class UnknownValues:
         self, table: RawTable, column: str, cells: Categorical, known: Container[str]
     ) -> None:
         """Count the rows with a value that is not in ``known``."""
-        new = [k for k, value in enumerate(cells.values) if value not in known]
+        counts = cells.counts
+        new = [k for k, v in enumerate(cells.values) if v not in known and counts[k] > 0]
         if not new:
             return
-        counts = cells.counts[new]
-        n = int(counts.sum())
-        if not n:
-            return
-        k = new[int((counts > 0).argmax())]
         if self.strict:
             raise TableError(
-                f"{table.name}, {table.where(cells.first(k))}: {column!r} holds "
-                f"{quoted(cells.values[k])}, which the model has never seen; correct it, or "
-                "leave out --strict"
+                f"{table.name}, {table.where(cells.first(new[0]))}: {column!r} contains the "
+                f"unknown category {quoted(cells.values[new[0]])}, which is not in the training "
+                "data; correct it, or leave out --strict"
             )
-        self.unseen[column] += n
-        self._examples.setdefault(column, cells.values[k])
+        self.unseen[column] += int(counts[new].sum())
+        self._examples.setdefault(column, cells.values[new[0]])
 
     def count_missing(self, column: str, missing: NDArray) -> None:
         """Count missing values of a column that had no missing values in the training data."""
@@ -75,18 +147,19 @@ class UnknownValues:
             texts = [
                 f"{n:,} in {c!r} ({quoted(self._examples[c], 40)})" for c, n in self.unseen.items()
             ]
-            parts.append(
-                f"values that training never saw, taken as none of the known ones: {_listed(texts)}"
-            )
+            parts.append(f"unknown categories, which are not in the training data: {_list(texts)}")
         if self.missing:
             texts = [f"{n:,} in {column!r}" for column, n in self.missing.items()]
-            parts.append(f"missing values where training had none, filled in: {_listed(texts)}")
+            parts.append(
+                f"missing values in columns without any in the training data: {_list(texts)} "
+                "(imputed)"
+            )
         if parts:
             warnings.warn(f"{name} has {'; and '.join(parts)}", stacklevel=stacklevel + 1)
 
 
 @dataclass(frozen=True)
-class Column(ABC):
+class Column:
     """Column of a table that is encoded as one or more features.
 
     Parameters
@@ -109,29 +182,23 @@ class Column(ABC):
     kind: ClassVar[str]
 
     @property
-    @abstractmethod
     def values(self) -> tuple[str, ...] | None:
         """Known categories, or None for numbers."""
+        return None
 
     @property
-    @abstractmethod
     def is_text(self) -> bool:
-        """Whether to read cells as text even if they look like numbers."""
-
-    @property
-    @abstractmethod
-    def _value_features(self) -> list[str]:
-        """Names of the features without the indicator."""
-
-    @abstractmethod
-    def _encode(self, table: RawTable, out: NDArray, unknown: UnknownValues) -> NDArray:
-        """Write the features into ``out``, and return the mask of missing values."""
+        """True if cells are read as text even if they look like numbers."""
+        return True
 
     @property
     def features(self) -> list[str]:
         """Names of the features."""
-        indicator = [f"{self.name} is missing"] if self.indicator else []
-        return [*self._value_features, *indicator]
+        return [self.name, *self._indicator]
+
+    @property
+    def _indicator(self) -> list[str]:
+        return [f"{self.name} is missing"] if self.indicator else []
 
     def encode(self, table: RawTable, out: NDArray, unknown: UnknownValues) -> NDArray:
         """Write the features into an array of zeros, and return the mask of missing values."""
@@ -140,13 +207,17 @@ class Column(ABC):
             if self.fill is None:
                 raise TableError(
                     f"{table.name}, {table.where(int(missing.argmax()))}: {self.name!r} has no "
-                    "value, and the model knows nothing to take its place; fill it in"
+                    "value, and the training data provide none to impute; fill it in"
                 )
             if self.indicator:
                 out[missing, -1] = 1.0
             if not self.had_missing:
                 unknown.count_missing(self.name, missing)
         return missing
+
+    def _encode(self, table: RawTable, out: NDArray, unknown: UnknownValues) -> NDArray:
+        """Write all features but the indicator, and return the mask of missing values."""
+        raise NotImplementedError
 
     def to_json(self) -> dict[str, Any]:
         """Return the column as JSON data."""
@@ -162,15 +233,10 @@ class Number(Column):
     from_text: bool = False
 
     kind = "number"
-    values = None
 
     @property
     def is_text(self) -> bool:
         return self.from_text
-
-    @property
-    def _value_features(self) -> list[str]:
-        return [self.name]
 
     def _encode(self, table: RawTable, out: NDArray, unknown: UnknownValues) -> NDArray:
         numbers = self.numbers(table)
@@ -184,23 +250,23 @@ class Number(Column):
         """Return the numbers, NaN if missing; raise TableError if a cell is not a number."""
         cells = table.feature(self.name)
         if isinstance(cells, Categorical):
-            read = number_in if self.from_text else _plain_number
+            parse = partial(parse_number, is_comma=self.name in table.commas)
+            read = extract_number if self.from_text else parse
             numbers = np.array([*map(read, cells.values), np.nan])
-            bad = np.flatnonzero(np.isnan(numbers[:-1]))
             # A value may occur in other parts of the table only.
-            bad = bad[cells.counts[bad] > 0]
+            bad = np.flatnonzero(np.isnan(numbers[:-1]) & (cells.counts > 0))
             if bad.size:
+                row = min(map(cells.first, bad.tolist()))
                 raise TableError(
-                    f"{table.name}, {table.where(cells.first(bad[0]))}: {self.name!r} holds "
-                    f"{quoted(cells.values[bad[0]])}, where numbers are expected; correct it, "
-                    "or leave it empty"
+                    f"{table.name}, {table.where(row)}: {self.name!r} contains "
+                    f"{quoted(cells[row])}, but numbers are expected; correct it, or leave it empty"
                 )
             cells = numbers[cells.codes]
         if np.isinf(cells).any():
             row = int(np.isinf(cells).argmax())
             raise TableError(
-                f"{table.name}, {table.where(row)}: {self.name!r} holds infinite values "
-                f"({cells[row]:g}); leave such cells empty"
+                f"{table.name}, {table.where(row)}: {self.name!r} contains infinite values "
+                f"({cells[row]:g}); leave these cells empty"
             )
         return cells
 
@@ -216,15 +282,14 @@ class Category(Column):
     other: bool = False
 
     kind = "category"
-    is_text = True
 
     @property
     def values(self) -> tuple[str, ...]:
         return (*self.categories, OTHER) if self.other else self.categories
 
     @property
-    def _value_features(self) -> list[str]:
-        return [f"{self.name} = {value}" for value in self.values]
+    def features(self) -> list[str]:
+        return [*(f"{self.name} = {value}" for value in self.values), *self._indicator]
 
     def _encode(self, table: RawTable, out: NDArray, unknown: UnknownValues) -> NDArray:
         cells = as_text(table.feature(self.name))
@@ -247,15 +312,10 @@ class Ordinal(Column):
     categories: tuple[str, ...] = ()
 
     kind = "ordinal"
-    is_text = True
 
     @property
     def values(self) -> tuple[str, ...]:
         return self.categories
-
-    @property
-    def _value_features(self) -> list[str]:
-        return [self.name]
 
     def _encode(self, table: RawTable, out: NDArray, unknown: UnknownValues) -> NDArray:
         cells = as_text(table.feature(self.name))
@@ -263,42 +323,71 @@ class Ordinal(Column):
         unknown.count_unseen(table, self.name, cells, index)
         # Unknown categories are encoded as missing values.
         fill_position = index.get(self.fill, np.nan)
-        positions = np.array(
-            [*(index.get(value, fill_position) for value in cells.values), fill_position]
-        )
-        out[:, 0] = positions[cells.codes]
+        positions = [*(index.get(value, fill_position) for value in cells.values), fill_position]
+        out[:, 0] = np.array(positions)[cells.codes]
         return cells.missing
 
 
 KINDS: dict[str, type[Column]] = {kind.kind: kind for kind in (Number, Category, Ordinal)}
 
 
+# -- validation of JSON data ----------------------------------------------------------------------
+
+
+def is_str(value: Any) -> bool:
+    """Return whether a value is a string."""
+    return type(value) is str
+
+
+def is_bool(value: Any) -> bool:
+    """Return whether a value is True or False."""
+    return type(value) is bool
+
+
+def are_str(value: Any) -> bool:
+    """Return whether a value is a list of strings."""
+    return isinstance(value, list) and all(map(is_str, value))
+
+
+def check_fields(record: Any, checks: Mapping[str, Callable[[Any], bool]], title: str) -> None:
+    """Raise ValueError unless a record has exactly the fields in ``checks``, with valid values."""
+    if not isinstance(record, dict) or not set(record) <= set(checks):
+        raise ValueError(f"{title} cannot be {record!r:.60}")
+    absent = [name for name in checks if name not in record]
+    if absent:
+        raise ValueError(f"{title} lacks {', '.join(absent)}")
+    for name, is_valid in checks.items():
+        if not is_valid(record[name]):
+            raise ValueError(f"{title}: {name} cannot be {record[name]!r:.60}")
+
+
+_CHECKS: dict[str, Callable[[Any], bool]] = {
+    **dict.fromkeys(("kind", "name"), is_str),
+    **dict.fromkeys(("indicator", "had_missing", "from_text", "other"), is_bool),
+    "fill": lambda value: True,
+    "categories": are_str,
+}
+
+
 def column_from_json(record: Any) -> Column:
     """Return the column of a `Column.to_json` record; raise ValueError if it is invalid."""
     kind = KINDS.get(record["kind"])
-    names = [] if kind is None else [field.name for field in fields(kind)]
-    if kind is None or set(record) != {"kind", *names}:
-        raise ValueError(f"{record!r:.60} is no column")
+    if kind is None:
+        raise ValueError(f"{record!r:.60} is not a column")
+    names = [field.name for field in fields(kind)]
+    check_fields(record, {name: _CHECKS[name] for name in ("kind", *names)}, "a column")
     params = {name: record[name] for name in names}
-    categories = params.get("categories", [])
-    if not (isinstance(categories, list) and all(type(value) is str for value in categories)):
-        raise ValueError(f"{categories!r:.60} are no categories")
-    values = [*categories, OTHER] if params.get("other") is True else categories
-    # Only a column with an indicator may have no categories.
-    may_be_empty = kind is Category and params["indicator"] is True
-    is_empty = "categories" in params and not categories
-    if len(set(values)) != len(values) or (is_empty and not may_be_empty):
-        raise ValueError(f"{categories!r:.60} are not distinct categories")
     if "categories" in params:
-        params["categories"] = tuple(categories)
-    flags = ("indicator", "had_missing", "from_text", "other")
+        params["categories"] = tuple(params["categories"])
     column = kind(**params)
-    if type(column.name) is not str or not all(
-        type(params[name]) is bool for name in flags if name in params
-    ):
-        raise ValueError(f"{record!r:.60} is no column")
+    values = column.values
+    if values is not None:
+        # Only a column with an indicator may have no categories.
+        may_be_empty = isinstance(column, Category) and column.indicator
+        if len(set(values)) != len(values) or not (params["categories"] or may_be_empty):
+            raise ValueError(f"{values!r:.60} are not distinct categories")
     if not _can_fill(column):
-        raise ValueError(f"{column.name!r:.40} cannot be filled with {column.fill!r:.40}")
+        raise ValueError(f"{column.name!r:.40} cannot be imputed with {column.fill!r:.40}")
     return column
 
 
@@ -313,17 +402,10 @@ def _can_fill(column: Column) -> bool:
     return type(fill) is str and (fill in known if known else fill == "")
 
 
-def _plain_number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return np.nan
-
-
 def listed_names(names: Sequence[str]) -> str:
     """Return at most ten quoted names, separated by commas."""
-    return _listed([repr(name) for name in names])
+    return _list([repr(name) for name in names])
 
 
-def _listed(texts: list[str]) -> str:
+def _list(texts: list[str]) -> str:
     return ", ".join(texts[:10]) + (", …" if len(texts) > 10 else "")

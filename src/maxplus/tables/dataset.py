@@ -17,22 +17,29 @@ from sklearn.base import clone
 from maxplus import datasets
 from maxplus.distributed import current
 from maxplus.distributed.communicator import mark_collective
-from maxplus.tables.categorical import Categorical
 from maxplus.tables.columns import UnknownValues
 from maxplus.tables.csv_files import STDIN
 from maxplus.tables.encoder import TableEncoder
-from maxplus.tables.files import read_batches, read_table
-from maxplus.tables.partitioned import TableShare, read_partition
+from maxplus.tables.files import NUMPY, PARQUET, read_batches, read_part, read_table
 from maxplus.tables.schema import AUTO, Target, infer_target
-from maxplus.tables.table import Cells, RawTable, TableError, is_missing, require
+from maxplus.tables.table import (
+    Categorical,
+    Cells,
+    NoRowsError,
+    RawTable,
+    TableError,
+    is_missing,
+    on_all_rows,
+    require,
+    row_text,
+    rows_of_rank,
+)
 
 SMALL = ("iris", "digits", "wine", "breast_cancer")
 IMAGES = ("mnist", "fashion_mnist")
 SHAPES = {"digits": (8, 8), "mnist": (28, 28), "fashion_mnist": (28, 28)}
 # Default number of rows in each part of a stream.
 PART_ROWS = 1 << 16
-# Number of rows per block in conversions to float64.
-HASH_ROWS = 4096
 
 T = TypeVar("T")
 
@@ -127,7 +134,9 @@ class Dataset:
             return self
         shape = SHAPES.get(self.name) if self.name in SMALL else None
         fitted = clone(encoder)
-        X, missing = fitted.fit_encode(self.table, self.target, shape, self.all_rows)
+        table = fitted._table(self.table, reset=True)
+        X, missing = fitted._fit(table, self.target, shape, self.all_rows)
+        X = fitted.standardized(X)
         fitted.decisions_ = self.decisions + fitted.decisions_
         return replace(self, encoder=fitted, X=X, missing=missing, decisions=fitted.decisions_)
 
@@ -196,17 +205,13 @@ def split_target(
     'label'
     """
     comm = current()
-    inferred, lines = comm.root_only(
-        lambda gathered: infer_target(gathered, target, task),
-        table if comm.is_alone else TableShare(table),
-    )
+    inferred, lines = on_all_rows(lambda whole: infer_target(whole, target, task), table)
     lines = (*table.notes, *lines)
     if groups is not None:
         require(table, groups, "--groups")
         if groups == inferred.name:
             raise TableError(
-                f"{table.name}: the target {groups!r} is no feature, so it cannot be in --groups "
-                "as well"
+                f"{table.name}: {groups!r} is the target and cannot be in --groups as well"
             )
         lines += (f"left out {groups!r}: its rows are held out together (--groups)",)
     missing = inferred.missing(table)
@@ -384,29 +389,44 @@ def is_images(data: str) -> bool:
 
 
 def _read(data: str, encoder: TableEncoder | None = None) -> RawTable:
+    """Return the rows of this rank."""
     comm = current()
     if data in SMALL:
-        return _partition(_load_built_in(data))
+        table = _load_built_in(data)
+        rows = rows_of_rank(table.n_rows, comm.rank, comm.size)
+        return table.part(rows.start, rows.stop)
     _check_file(data)
-    if not comm.is_alone:
-        return read_partition(data, comm)
-    return read_table(data, None if encoder is None else encoder.read_as)
+    if comm.is_alone:
+        return read_table(data, None if encoder is None else encoder.read_as)
+    require_partitionable(data)
+    with comm.raise_on_all_ranks():
+        table = read_part(Path(data), comm.rank, comm.size)
+    types = tuple(isinstance(cells, Categorical) for cells in table.columns.values())
+    comm.agree({"columns": tuple(table.columns), "types of columns": types})
+    if not comm.total(table.n_rows):
+        raise mark_collective(NoRowsError(table.name))
+    first = comm.before(table.n_rows)
+    return replace(table, where=lambda row: row_text(first + row))
+
+
+def require_partitionable(data: str) -> None:
+    """Raise TableError on all ranks if a file format cannot be read in parts."""
+    path = Path(data)
+    if not (path.is_dir() or path.suffix.lower() in (*PARQUET, *NUMPY)):
+        raise mark_collective(
+            TableError(
+                f"{data} cannot be read by several ranks, each a part of it; convert it to "
+                "Parquet, or to NPY or NPZ, or run the command without mpiexec"
+            )
+        )
 
 
 def _check_file(data: str) -> None:
     if not (data == STDIN or Path(data).exists() or Path(data).suffix):
         raise TableError(
-            f"{data!r} is neither a file nor a built-in data set; there are "
+            f"{data!r} is neither a file nor a built-in data set; the built-in data sets are "
             f"{', '.join(SMALL + IMAGES)}"
         )
-
-
-def _partition(table: RawTable) -> RawTable:
-    """Return the rows of this rank of a built-in data set."""
-    comm, n = current(), table.n_rows
-    if comm.is_alone:
-        return table
-    return table.part(comm.rank * n // comm.size, (comm.rank + 1) * n // comm.size)
 
 
 def _load_built_in(name: str) -> RawTable:
@@ -427,8 +447,8 @@ def _load_images(data: str) -> Dataset:
     images = getattr(datasets, f"load_{name}")()
     is_test = part == "test"
     X, y = (images.X_test, images.y_test) if is_test else (images.X_train, images.y_train)
-    comm, n = current(), len(y)
-    rows = np.arange(comm.rank * n // comm.size, (comm.rank + 1) * n // comm.size)
+    comm = current()
+    rows = np.array(rows_of_rank(len(y), comm.rank, comm.size))
     if not comm.is_alone:
         X, y = X[rows], y[rows]
     title = f"{name}:{part or 'train'}"
@@ -460,14 +480,12 @@ def row_hashes(X: NDArray) -> NDArray:
     >>> bool(a == c), bool(a == b)
     (True, False)
     """
-    hashes = np.empty(len(X), np.int64)
-    for start in range(0, len(X), HASH_ROWS):
+    digests = b"".join(
         # Adding 0.0 converts −0.0 to 0.0.
-        rows = np.ascontiguousarray(X[start : start + HASH_ROWS], np.float64) + 0.0
-        for n, row in enumerate(rows, start):
-            digest = blake2b(row.tobytes(), digest_size=8).digest()
-            hashes[n] = int.from_bytes(digest, "little") >> 1
-    return hashes
+        blake2b((row.astype(np.float64) + 0.0).tobytes(), digest_size=8).digest()
+        for row in X
+    )
+    return (np.frombuffer(digests, "<u8") >> 1).astype(np.int64)
 
 
 def prefetch(parts: Iterable[T]) -> Iterator[T]:

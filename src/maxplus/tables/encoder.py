@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import (
+    _check_feature_names_in,
+    check_is_fitted,
+    validate_data,
+)
 
 from maxplus.distributed import current
 from maxplus.distributed.shared_rows import column_blocks
@@ -20,28 +24,40 @@ from maxplus.tables.columns import (
     Number,
     Ordinal,
     UnknownValues,
+    are_str,
+    check_fields,
     column_from_json,
+    is_bool,
+    is_str,
     listed_names,
 )
 from maxplus.tables.files import check_memory
-from maxplus.tables.frames import is_frame, table_of
-from maxplus.tables.partitioned import TableShare
 from maxplus.tables.schema import (
     CLASSIFICATION,
+    ERROR,
     IMPUTE,
-    REFUSE,
     REGRESSION,
-    Overrides,
     Target,
     infer_schema,
     label_name,
 )
-from maxplus.tables.table import RawTable, TableError, refuse_missing
+from maxplus.tables.table import (
+    RawTable,
+    TableError,
+    check_not_missing,
+    is_frame,
+    on_all_rows,
+    table_of,
+)
 
-# Number of rows per block in encoding. The features of a block fit into the CPU cache.
-ENCODING_ROWS = 1 << 15
+if TYPE_CHECKING:
+    from maxplus.explain import Domain
+
 # Number of rows per block in conversions to float64.
 RANGES_ROWS = 4096
+
+
+Check = Callable[[Any], bool]
 
 
 class Encoded(NamedTuple):
@@ -149,38 +165,6 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         self._fit(table, Target(label_name(y, table)))
         return self
 
-    def fit_encode(
-        self,
-        table: RawTable,
-        target: Target | None = None,
-        image_shape: tuple[int, int] | None = None,
-        all_rows: RawTable | None = None,
-    ) -> Encoded:
-        """Fit to the rows of all ranks, and return the encoded table.
-
-        Parameters
-        ----------
-        table : RawTable
-            Table without its target.
-        target : Target, optional
-            Target column, stored with the encoder.
-        image_shape : (height, width), optional
-            Shape of the images if the columns are pixels.
-        all_rows : RawTable, optional
-            Rows from which types and imputed values are inferred, including rows without a label.
-            By default, ``table``.
-
-        Returns
-        -------
-        Encoded
-            Features and missing values of ``table``.
-        """
-        self.n_features_in_ = len(table.columns)
-        self.feature_names_in_ = np.array(list(table.columns), object)
-        target = target or Target(label_name(None, table))
-        X, missing = self._fit(table, target, image_shape, all_rows)
-        return Encoded(self.standardized(X), missing)
-
     def _fit(
         self,
         table: RawTable,
@@ -188,14 +172,16 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         image_shape: tuple[int, int] | None = None,
         all_rows: RawTable | None = None,
     ) -> Encoded:
-        overrides, comm = Overrides.of(self.get_params(deep=False)), current()
-        schema = comm.root_only(
-            lambda gathered: infer_schema(gathered, overrides, target.name),
-            (all_rows or table) if comm.is_alone else TableShare(all_rows or table),
+        """Fit to the rows of all ranks, and return the encoded table before standardisation.
+
+        Types and imputed values are inferred from ``all_rows``, which include rows without a label.
+        """
+        params = self.get_params(deep=False)
+        self.columns_, self.decisions_ = on_all_rows(
+            lambda whole: infer_schema(whole, params, target.name), all_rows or table
         )
-        self.columns_, self.decisions_ = schema.columns, schema.decisions
         self.target_, self.image_shape_, self.data_ = target, image_shape, table.name
-        with comm.raise_on_all_ranks():
+        with current().raise_on_all_ranks():
             encoded = self._encode(table, UnknownValues())
         self._set_ranges(encoded.X)
         return encoded
@@ -248,15 +234,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             Names of the features.
         """
         check_is_fitted(self, "columns_")
-        if input_features is not None:
-            expected = getattr(self, "feature_names_in_", None)
-            if len(input_features) != self.n_features_in_:
-                raise ValueError(
-                    f"input_features should have length equal to number of features "
-                    f"({self.n_features_in_}), got {len(input_features)}"
-                )
-            if expected is not None and list(input_features) != list(expected):
-                raise ValueError("input_features is not equal to feature_names_in_")
+        _check_feature_names_in(self, input_features)
         return np.array(self.feature_names, object)
 
     def __sklearn_tags__(self) -> Any:
@@ -356,18 +334,13 @@ class TableEncoder(TransformerMixin, BaseEstimator):
                 f"{table.name} lacks column{'s' * (len(absent) > 1)} {listed_names(absent)}, which "
                 f"the model needs; it has {listed_names(list(table.columns))}"
             )
-        if self.missing == REFUSE:
-            refuse_missing(table, {name: table.feature(name) for name in names})
+        if self.missing == ERROR:
+            check_not_missing(table, ((name, table.feature(name)) for name in names))
         check_memory(table.name, 8 * table.n_rows * self.n_features)
         X = np.zeros((table.n_rows, self.n_features))
         missing = np.zeros((table.n_rows, len(self.columns_)), bool, order="F")
-        slices = list(enumerate(zip(self.columns_, self.feature_slices, strict=True)))
-        # Writing to a column of X is strided. Blocks of rows stay in the CPU cache.
-        for start in range(0, table.n_rows, ENCODING_ROWS):
-            rows = slice(start, start + ENCODING_ROWS)
-            part = table.part(rows.start, rows.stop)
-            for k, (column, features) in slices:
-                missing[rows, k] = column.encode(part, X[rows, features], unknown)
+        for k, features in enumerate(self.feature_slices):
+            missing[:, k] = self.columns_[k].encode(table, X[:, features], unknown)
         return Encoded(X, missing)
 
     @property
@@ -392,45 +365,22 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         columns: dict[str, bool | None] = {c.name: c.is_text for c in self.columns_}
         return {**columns, self.target_.name: True if self.target_.is_text else None}
 
-    def features_of(self, columns: Sequence[str]) -> list[int]:
-        """Return the indices of the features of columns.
-
-        Parameters
-        ----------
-        columns : sequence of str
-            Names of columns or features.
-
-        Returns
-        -------
-        list of int
-            Indices of the features.
-        """
-        features = {name: [p] for p, name in enumerate(self.feature_names)}
-        of_columns = {
-            column.name: range(part.start, part.stop)
-            for column, part in zip(self.columns_, self.feature_slices, strict=True)
-        }
-        for name in columns:
-            if name not in features and name not in of_columns:
-                raise ValueError(
-                    f"the model has no column {name!r}; it has {', '.join(list(of_columns)[:20])}"
-                )
-        indices = {**features, **of_columns}
-        return [p for name in columns for p in indices[name]]
-
-    def domain(self) -> FeatureValues:
+    def domain(self) -> Domain:
         """Return the domain of the features in the training data.
 
         Returns
         -------
-        FeatureValues
+        maxplus.explain.Domain
             Valid values of the features in counterfactuals.
         """
+        # Imported lazily, because encoding does not need explanations.
+        from maxplus.explain import Domain, OneHotGroup
+
         ranges = self.ranges_
-        low, high, integer = ranges.low.copy(), ranges.high.copy(), ranges.whole.copy()
+        low, high, whole = ranges.low.copy(), ranges.high.copy(), ranges.whole.copy()
         fixed = np.zeros(self.n_features, bool)
         values: dict[int, NDArray] = {}
-        categories: list[Group] = []
+        categories: list[OneHotGroup] = []
         indicators: dict[int, int] = {}
         ordinals: dict[int, tuple[str, ...]] = {}
         for column, part in zip(self.columns_, self.feature_slices, strict=True):
@@ -440,17 +390,17 @@ class TableEncoder(TransformerMixin, BaseEstimator):
                 indicators |= dict.fromkeys(features, part.stop - 1)
             if isinstance(column, Category):
                 if features:
-                    categories.append(Group(column.name, tuple(features), column.values))
+                    categories.append(OneHotGroup(column.name, tuple(features), column.values))
             elif isinstance(column, Ordinal):
-                low[p], high[p], integer[p] = 0.0, len(column.categories) - 1.0, True
+                low[p], high[p], whole[p] = 0.0, len(column.categories) - 1.0, True
                 ordinals[p] = column.categories
             elif ranges.two_valued[p]:
                 values[p] = np.array([low[p], high[p]])
-        return FeatureValues(
+        return Domain(
             ranges.deviations,
             low,
             high,
-            integer,
+            whole,
             fixed,
             tuple(self.feature_names),
             values,
@@ -487,9 +437,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     @classmethod
     def from_json(cls, record: Any) -> TableEncoder:
         """Return the encoder of a `to_json` record; raise ValueError if it is invalid."""
-        _check_fields(record, _FIELDS, "the encoder")
-        _check_fields(record["parameters"], _PARAMETERS, "the encoder's parameters")
-        _check_fields(record["target"], _TARGET, "the encoder's target")
+        check_fields(record, _FIELDS, "the encoder")
+        check_fields(record["parameters"], _PARAMETERS, "the encoder's parameters")
+        check_fields(record["target"], _TARGET, "the encoder's target")
         encoder = cls(**record["parameters"])
         try:
             encoder.columns_ = tuple(column_from_json(column) for column in record["columns"])
@@ -514,52 +464,6 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         if inputs is not None:
             encoder.feature_names_in_ = np.array(inputs, object)
         return encoder
-
-
-class Group(NamedTuple):
-    """One-hot features of a categorical column; with ``none``, all features may be 0."""
-
-    name: str
-    features: tuple[int, ...]
-    words: tuple[str, ...]
-    none: bool = False
-
-
-class FeatureValues(NamedTuple):
-    """Fields of a `maxplus.explain.Domain`.
-
-    Attributes
-    ----------
-    unit : ndarray of shape (n_features,)
-        Standard deviations in the training data.
-    low, high : ndarray of shape (n_features,)
-        Minimum and maximum in the training data.
-    whole : ndarray of bool of shape (n_features,)
-        Mask of integer features.
-    fixed : ndarray of bool of shape (n_features,)
-        Mask of missing-value indicators, which cannot change.
-    names : tuple of str
-        Names of the features.
-    values : mapping of int to ndarray of shape (2,)
-        Values of each binary feature.
-    categories : tuple of Group
-        Categorical columns.
-    indicators : mapping of int to int
-        Index of the missing-value indicator of each feature that has one.
-    ordinals : mapping of int to tuple of str
-        Categories of each ordinal feature in ascending order.
-    """
-
-    unit: NDArray
-    low: NDArray
-    high: NDArray
-    whole: NDArray
-    fixed: NDArray
-    names: tuple[str, ...]
-    values: Mapping[int, NDArray]
-    categories: tuple[Group, ...]
-    indicators: Mapping[int, int]
-    ordinals: Mapping[int, tuple[str, ...]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -616,20 +520,20 @@ class Ranges:
     @classmethod
     def from_json(cls, record: Any, n: int) -> Ranges:
         """Return the ranges of a `to_json` record of n features; raise ValueError if invalid."""
-        checks: dict[str, tuple[str, Callable[[Any], bool]]] = {
-            "deviations": ("positive finite numbers", lambda v: _is_finite(v) and v > 0),
-            **dict.fromkeys(("mean", "low", "high"), ("finite numbers", _is_finite)),
-            **dict.fromkeys(("whole", "two_valued"), ("truth values", _is_bool)),
-        }
-        is_list = dict.fromkeys(checks, lambda v: isinstance(v, list))
-        _check_fields(record, is_list, "the encoder's ranges")
-        for name, (kind, is_valid) in checks.items():
-            values = record[name]
-            if len(values) != n or not all(map(is_valid, values)):
-                raise ValueError(f"the encoder's {name} must be {n} {kind}, not {values!r:.60}")
-        arrays = {name: np.array(values, np.float64) for name, values in record.items()}
-        flags = {name: arrays[name].astype(bool) for name in ("whole", "two_valued")}
-        ranges = cls(**arrays | flags)
+
+        def all_of(is_valid: Check) -> Check:
+            return lambda v: isinstance(v, list) and len(v) == n and all(map(is_valid, v))
+
+        flags = ("whole", "two_valued")
+        checks = {field.name: all_of(_is_finite) for field in fields(cls)}
+        check_fields(record, checks | dict.fromkeys(flags, all_of(is_bool)), "the encoder's ranges")
+        ranges = cls(
+            **{name: np.array(record[name], bool if name in flags else float) for name in record}
+        )
+        if not (ranges.deviations > 0).all():
+            raise ValueError(
+                f"the encoder's deviations must be positive, not {record['deviations']!r:.60}"
+            )
         if (ranges.low > ranges.high).any():
             p = int((ranges.low > ranges.high).argmax())
             raise ValueError(
@@ -655,14 +559,6 @@ def _to_numbers(cells: NDArray) -> NDArray:
         return cells
 
 
-def _is_str(value: Any) -> bool:
-    return type(value) is str
-
-
-def _is_bool(value: Any) -> bool:
-    return type(value) is bool
-
-
 def _is_finite(value: Any) -> bool:
     # Integers in JSON may exceed the range of floats.
     return (type(value) is int and abs(value) <= 2**53) or (
@@ -670,46 +566,28 @@ def _is_finite(value: Any) -> bool:
     )
 
 
-def _are_str(value: Any) -> bool:
-    return isinstance(value, list) and all(map(_is_str, value))
-
-
 def _is_shape(value: Any) -> bool:
     is_pair = isinstance(value, list) and len(value) == 2
     return is_pair and all(type(side) is int and side > 0 for side in value)
 
 
-_FIELDS: dict[str, Callable[[Any], bool]] = {
-    "parameters": lambda v: isinstance(v, dict),
+_FIELDS: dict[str, Check] = {
+    **dict.fromkeys(("parameters", "ranges", "target"), lambda v: isinstance(v, dict)),
     "columns": lambda v: isinstance(v, list),
-    "ranges": lambda v: isinstance(v, dict),
-    "target": lambda v: isinstance(v, dict),
     "n_inputs": lambda v: type(v) is int,
-    "inputs": lambda v: v is None or _are_str(v),
+    "inputs": lambda v: v is None or are_str(v),
     "image_shape": lambda v: v is None or _is_shape(v),
-    "data": _is_str,
-    "decisions": _are_str,
+    "data": is_str,
+    "decisions": are_str,
 }
-_PARAMETERS: dict[str, Callable[[Any], bool]] = {
-    **dict.fromkeys(("categorical", "numeric", "keep"), _are_str),
-    "drop": lambda v: v is None or _is_str(v) or _are_str(v),
-    "missing": lambda v: v in (IMPUTE, REFUSE),
-    "standardize": _is_bool,
+_PARAMETERS: dict[str, Check] = {
+    **dict.fromkeys(("categorical", "numeric", "keep"), are_str),
+    "drop": lambda v: v is None or is_str(v) or are_str(v),
+    "missing": lambda v: v in (IMPUTE, ERROR),
+    "standardize": is_bool,
 }
-_TARGET: dict[str, Callable[[Any], bool]] = {
-    "name": _is_str,
+_TARGET: dict[str, Check] = {
+    "name": is_str,
     "task": lambda v: v in (CLASSIFICATION, REGRESSION),
-    "is_text": _is_bool,
+    "is_text": is_bool,
 }
-
-
-def _check_fields(record: Any, schema: Mapping[str, Callable[[Any], bool]], title: str) -> None:
-    """Raise ValueError unless a record has exactly the fields of a schema, with valid values."""
-    if not isinstance(record, dict) or not set(record) <= set(schema):
-        raise ValueError(f"{title} cannot be {record!r:.60}")
-    absent = [name for name in schema if name not in record]
-    if absent:
-        raise ValueError(f"{title} lacks {', '.join(absent)}")
-    for name, is_valid in schema.items():
-        if not is_valid(record[name]):
-            raise ValueError(f"{title}: {name} cannot be {record[name]!r:.60}")

@@ -2,47 +2,97 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from maxplus.tables.categorical import Categorical, quoted
-from maxplus.tables.column_filters import (
-    FEW_VALUES,
-    NO_VALUES,
-    frequent_values,
-    has_many_values,
-    has_units,
-    needs_indicator,
-    reason_to_drop,
+from maxplus.tables.columns import (
+    MAX_LENGTH,
+    OTHER,
+    Category,
+    Column,
+    Number,
+    Ordinal,
+    UnknownValues,
+    extract_number,
+    normalize,
+    parse_number,
+    parse_numbers_with_unit,
+    parse_range,
 )
-from maxplus.tables.columns import OTHER, Category, Column, Number, Ordinal, UnknownValues
 from maxplus.tables.table import (
+    Categorical,
     Cells,
     RawTable,
     TableError,
     as_text,
+    check_not_missing,
     is_missing,
-    refuse_missing,
+    quoted,
     require,
 )
-from maxplus.tables.text_patterns import number_in, ordered
 
 TASKS = AUTO, CLASSIFICATION, REGRESSION = ("auto", "classification", "regression")
-IMPUTE, REFUSE = "impute", "error"
+IMPUTE, ERROR = "impute", "error"
 # Default names of the target column.
 TARGET_NAMES = ("target", "label", "class", "y")
-# Share of numbers in a column from which text is an error.
+# Minimum share of numbers in a column in which text is an error.
 MIN_NUMBERS = 0.95
 # An integer target is numeric if it has more than MANY_CLASSES distinct values, or more than
 # FEW_CLASSES with fewer than ROWS_PER_CLASS rows each.
 MANY_CLASSES, FEW_CLASSES, ROWS_PER_CLASS = 20, 10, 10
 # Largest integer up to which float64 is exact.
 MAX_LABEL = 2**53
+# Minimum number of integers to be recognised as ids.
+MIN_IDS = 20
+# Minimum number of missing values for an indicator, to avoid overfitting, and minimum share of
+# missing values in numeric columns.
+MIN_INDICATED, SHARE_INDICATED = 5, 0.05
+# Limits of `_has_many_values`.
+FEW_VALUES, MANY_VALUES = 10, 30
+# Minimum number and share of rows with a frequent value, and maximum number of frequent values.
+MIN_FREQUENT, SHARE_FREQUENT, MAX_FREQUENT = 5, 0.01, 20
+# Minimum mean number of words per cell in a column of free text.
+MIN_WORDS = 4
+NO_VALUES, SAME_VALUE = "no values", "the same value in all rows"
+
+ID_NAME = re.compile(
+    r"(^|.*[\s_.-])(id|idx|index|uuid|guid|key|row|rownum|nr|no)([\s_.-]?(no|nr|number))?"
+    r"|id[\s_.-].*|unnamed: ?0",
+    re.DOTALL | re.IGNORECASE,
+)
+CAMEL_ID = re.compile(r".*[a-z](ID|Id)", re.DOTALL)
+_MONTH = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?"
+_TIME = r"(?:[t ,]+\d{1,2}:\d{2}.*)?"
+DATE = re.compile(
+    rf"(?:\d{{4}}([-/.])\d{{1,2}}\1\d{{1,2}}|\d{{1,2}}([-/.])\d{{1,2}}\2(?:\d{{4}}|\d{{2}})"
+    rf"|\d{{1,2}}\.?[ -]{_MONTH}[ ,-]*\d{{2,4}}|{_MONTH} \d{{1,2}},? \d{{4}}){_TIME}"
+    r"|\d{1,2}:\d{2}(?::\d{2}(?:\.\d+)?)?"
+)
+# Ordinal scales in ascending order. Slashes separate synonyms.
+SCALES = [
+    [level.split("/") for level in scale.split(", ")]
+    for scale in (
+        "very low, low, medium/moderate/middle/mid/normal/average, high, very high",
+        "tiny, xs/extra small, s/small, m/medium/mid, l/large/big, xl/extra large, xxl/huge",
+        "absent/no, mild/slight/minor, moderate, severe/serious/major, critical/very severe",
+        "very poor/very bad/terrible, poor/bad, fair/acceptable/satisfactory/average, good, "
+        "very good, excellent/outstanding",
+        "strongly disagree, disagree, neutral/undecided, agree, strongly agree",
+        "never, rarely/seldom, sometimes/occasionally, often/frequently, always",
+        "first/1st, second/2nd, third/3rd, fourth/4th, fifth/5th",
+        "primary/elementary, secondary, tertiary",
+        "i, ii, iii, iv, v",
+        "stage i, stage ii, stage iii, stage iv",
+        "young, middle-aged/middle aged, old",
+    )
+]
 
 
 class Target(NamedTuple):
@@ -76,7 +126,7 @@ class Target(NamedTuple):
     def labels(self, table: RawTable) -> NDArray:
         """Return y: floats for regression, integers or strings for classification."""
         cells = self.cells(table)
-        refuse_missing(table, {self.name: cells})
+        check_not_missing(table, [(self.name, cells)])
         if self.task == REGRESSION:
             y = np.zeros((table.n_rows, 1))
             Number(self.name).encode(table, y, UnknownValues())
@@ -85,8 +135,8 @@ class Target(NamedTuple):
             return as_text(cells).strings()
         if np.abs(cells).max(initial=0.0) > MAX_LABEL:
             raise TableError(
-                f"{table.name}: the target {self.name!r} holds numbers beyond 2^53, too "
-                "large for labels; write them as words"
+                f"{table.name}: the target {self.name!r} contains numbers beyond 2^53, too "
+                "large for labels; write them as text"
             )
         return cells.astype(np.int64)
 
@@ -105,64 +155,6 @@ class Target(NamedTuple):
         )
 
 
-class Overrides(NamedTuple):
-    """Parameters of a `TableEncoder` that override inference."""
-
-    categorical: Sequence[str] = ()
-    numeric: Sequence[str] = ()
-    drop: Sequence[str] = ()
-    keep: Sequence[str] = ()
-    missing: str = IMPUTE
-    is_auto: bool = False
-
-    @classmethod
-    def of(cls, parameters: Mapping[str, Any]) -> Overrides:
-        """Validate the parameters of an encoder."""
-        drop = parameters["drop"]
-        drop = () if drop is None else (drop,) if isinstance(drop, str) else tuple(drop)
-        for name in ("categorical", "numeric", "keep"):
-            if isinstance(parameters[name], str):
-                raise TableError(
-                    f"{name} must be a list of column names; got {parameters[name]!r:.60}; write "
-                    f"[{parameters[name]!r:.60}]"
-                )
-        categorical, numeric, keep = (
-            tuple(parameters[name]) for name in ("categorical", "numeric", "keep")
-        )
-        names = tuple(name for name in drop if name != AUTO)
-        return cls(categorical, numeric, names, keep, parameters["missing"], AUTO in drop)
-
-    def check(self, table: RawTable, target: str | None) -> None:
-        """Raise TableError if a column does not exist, or if parameters are in conflict."""
-        if self.missing not in (IMPUTE, REFUSE):
-            raise TableError(
-                f"{table.name}: missing must be one of impute, error; got {self.missing!r:.60}"
-            )
-        others = () if target is None else (target,)
-        option_of: dict[str, str] = {}
-        for option in ("categorical", "numeric", "drop", "keep"):
-            for name in getattr(self, option):
-                if name == target:
-                    raise TableError(
-                        f"{table.name}: the target {name!r} is no feature, so it cannot be in "
-                        f"--{option} as well"
-                    )
-                require(table, name, f"--{option}", *others)
-                # "keep" may be combined with "categorical" and "numeric".
-                if option != "keep" and name in option_of:
-                    raise TableError(
-                        f"{table.name}: {name!r} is in --{option_of[name]} and in --{option}; "
-                        "choose one"
-                    )
-                if option == "keep" and name in self.drop:
-                    raise TableError(f"{table.name}: {name!r} is in --drop and in --keep; choose")
-                option_of.setdefault(name, option)
-
-    def keeps(self, name: str) -> bool:
-        """Return whether to use a column even if it is uninformative."""
-        return not self.is_auto or name in (*self.categorical, *self.numeric, *self.keep)
-
-
 class Schema(NamedTuple):
     """Columns to encode, and the log of decisions."""
 
@@ -170,51 +162,56 @@ class Schema(NamedTuple):
     decisions: tuple[str, ...]
 
 
-def infer_schema(table: RawTable, overrides: Overrides, target: str | None = None) -> Schema:
+def infer_schema(table: RawTable, params: Mapping[str, Any], target: str | None = None) -> Schema:
     """Infer the type of each column.
 
     Parameters
     ----------
     table : RawTable
         Table without the target.
-    overrides : Overrides
-        Parameters that override inference.
+    params : mapping
+        Parameters of a `TableEncoder`, which override inference.
     target : str, optional
         Name of the target, for messages.
 
     Raises
     ------
     TableError
-        For unknown columns, text in a numeric column, or if no columns are left.
+        For invalid parameters, text in a numeric column, or if no columns are left.
     """
-    overrides.check(table, target)
+    drop = params["drop"]
+    drop = () if drop is None else (drop,) if isinstance(drop, str) else tuple(drop)
+    params = {**params, "drop": [name for name in drop if name != AUTO]}
+    _check_params(table, params, target)
+    # Columns that are used even if they are uninformative.
+    kept = {*params["categorical"], *params["numeric"], *params["keep"]}
+    if AUTO not in drop:
+        kept.update(table.columns)
     besides_target = "" if target is None else f" besides the target {target!r}"
     if not table.columns:
-        raise TableError(f"{table.name} has no column{besides_target}")
-    names = [name for name in table.columns if name not in overrides.drop]
-    if overrides.missing == REFUSE:
-        refuse_missing(table, {name: table.feature(name) for name in names})
+        raise TableError(f"{table.name} has no columns{besides_target}")
+    names = [name for name in table.columns if name not in params["drop"]]
+    if params["missing"] == ERROR:
+        check_not_missing(table, ((name, table.feature(name)) for name in names))
     columns: list[Column] = []
     categories: list[str] = []
     lines: list[str] = []
     for name in names:
         cells = table.feature(name)
-        if isinstance(cells, Categorical) and not overrides.keeps(name):
+        if isinstance(cells, Categorical) and name not in kept:
             _check_numbers(table, name, cells)
-        reason = reason_to_drop(table, name)
-        if reason == NO_VALUES and not overrides.is_auto:
-            columns.append(Category(name, "", indicator=True, had_missing=True))
-            continue
-        if reason == NO_VALUES:
+        reason = reason_to_drop(name, cells)
+        if reason == NO_VALUES and AUTO in drop:
             lines.append(f"left out {name!r}: {reason}")
-            continue
-        if reason is not None and not overrides.keeps(name):
+        elif reason == NO_VALUES:
+            columns.append(Category(name, "", indicator=True, had_missing=True))
+        elif reason is not None and name not in kept:
             lines.append(f"left out {name!r}: {reason} (--keep {in_shell(name)} to use it)")
-            continue
-        column = _column(table, name, overrides, lines)
-        columns.append(column)
-        if isinstance(column, Category) and not column.other:
-            categories.append(f"{name!r} ({len(column.values)})")
+        else:
+            column = _column(table, name, cells, params, lines)
+            columns.append(column)
+            if isinstance(column, Category) and not column.other:
+                categories.append(f"{name!r} ({len(column.values)})")
     if categories:
         lines.append(
             f"one-hot encoded: {', '.join(categories[:20])}"
@@ -223,31 +220,58 @@ def infer_schema(table: RawTable, overrides: Overrides, target: str | None = Non
         )
     if not columns:
         raise TableError(
-            f"{table.name} has no column left to learn from{besides_target}: "
+            f"{table.name} has no columns left to train on{besides_target}: "
             + ("; ".join(lines[-3:]) or "all are in --drop")
         )
     return Schema(tuple(columns), tuple(lines))
 
 
-def _column(table: RawTable, name: str, overrides: Overrides, lines: list[str]) -> Column:
+def _check_params(table: RawTable, params: Mapping[str, Any], target: str | None) -> None:
+    """Raise TableError if a column does not exist, or if parameters are in conflict."""
+    if params["missing"] not in (IMPUTE, ERROR):
+        raise TableError(
+            f"{table.name}: missing must be one of impute, error; got {params['missing']!r:.60}"
+        )
+    option_of: dict[str, str] = {}
+    for option in ("categorical", "numeric", "drop", "keep"):
+        if isinstance(params[option], str):
+            raise TableError(
+                f"{option} must be a list of column names; got {params[option]!r:.60}; write "
+                f"[{params[option]!r:.60}]"
+            )
+        for name in params[option]:
+            if name == target:
+                raise TableError(
+                    f"{table.name}: {name!r} is the target and cannot be in --{option} as well"
+                )
+            require(table, name, f"--{option}", *([] if target is None else [target]))
+            # "keep" may be combined with "categorical" and "numeric".
+            if name in option_of and (option != "keep" or option_of[name] == "drop"):
+                raise TableError(
+                    f"{table.name}: {name!r} is in --{option_of[name]} and in --{option}; "
+                    "choose one"
+                )
+            option_of.setdefault(name, option)
+
+
+def _column(
+    table: RawTable, name: str, cells: Cells, params: Mapping[str, Any], lines: list[str]
+) -> Column:
     """Infer the type of a column; decisions are appended to ``lines``."""
-    cells = table.feature(name)
-    missing = is_missing(cells)
-    is_text = name in overrides.categorical or (
-        isinstance(cells, Categorical) and not has_units(name, cells)
-    )
+    is_categorical = name in params["categorical"]
+    is_text = isinstance(cells, Categorical) and not _has_units(name, cells)
     column: Column
-    if not is_text or name in overrides.numeric:
-        column = _number(table, name, lines)
+    if name in params["numeric"] or not (is_text or is_categorical):
+        column = _number(table, name, cells, lines)
         imputed = f"{column.fill:g}, the median"
     else:
-        column = _categories(name, as_text(cells), name in overrides.categorical, lines)
-        imputed = f"{quoted(column.fill, 40)}, the " + (
-            "middle one" if isinstance(column, Ordinal) else "most frequent"
-        )
+        column = _categories(name, as_text(cells), is_categorical, lines)
+        statistic = "middle one" if isinstance(column, Ordinal) else "most frequent"
+        imputed = f"{quoted(column.fill, 40)}, the {statistic}"
+    missing = is_missing(cells)
     if not missing.any():
         return column
-    indicator = needs_indicator(missing, categories=isinstance(column, Category))
+    indicator = _needs_indicator(missing, is_categorical=isinstance(column, Category))
     feature = f"{name + ' is missing'!r}"
     n = np.count_nonzero(missing)
     are = "is" if n == 1 else "are"
@@ -258,19 +282,18 @@ def _column(table: RawTable, name: str, overrides: Overrides, lines: list[str]) 
     else:
         encoding = f"imputed with {imputed}, and indicated by {feature}"
     lines.append(
-        f"{name!r}: {n:,} of {table.n_rows:,} values {are} missing: {encoding} "
-        "(--set missing=error to refuse them)"
+        f"{name!r}: {n:,} of {len(missing):,} values {are} missing: {encoding} "
+        "(--set missing=error to reject them)"
     )
     return replace(column, indicator=indicator, had_missing=True)
 
 
-def _number(table: RawTable, name: str, lines: list[str]) -> Number:
-    cells = table.feature(name)
+def _number(table: RawTable, name: str, cells: Cells, lines: list[str]) -> Number:
     from_text = isinstance(cells, Categorical)
     numbers = Number(name, from_text=from_text).numbers(table)
     present = numbers[~np.isnan(numbers)]
     if isinstance(cells, Categorical):
-        examples = [f"{quoted(text, 20)} is {number_in(text):g}" for text in cells.values[:3]]
+        examples = [f"{quoted(text, 20)} is {extract_number(text):g}" for text in cells.values[:3]]
         lines.append(
             f"{name!r} is encoded as the number in its text: {', '.join(examples)}, … "
             f"(--categorical {in_shell(name)} to one-hot encode it)"
@@ -292,16 +315,16 @@ def _categories(
     most_frequent = cells.values[min(used, key=lambda k: (-counts[k], cells.values[k]))]
     if keep_all:
         return Category(name, most_frequent, categories=tuple(sorted(known)))
-    order = tuple(known) if cells.ordered and len(known) > 1 else ordered(known)
+    order = tuple(known) if cells.ordered and len(known) > 1 else sort_levels(known)
     override_hint = f"(--categorical {in_shell(name)} to one-hot encode it)"
     if order is not None:
         listed = " < ".join(order[:4]) + (" < …" if len(order) > 4 else "")
         lines.append(f"{name!r} is ordinal: {listed} are encoded as 0, 1, … {override_hint}")
         return Ordinal(name, _median(order, cells), categories=order)
-    if not has_many_values(len(known), int(counts.sum())):
+    if not _has_many_values(len(known), int(counts.sum())):
         return Category(name, most_frequent, categories=tuple(sorted(known)))
     # A column in ``keep`` may have no frequent values.
-    frequent = frequent_values(cells) or frequent_values(cells, minimum=1)
+    frequent = _frequent_values(cells) or _frequent_values(cells, minimum=1)
     categories = tuple(sorted(set(frequent) - {OTHER}))
     n = len(categories)
     subset = "most frequent" if n == 1 else f"{n} most frequent"
@@ -322,21 +345,152 @@ def _median(order: tuple[str, ...], cells: Categorical) -> str:
 
 def _check_numbers(table: RawTable, name: str, cells: Categorical) -> None:
     """Raise TableError if a numeric column contains a few text cells."""
-    counts = cells.counts
-    # Points and commas are swapped in columns with decimal commas.
-    marks = str.maketrans(",.", ".,") if name in table.commas else {}
-    numbers = np.array([_is_number(text.translate(marks)) for text in cells.values])
-    n = int(counts.sum())
-    if numbers.all() or counts[numbers].sum() < max(MIN_NUMBERS * n, FEW_VALUES):
+    counts, is_comma = cells.counts, name in table.commas
+    parsed = [parse_number(text, is_comma=is_comma) for text in cells.values]
+    is_text = np.isnan(parsed) & (counts > 0)
+    n, n_text = int(counts.sum()), int(counts[is_text].sum())
+    if not n_text or n - n_text < max(MIN_NUMBERS * n, FEW_VALUES):
         return
-    rows = [cells.first(int(k)) for k in np.flatnonzero(~numbers & (counts > 0))]
-    if rows:
-        row = min(rows)
-        raise TableError(
-            f"{table.name}, {table.where(row)}: {name!r} holds {quoted(cells[row])}, where "
-            f"{counts[numbers].sum():,} of {n:,} values are numbers; correct it or leave it empty, "
-            f"or name the column with --categorical {in_shell(name)}"
-        )
+    row = min(map(cells.first, np.flatnonzero(is_text).tolist()))
+    raise TableError(
+        f"{table.name}, {table.where(row)}: {name!r} contains {quoted(cells[row])}, but "
+        f"{n - n_text:,} of {n:,} values are numbers; correct it or leave it empty, "
+        f"or name the column with --categorical {in_shell(name)}"
+    )
+
+
+# -- uninformative columns ------------------------------------------------------------------------
+
+
+def reason_to_drop(name: str, cells: Cells) -> str | None:
+    """Return the reason to drop a column of ids, dates, free text or equal values, or None."""
+    missing = is_missing(cells)
+    if missing.all():
+        return NO_VALUES
+    if isinstance(cells, Categorical):
+        return _reason_to_drop_text(name, cells, _needs_indicator(missing, is_categorical=True))
+    present = cells[~missing]
+    n = present.size
+    low, high = present.min(), present.max()
+    if n > 1 and low == high and not _needs_indicator(missing):
+        return f"{SAME_VALUE} ({low:g})"
+    if n < MIN_IDS or not (present == np.round(present)).all():
+        return None
+    if high - low == n - 1 and np.unique(present).size == n:
+        return f"the integers {low:.0f} to {high:.0f}, each exactly once, like row ids"
+    if is_id_name(name) and 2 * (k := np.unique(present).size) > n:
+        return f"an id by its name, with {k:,} different values in {n:,} rows"
+    return None
+
+
+def _reason_to_drop_text(name: str, cells: Categorical, has_indicator: bool) -> str | None:
+    counts = cells.counts
+    used = np.flatnonzero(counts)
+    n, k = int(counts.sum()), used.size
+    if k == 1:
+        if n < 2 or has_indicator:
+            return None
+        return f"{SAME_VALUE} ({quoted(cells.values[used[0]], 40)})"
+    if _has_units(name, cells):
+        return None
+    sample = [cells.values[i] for i in used[:1000]]
+    if all(map(is_date, sample)):
+        return "dates or times"
+    if cells.ordered or sort_levels(sample) is not None:
+        return None
+    if k > FEW_VALUES and np.mean([len(text.split()) for text in sample]) >= MIN_WORDS:
+        # Examples are omitted, because model files must not disclose training rows.
+        return "free text"
+    if k == n and k > 2:
+        return f"{k:,} different values in {n:,} rows"
+    if _has_many_values(k, n) and not _frequent_values(cells):
+        return f"{k:,} different values in {n:,} rows, none of them frequent"
+    if is_id_name(name) and 2 * k > n and k > FEW_VALUES:
+        return f"an id by its name, with {k:,} different values in {n:,} rows"
+    return None
+
+
+def _has_units(name: str, cells: Categorical) -> bool:
+    """Return whether the values are numbers with units or thousands separators, and not ids."""
+    counts = cells.counts
+    used = np.flatnonzero(counts)
+    if used.size <= FEW_VALUES or is_id_name(name):
+        return False
+    parsed = parse_numbers_with_unit([cells.values[k] for k in used])
+    if parsed is None:
+        return False
+    numbers, unit = parsed
+    # Distinct integers with a prefix or suffix are ids.
+    is_id = used.size == counts.sum() and all(number == round(number) for number in numbers)
+    return unit == "" or not is_id
+
+
+def _needs_indicator(missing: NDArray, *, is_categorical: bool = False) -> bool:
+    """Return whether missing values need an indicator feature."""
+    share = 0.0 if is_categorical else SHARE_INDICATED
+    return bool(np.count_nonzero(missing) >= max(MIN_INDICATED, share * len(missing)))
+
+
+def _has_many_values(k: int, n: int) -> bool:
+    """Return whether k distinct values in n rows are too many for one-hot encoding."""
+    return k > MANY_VALUES or (k > FEW_VALUES and 2 * k > n)
+
+
+def _frequent_values(cells: Categorical, minimum: int = MIN_FREQUENT) -> list[str]:
+    """Return at most ``MAX_FREQUENT`` values, in order of decreasing frequency."""
+    counts = cells.counts
+    if minimum > 1:
+        minimum = max(minimum, math.ceil(SHARE_FREQUENT * counts.sum()))
+    order = np.argsort(-counts, kind="stable")[:MAX_FREQUENT]
+    return [cells.values[k] for k in order if counts[k] >= minimum]
+
+
+def is_id_name(name: str) -> bool:
+    """Return whether a column name looks like the name of an id."""
+    if len(name) > MAX_LENGTH:
+        return False
+    return bool(ID_NAME.fullmatch(name) or CAMEL_ID.fullmatch(name))
+
+
+def is_date(text: str) -> bool:
+    """Return whether text is a date or a time in a common format."""
+    return DATE.fullmatch(normalize(text)) is not None
+
+
+# -- ordinal scales -------------------------------------------------------------------------------
+
+
+def sort_levels(texts: Sequence[str]) -> tuple[str, ...] | None:
+    """Sort the levels of a scale or disjoint ranges; return None for other strings."""
+    if len(texts) < 2:
+        return None
+    return _by_scale(texts) or _by_range(texts)
+
+
+def _by_scale(texts: Sequence[str]) -> tuple[str, ...] | None:
+    # Two single letters are ambiguous: s and m may mean single and married.
+    if len(texts) < 3 and all(len(text) <= 2 for text in texts):
+        return None
+    for scale in SCALES:
+        position = {name: k for k, level in enumerate(scale) for name in level}
+        positions = [position.get(text.lower(), -1) for text in texts]
+        if min(positions) >= 0 and len(set(positions)) == len(positions):
+            return tuple(text for _, text in sorted(zip(positions, texts, strict=True)))
+    return None
+
+
+def _by_range(texts: Sequence[str]) -> tuple[str, ...] | None:
+    parsed = [(parse_range(text), text) for text in texts]
+    ranges = sorted((bounds, text) for bounds, text in parsed if bounds is not None)
+    if len(ranges) < len(texts) or all(low == high for (low, high), _ in ranges):
+        return None
+    overlaps = any(
+        before[1] > after[0] or before == after for (before, _), (after, _) in pairwise(ranges)
+    )
+    return None if overlaps else tuple(text for _, text in ranges)
+
+
+# -- target ---------------------------------------------------------------------------------------
 
 
 def infer_target(
@@ -363,8 +517,8 @@ def infer_target(
         name = matches[0] if len(matches) == 1 else list(table.columns)[-1]
     require(table, name, "--target")
     lines: list[str] = []
-    task = _infer_task(table, name, task, lines)
     cells = table.columns[name]
+    task = _infer_task(cells, name, task, lines)
     target = Target(name, task, task == CLASSIFICATION and isinstance(cells, Categorical))
     return target, (*lines, *_similar_classes(cells, name))
 
@@ -379,8 +533,7 @@ def label_name(y: Any, table: RawTable) -> str:
     return free[0] if free else f"label of {table.name}"
 
 
-def _infer_task(table: RawTable, name: str, task: str, lines: list[str]) -> str:
-    cells = table.columns[name]
+def _infer_task(cells: Cells, name: str, task: str, lines: list[str]) -> str:
     if task == REGRESSION:
         return REGRESSION
     if isinstance(cells, Categorical):
@@ -395,14 +548,14 @@ def _infer_task(table: RawTable, name: str, task: str, lines: list[str]) -> str:
         if few_rows:
             lines.append(
                 f"few rows: the target {name!r} has {n:,} classes in {n_rows:,} rows, fewer than "
-                f"{ROWS_PER_CLASS} each, which is little to learn from (--target for another "
-                "column, --task regression for numbers)"
+                f"{ROWS_PER_CLASS} each (--target for another column, --task regression for "
+                "numbers)"
             )
         return CLASSIFICATION
     lines.append(
-        f"regression: the target {name!r} holds {n:,} different "
-        f"{'numbers' if integers else 'numbers that are not all whole'} "
-        "(--task classification to take them as classes)"
+        f"regression: the target {name!r} has {n:,} different "
+        f"{'integers' if integers else 'numbers that are not all integers'} "
+        "(--task classification to use them as classes)"
     )
     return REGRESSION
 
@@ -427,11 +580,3 @@ def in_shell(name: str) -> str:
 
 def _are_integers(cells: NDArray) -> bool:
     return bool(np.isfinite(cells).all() and np.array_equal(cells, np.round(cells)))
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True

@@ -226,9 +226,6 @@ class TrainingMonitor:
 
         ``end`` is the reason if the stage is complete.
         """
-        settle, own_state = self._settle, state
-        if own_state is not None and settle is not None:
-            state = lambda: settle(own_state())  # noqa: E731
         progress = Progress(
             self._stage,
             iteration,
@@ -238,7 +235,7 @@ class TrainingMonitor:
             self.seconds,
             model,
             self.interrupted or (end is not None and self._is_last),
-            state,
+            self._settled(state),
             self._origin,
         )
         results = [callback(progress) for callback in self._callbacks]
@@ -246,6 +243,14 @@ class TrainingMonitor:
             return end
         self._stopped |= any(results)
         return self.stop_reason
+
+    def _settled(
+        self, state: Callable[[], TrainingState] | None
+    ) -> Callable[[], TrainingState] | None:
+        settle = self._settle
+        if state is None or settle is None:
+            return state
+        return lambda: settle(state())
 
 
 def run_parallel(

@@ -73,9 +73,9 @@ class SparseEngine(CompiledEngine):
         super().__init__(model, problem)
         self._audit = audit
         self._n_workers = _count_workers(model, problem)
-        counts = problem.comm.nearby(self._n_workers)
+        counts = problem.comm.allgather_local(self._n_workers)
         sizes = Sizes.of(model, problem, self._n_workers, sum(counts))
-        self._state = self._allocate(sizes, first_slot=sum(counts[: problem.comm.place]))
+        self._state = self._allocate(sizes, first_slot=sum(counts[: problem.comm.local_rank]))
         self._assign(arrange(problem.y, np.arange(len(problem.y)), self._lanes, self._n_workers))
         scan_all = self._on_threads(_kernels.scan_all)
         scan_all(self._state.samples, self._state.weights, self._state.minima)
@@ -104,7 +104,7 @@ class SparseEngine(CompiledEngine):
             "samples": {"X": X, "y": self.problem.y},
             # Engines of the same ranks and size share this memory, one block at a time.
             "worst": {
-                "threshold": comm.shared((2, LINE * sizes.S)),
+                "threshold": comm.shared_memory((2, LINE * sizes.S)),
                 "first_slot": first_slot,
                 "n_ignored": sizes.k - sizes.n,
             },
@@ -300,7 +300,7 @@ class ExchangeCallback:
     def _run(self, message: int) -> int:
         try:
             if message == WORST:
-                self._comm.meet(self.exchange.sent, self.exchange.received)
+                self._comm.allgather_into(self.exchange.sent, self.exchange.received)
             else:
                 self._comm.allreduce_or(self.exchange.path)
         except BaseException as failure:

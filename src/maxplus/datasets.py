@@ -19,6 +19,14 @@ from numpy.typing import NDArray
 
 from maxplus._files import write_whole
 
+__all__ = [
+    "DamagedFileError",
+    "DataNotFoundError",
+    "ImageData",
+    "load_fashion_mnist",
+    "load_mnist",
+]
+
 # Connection timeout in seconds.
 TIMEOUT = 20.0
 FILES = (
@@ -159,30 +167,26 @@ def _find(collection: Collection, folder: Path | None) -> dict[str, bytes]:
         contents = _from_folder(collection, folder)
         if contents is None:
             raise DataNotFoundError(
-                f"folder={str(folder)!r} does not hold {', '.join(FILES)} (or the same with .gz), "
-                f"nor does its subfolder {collection.name!r}; name the folder that does, or leave "
-                "folder out"
+                f"folder={str(folder)!r} and its subfolder {collection.name!r} do not contain "
+                f"{', '.join(FILES)} (optionally with .gz); pass another folder, or omit it"
             )
         return contents
     tried = []
     data_folder = os.environ.get("MAXPLUS_DATA")
-    if data_folder:
-        contents = _from_folder(collection, Path(data_folder))
-        if contents is not None:
-            return contents
-        tried.append(f"MAXPLUS_DATA={data_folder}: not there")
-    else:
-        tried.append("the environment variable MAXPLUS_DATA: not set")
     cache = cache_folder(collection.name)
-    try:
-        contents = _from_folder(collection, cache)
-    except DamagedFileError as error:
-        warnings.warn(f"{error}; looking elsewhere", stacklevel=4)
-        tried.append(f"{cache}: damaged")
+    if not data_folder:
+        tried.append("the environment variable MAXPLUS_DATA: not set")
+    elif (contents := _from_folder(collection, Path(data_folder))) is not None:
+        return contents
     else:
-        if contents is not None:
+        tried.append(f"MAXPLUS_DATA={data_folder}: not there")
+    try:
+        if (contents := _from_folder(collection, cache)) is not None:
             return contents
         tried.append(f"{cache}: not there")
+    except DamagedFileError as error:
+        warnings.warn(f"{error}; trying other sources", stacklevel=4)
+        tried.append(f"{cache}: damaged")
     for mirror in collection.mirrors:
         try:
             contents = _from_mirror(collection, mirror)
@@ -192,12 +196,14 @@ def _find(collection: Collection, folder: Path | None) -> dict[str, bytes]:
         try:
             store(cache, contents)
         except OSError as error:
-            warnings.warn(f"{collection.name} could not be kept in {cache}: {error}", stacklevel=4)
+            warnings.warn(
+                f"{collection.name} could not be stored in {cache}: {error}", stacklevel=4
+            )
         return contents
     raise DataNotFoundError(
         f"{collection.name} was not found. Tried:\n"
         + "".join(f"  - {line}\n" for line in tried)
-        + "Put the four idx files into a folder and name it with folder=… or MAXPLUS_DATA, or "
+        + "Put the four idx files into a folder and pass it as folder=… or MAXPLUS_DATA, or "
         "connect to the network."
     )
 
@@ -214,16 +220,14 @@ def cache_folder(name: str) -> Path:
 def _from_folder(collection: Collection, folder: Path) -> dict[str, bytes] | None:
     """Read all files from a folder or its subfolder; return None if a file is missing."""
     for location in (folder / collection.name, folder):
-        paths = {
-            name: next((p for p in (location / f"{name}.gz", location / name) if p.is_file()), None)
-            for name in collection.digests
+        found = {
+            name: path
+            for name in FILES
+            for path in (location / name, location / f"{name}.gz")
+            if path.is_file()
         }
-        if all(paths.values()):
-            return {
-                name: _read(path, collection.digests[name])
-                for name, path in paths.items()
-                if path is not None
-            }
+        if len(found) == len(FILES):
+            return {name: _read(path, collection.digests[name]) for name, path in found.items()}
     return None
 
 
