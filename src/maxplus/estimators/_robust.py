@@ -18,12 +18,7 @@ from maxplus.estimators._training_data import TrainingData, share_a_unit
 from maxplus.models import LMM, AdditiveLMM, FeatureMap, Term
 from maxplus.training import Status, TrainingMonitor
 from maxplus.training.smooth.annealing import Annealing
-from maxplus.training.smooth.interval import (
-    Augment,
-    image_windows,
-    train_interval,
-    window_terms,
-)
+from maxplus.training.smooth.interval import Augment, image_windows, train_interval, window_terms
 from maxplus.training.smooth.soft_terms import OnEpoch
 from maxplus.training.smooth.structures import Structure, initial_terms
 
@@ -185,7 +180,7 @@ class RobustTraining(JointTraining):
     ) -> tuple[Choice | None, Status]:
         """Return the choice, or None if the search was interrupted, and the status."""
         choice, status = super().choose(rows, seed, monitor)
-        if choice is None or choice.scores is None or self.structures[-1] is not CONSTANT:
+        if choice is None or choice.scores is None or self.structures[-1].structure is not None:
             return choice, status
         scores = choice.scores[:, np.isfinite(choice.scores[0])].sum(axis=1)
         # If folds differ in size, equal numbers of certified rows have different shares.
@@ -224,7 +219,7 @@ class RobustTraining(JointTraining):
                 feature_map(rows.X[part]).astype(np.float32),
                 rows.y[part],
                 self.n_classes,
-                terms.units if length == 1.0 else IMAGE_UNITS,
+                terms.units if length == 1.0 else min(terms.units, IMAGE_UNITS),
                 terms.size,
                 rng,
             )
