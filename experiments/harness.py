@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from maxplus._files import write_whole
+from maxplus._files import write_atomically
 from maxplus.plots._canvas import new_figure, quiet_frame
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Cache:
         except Exception:
             value = make()
         self._folder.mkdir(parents=True, exist_ok=True)
-        write_whole(path, pickle.dumps(value))
+        write_atomically(path, pickle.dumps(value))
         return value
 
     def clear(self) -> None:

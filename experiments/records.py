@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.harness import BENCHMARKS, EXPERIMENTS, Result, Settings
-from maxplus._files import write_whole
+from maxplus._files import write_atomically
 
 TITLE = "The paper's tables and figures, measured again"
 BENCHMARKS_TITLE = "Benchmarks"
@@ -46,7 +46,7 @@ def write_result(folder: Path, name: str, result: Result, settings: Settings) ->
     }
     (folder / f"{name}.md").write_text(_section(record), encoding="utf-8")
     text = json.dumps(record, indent=2, ensure_ascii=False, default=float)
-    write_whole(folder / f"{name}.json", (text + "\n").encode())
+    write_atomically(folder / f"{name}.json", (text + "\n").encode())
 
 
 def read_record(folder: Path, name: str) -> Record | None:

@@ -131,7 +131,7 @@ def certificates():
     assert 0.0 < clf.certified_accuracy(X, y, 0.1) <= 1.0
     assert "Row 1" in str(clf.explain(X[:2]))
     assert len(clf.rules(X, y, 3).to_records()) <= 3
-    assert clf.prune().left > 0
+    assert clf.prune().remaining > 0
 
 
 def files(folder):

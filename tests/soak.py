@@ -32,7 +32,7 @@ from maxplus import (
     LMMRegressor,
     SubgradientLMMClassifier,
 )
-from maxplus._files import write_whole
+from maxplus._files import write_atomically
 from maxplus.certify import box_bounds, certified_radius
 from maxplus.explain import nearest_counterfactuals
 from maxplus.io import Checkpoint, FileError
@@ -487,7 +487,7 @@ def main():
     if arguments.out:
         arguments.out.parent.mkdir(parents=True, exist_ok=True)
         text = json.dumps(record, indent=1, ensure_ascii=False) + "\n"
-        write_whole(arguments.out, text.encode())
+        write_atomically(arguments.out, text.encode())
     return 1 if failures else 0
 
 

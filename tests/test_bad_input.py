@@ -61,7 +61,7 @@ PARAMETERS = [
     (STEPPED, "warm_start", [None, 1, "yes"], ["True or False"]),
     (CLASSIFIERS, "verbose", [-1, "loud", None, 1.5], ["True, False", "integer >= 0"]),
     (CLASSIFIERS, "callbacks", [3, ["print"], "print"], ["callable"]),
-    (ALL, "n_jobs", [0, 1.0, 1.5, "2", True], ["None or a number of threads as an integer, or -1"]),
+    (ALL, "n_jobs", [0, 1.0, 1.5, "2", True], ["None or a nonzero integer .number of threads, -1"]),
     (STEPPED[:1], "init", ["zeros", None], ["'prototypes', 'gaussian', 'uniform'"]),
     (STEPPED[1:], "init", ["zeros", None], ["'glorot', 'gaussian', 'uniform'"]),
     (STEPPED[1:], "scale", POSITIVE, ["> 0"]),
@@ -244,7 +244,12 @@ UNUSED = [
     ([LMMClassifier], {"polish": None, "max_suspects": 3}, "max_suspects=3", "is polished"),
     ([LMMClassifier], {"n_iter_no_change": 2}, "n_iter_no_change=2", "early_stopping is True"),
     ([LMMClassifier], {"validation_fraction": 0.2}, "validation_fraction=0.2", "early_stopping"),
-    ([LMMClassifier], {"n_hidden": 6, "scoring": "accuracy"}, "scoring='accuracy'", "a choice of"),
+    (
+        [LMMClassifier],
+        {"n_hidden": 6, "scoring": "accuracy"},
+        "scoring='accuracy'",
+        "a sum of terms",
+    ),
 ]
 UNUSED_CASES = [
     pytest.param(estimator, parameters, what, when, id=f"{estimator.__name__}-{what}")

@@ -90,7 +90,7 @@ def test_resume_requires_the_same_sample_weights(tmp_path, iris):
 def test_resume_requires_the_same_data_and_a_checkpoint(tmp_path, iris, fitted):
     path = tmp_path / "checkpoint"
     SubgradientLMMClassifier(8, max_iter=5, callbacks=Checkpoint(path)).fit(iris.X, iris.y)
-    with pytest.raises(FileError, match="on other data"):
+    with pytest.raises(FileError, match="to other data"):
         maxplus.resume(path, iris.X + 1e-9, iris.y)
     with pytest.raises(FileError, match="is a maxplus-checkpoint file, but a maxplus-model"):
         maxplus.load(path)

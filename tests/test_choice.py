@@ -11,7 +11,7 @@ from maxplus import LMMClassifier
 from maxplus.estimators._additive import EFFORT, STRUCTURES
 from maxplus.estimators._cross_validation import (
     deal_folds,
-    keep_level,
+    limit_temperature,
     losses_of,
     stratified_part,
     temperature,
@@ -291,7 +291,7 @@ def test_rare_values_are_not_outliers():
 def test_image_features_are_not_rescaled(digits):
     for X in (digits.X, digits.X / 16, digits.X * 17.0):
         assert share_a_unit(X)
-        assert Scaling.of(X).is_none
+        assert Scaling.of(X).is_identity
     rng = np.random.default_rng(0)
     assert not share_a_unit(rng.random((50, 60)))  # few zeros
     assert not share_a_unit(digits.X[:, :40])
@@ -350,10 +350,10 @@ def test_temperature_preserves_perfect_fit(iris):
     Z = np.array([[1.0, 0.2, 0.2], [0.1, 1.0, 0.0]])
     y = np.array([0, 1])
     level = losses_of(0.9 * Z, y).max()
-    t = keep_level(0.1, Z, y, level)
+    t = limit_temperature(0.1, Z, y, level)
     assert t == pytest.approx(0.9, rel=1e-6)
     assert losses_of(t * Z, y).max() < level
-    assert keep_level(3.0, Z, y, level) == 3.0
+    assert limit_temperature(3.0, Z, y, level) == 3.0
 
 
 def test_suspects_of_a_sum_are_misclassified_rows(noisy, chosen):

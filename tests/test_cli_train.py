@@ -328,7 +328,7 @@ def test_resumed_train_rejects_other_data(tmp_path):
     checkpoint, other = tmp_path / "c", tmp_path / "other.csv"
     good(*train(IRIS, tmp_path / "m", "--checkpoint", checkpoint, **SMALL))
     other.write_text(Path(IRIS).read_text().replace("5.1,3.5", "5.2,3.5", 1))
-    assert "on other data" in bad("train", other, "--resume", checkpoint, "-o", tmp_path / "m")
+    assert "to other data" in bad("train", other, "--resume", checkpoint, "-o", tmp_path / "m")
 
 
 @pytest.mark.parametrize("option", ["--checkpoint", "--resume"])

@@ -24,7 +24,7 @@ from maxplus import (
 from maxplus.certify.margins import Margins
 from maxplus.explain import shape_function
 from maxplus.io import FileError
-from maxplus.io.models import KIND, describe
+from maxplus.io.models import KIND, serialize
 from maxplus.tables import TableError
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -125,7 +125,7 @@ def use(estimator, X, path):
 def test_mutated_file_is_refused_or_loads_a_model_that_works(name, tmp_path):
     estimator, X = estimator_and_rows(name)
     use(estimator, X, tmp_path / "whole")
-    document, arrays = describe(estimator)
+    document, arrays = serialize(estimator)
     refused = 0
     for what, changed, own in mutations({**document, "notes": ["a note"]}, arrays):
         write(tmp_path / "mutated", KIND, changed, own)
@@ -177,7 +177,7 @@ def take_from(other, names, prefix=None):
     """Return a change that takes fields, and arrays with a prefix, from another estimator."""
 
     def change(document, arrays):
-        foreign, own = describe(estimator_and_rows(other)[0])
+        foreign, own = serialize(estimator_and_rows(other)[0])
         document.update({name: foreign[name] for name in names})
         if prefix is not None:
             arrays.update({name: A for name, A in own.items() if name.startswith(prefix)})
@@ -194,18 +194,18 @@ def shorten_columns(document, arrays):
 # Estimator, change and message.
 DAMAGE = {
     # Names, parameters and attributes.
-    "estimator": ("lmm", field("estimator", "os.system"), "no estimator 'os.system'"),
+    "estimator": ("lmm", field("estimator", "os.system"), "unknown estimator 'os.system'"),
     "parameter": ("subgradient", field("parameters.engine", "x"), "engine must be"),
-    "unknown parameter": ("lmm", field("parameters.nonsense", 1), "parameters do not fit"),
+    "unknown parameter": ("lmm", field("parameters.nonsense", 1), "parameters are invalid"),
     "parameters": ("lmm", field("parameters", [1]), r"parameters cannot be \[1\]"),
     "unknown attribute": ("lmm", field("attributes.__class__", "x"), "no attribute '__class__'"),
     "attribute": ("lmm", field("attributes.n_iter_", -1), "n_iter_ cannot be -1"),
     "status": ("lmm", field("attributes.status_", "x"), "status_ cannot be 'x'"),
     "missing attribute": ("lmm", lambda d, a: d["attributes"].pop("max_loss_"), "max_loss_ is mis"),
     "n_features": ("lmm", field("n_features", 5), "number of features cannot be 5"),
-    "feature names": ("lmm", field("feature_names", ["a"]), "feature_names are not 4"),
+    "feature names": ("lmm", field("feature_names", ["a"]), "feature_names must have 4"),
     # Classes and training rows.
-    "two classes": ("lmm", field("classes.values", ["a", "b"]), "2 classes, but its model 3"),
+    "two classes": ("lmm", field("classes.values", ["a", "b"]), "2 classes, but its model has 3"),
     "class order": ("lmm", field("classes.values", ["c", "bb", "a"]), "in ascending order"),
     "class type": ("lmm", field("classes.type", "|O"), "classes.type cannot be"),
     "no class type": ("lmm", field("classes.type", None), "classes.type cannot be None"),
@@ -215,7 +215,7 @@ DAMAGE = {
     "nested classes": ("lmm", field("classes.values", [["a"], ["b"], ["c"]]), "<U2'"),
     "mixed classes": ("lmm", field("classes", {"type": "object", "values": ["a", 1]}), "cannot be"),
     "large class": ("lmm", field("classes", {"type": "|i1", "values": [1, 300]}), r"\|i1"),
-    "class 2.5": ("lmm", field("classes", {"type": "<i8", "values": [1, 2.5]}), "another type"),
+    "class 2.5": ("lmm", field("classes", {"type": "<i8", "values": [1, 2.5]}), "different type"),
     "history": ("subgradient", array("history.loss", lambda A: A[:-1]), "differ in length"),
     "label": ("lmm", array("training.labels", lambda A: A + 3), "not one of the classes"),
     "losses": ("lmm", array("training.losses", lambda A: A[:-1]), "has shape"),
@@ -232,22 +232,22 @@ DAMAGE = {
     # Attributes that are arrays.
     "no scale": ("lmm", without("scale"), "scale_ is missing"),
     "negative scale": ("lmm", array("scale", lambda A: -A), "not all positive"),
-    "type of scale": ("lmm", array("scale", lambda A: A.astype(np.float32)), "of another type"),
+    "type of scale": ("lmm", array("scale", lambda A: A.astype(np.float32)), "wrong type"),
     "no term means": ("sum", without("term_means"), "term_means_ is missing"),
     "term means NaN": ("made", array("term_means", lambda A: A * np.nan), "is not finite"),
     "no quantiles": ("regression", without("residual_quantiles"), "residual_quantiles_ is missing"),
-    "too few quantiles": ("regression", array("residual_quantiles", [0.1]), "does not hold"),
-    "quantile NaN": ("regression", array("residual_quantiles", [np.nan] * 23), "does not hold"),
-    "no residuals": ("regression", array("residuals", []), "does not hold"),
-    "residual < 0": ("regression", array("residuals", [-0.1, 0.1]), "does not hold"),
-    "residual order": ("regression", array("residuals", [0.2, 0.1]), "does not hold"),
+    "too few quantiles": ("regression", array("residual_quantiles", [0.1]), "does not contain"),
+    "quantile NaN": ("regression", array("residual_quantiles", [np.nan] * 23), "does not contain"),
+    "no residuals": ("regression", array("residuals", []), "does not contain"),
+    "residual < 0": ("regression", array("residuals", [-0.1, 0.1]), "does not contain"),
+    "residual order": ("regression", array("residuals", [0.2, 0.1]), "does not contain"),
     "no bounds": ("made regression", without("bounds"), "bounds_ is missing"),
-    "order of bounds": ("made regression", array("bounds", [1.0, 0.0]), "in order"),
+    "order of bounds": ("made regression", array("bounds", [1.0, 0.0]), "in ascending order"),
     "infinite bound": ("made regression", array("bounds", [0.0, np.inf]), "two finite numbers"),
     "type of bounds": (
         "made regression",
         array("bounds", lambda A: A.astype(np.float32)),
-        "of another type",
+        "wrong type",
     ),
     # Terms and feature map of a sum.
     "no starts": ("made", array("model.feature_start", lambda A: A[:0]), "does not divide"),
@@ -255,7 +255,7 @@ DAMAGE = {
     "terms": (
         "made",
         array("model.unit_start", lambda A: A[[*range(len(A) - 2), -1]]),
-        "not of equally many terms",
+        "different numbers of terms",
     ),
     "units moved": (
         "made",
@@ -263,12 +263,12 @@ DAMAGE = {
         "'W1' does not divide",
     ),
     "features": ("made", array("model.features", lambda A: A + 1), "increasing numbers 0..4"),
-    "type of features": ("made", array("model.features", lambda A: A * 1.0), "of another type"),
+    "type of features": ("made", array("model.features", lambda A: A * 1.0), "wrong type"),
     "offsets": ("made", array("model.W1", lambda A: A[:-1]), "'W1' does not divide"),
     "type of offsets": (
         "made",
         array("model.W1", lambda A: A.astype(np.float32)),
-        "of another type",
+        "wrong type",
     ),
     "no outputs": ("made", array("model.W2", lambda A: A[:, :0]), "sizes >= 1"),
     "more outputs": ("made", array("model.W2", lambda A: np.c_[A, A[:, 0]]), "intercept must hold"),
@@ -284,7 +284,7 @@ DAMAGE = {
     "regression with three outputs": (
         "made regression",
         take_from("made", [], "model."),
-        "cannot have 3 outputs",
+        "with 3 outputs",
     ),
     "interpolation with a sum": (
         "interpolation",
@@ -305,9 +305,9 @@ DAMAGE = {
     "one candidate": ("made", field("search.candidates", ["a"]), "search.chosen cannot be 1"),
     "no candidates": ("made", field("search.candidates", []), "search.chosen cannot be 1"),
     "candidates": ("made", field("search.candidates", [1, 2]), r"candidates\[0\] cannot be 1"),
-    "ragged losses": ("made", field("search.losses", [[0.5], [0.5, 0.25]]), "equally many"),
+    "ragged losses": ("made", field("search.losses", [[0.5], [0.5, 0.25]]), "same number of"),
     "loss NaN": ("made", field("search.losses", [[0.5], [np.nan]]), r"losses\[1\]\[0\] cannot be"),
-    "scores": ("made", field("search.scores", [[0.5]]), "search.scores are not equally many"),
+    "scores": ("made", field("search.scores", [[0.5]]), "search.scores does not have"),
     # Encoders.
     "encoder": ("frame", field("encoder", "x"), "is damaged"),
     "ranges": ("frame", lambda d, a: d["encoder"].pop("ranges"), "is damaged"),
@@ -344,7 +344,7 @@ def test_load_refuses_damaged_value(name, change, message, tmp_path):
 
 def described(name):
     """Return copies of the document and the arrays of an estimator with all attributes."""
-    document, arrays = describe(estimator_and_rows(name)[0], remember_rows=True)
+    document, arrays = serialize(estimator_and_rows(name)[0], remember_rows=True)
     return copy.deepcopy(document), dict(arrays)
 
 
@@ -362,7 +362,7 @@ def described(name):
     ],
 )
 def test_load_refuses_damaged_training_summary(name, value, tmp_path):
-    document, arrays = describe(estimator_and_rows("lmm")[0])
+    document, arrays = serialize(estimator_and_rows("lmm")[0])
     if name is None:
         del document["training"]
     else:

@@ -110,7 +110,7 @@ def test_missing_dataset_error_lists_sources(tiny, monkeypatch):
     with pytest.raises(DataNotFoundError) as caught:
         datasets.load_mnist()
     message = str(caught.value)
-    for part in ("MAXPLUS_DATA", "not there", "127.0.0.1:9", "folder="):
+    for part in ("MAXPLUS_DATA", "not found", "127.0.0.1:9", "folder="):
         assert part in message
 
 

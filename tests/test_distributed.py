@@ -161,7 +161,7 @@ def test_ranks_with_different_parameters_are_rejected(iris, fit, message):
         (lambda X, y, rank: subgradient(X, y, engine="dense"), "is for one process"),
         (
             lambda X, y, rank: LMMRegressor().fit(X, X[:, 0]),
-            "a regression cannot be trained over 2 ranks",
+            "a regressor cannot be trained on 2 MPI ranks",
         ),
     ],
 )

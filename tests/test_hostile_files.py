@@ -30,7 +30,7 @@ def message(path):
     text = str(caught.value)
     assert str(path) in text
     assert "\n" not in text
-    assert len(text) <= container.MESSAGE
+    assert len(text) <= container.MAX_MESSAGE
     return text
 
 
@@ -140,7 +140,7 @@ def test_load_refuses_wide_labels_without_allocating_them(path):
 
 
 def test_load_refuses_too_many_or_too_deep_lists(path, monkeypatch):
-    monkeypatch.setattr(container, "MAX_NESTS", 50_000)
+    monkeypatch.setattr(container, "MAX_CONTAINERS", 50_000)
     notes = [{} for _ in range(60_000)]
     tamper(path, lambda document, arrays: document.update(notes=notes))
     assert "lists and objects" in message(path)
@@ -203,4 +203,4 @@ def test_load_refuses_pipe_without_reading(tmp_path, read):
 def test_file_error_message_is_one_short_line():
     error = FileError("a\n" * 1000)
     assert str(error).startswith("a a a")
-    assert len(str(error)) == container.MESSAGE
+    assert len(str(error)) == container.MAX_MESSAGE

@@ -10,7 +10,7 @@ from explained import fixed, smooth_models
 from maxplus import LMMClassifier
 from maxplus.explain import feature_importances, importances
 from maxplus.io.container import FileError
-from maxplus.io.models import describe, rebuild
+from maxplus.io.models import deserialize, serialize
 from maxplus.models import LMM
 from memory_used import most_memory
 
@@ -86,9 +86,9 @@ def test_importances_are_saved_and_checked(two_informative_features, tmp_path, w
     clf.save(tmp_path / "m.maxplus")
     again = maxplus.load(tmp_path / "m.maxplus")
     assert np.array_equal(again.feature_importances_, clf.feature_importances_)
-    document, arrays = describe(clf)
+    document, arrays = serialize(clf)
     with pytest.raises(FileError, match="the array 'feature_importances'"):
-        rebuild(document, arrays | {"feature_importances": np.array(wrong)})
+        deserialize(document, arrays | {"feature_importances": np.array(wrong)})
 
 
 def test_partial_dependence_display_accepts_classifiers(two_informative_features, iris):

@@ -25,7 +25,7 @@ from maxplus import (
     TableEncoder,
 )
 from maxplus.io import FileError, container, schema
-from maxplus.io.models import describe, load_with_notes, save
+from maxplus.io.models import load_with_notes, save, serialize
 from maxplus.models import AdditiveLMM, Network
 from maxplus.tables import RawTable
 from sums import classifier, mapped_sum, random_sum, regressor
@@ -127,7 +127,7 @@ def test_made_sums_round_trip(dtype, is_mapped, tmp_path):
 def test_number_of_arrays_in_file_does_not_depend_on_terms(tmp_path):
     model, X = mapped_sum()
     many = AdditiveLMM.mean([model] * 40)
-    few, lots = (describe(classifier(m, X))[1] for m in (model, many))
+    few, lots = (serialize(classifier(m, X))[1] for m in (model, many))
     assert few.keys() == lots.keys()
     assert_same(saved(classifier(many, X), tmp_path / "sum").model_, many)
 

@@ -202,7 +202,7 @@ BAD = {
     "negative": ({"spread": -1.0}, "spread must be finite and > 0; got -1.0"),
     "NaN": ({"spread": float("nan")}, "spread must be a number or 4 numbers"),
     "overflow": ({"spread": 1e-320}, "do not fit into float64"),
-    "rows": ({"X": np.zeros((3, 4))}, "X must be the 150 training samples"),
+    "rows": ({"X": np.zeros((3, 4))}, "X must contain the 150 training samples"),
     "width": ({"X": np.zeros((150, 5))}, "5 features"),
     "weights": ({"X": np.zeros((150, 4)), "sample_weight": [1.0]}, "sample_weight"),
 }

@@ -10,18 +10,18 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-# Seconds since the last change after which a temporary file is one of a killed process.
+# Seconds without changes after which a temporary file is considered to be left by a killed process.
 _STALE = 3600.0
 
 
-def write_whole(path: str | os.PathLike[str], content: bytes) -> None:
+def write_atomically(path: str | os.PathLike[str], content: bytes) -> None:
     """Write ``content`` to ``path`` atomically; after a failure, the old file is unchanged."""
-    with whole_file(path) as file:
+    with open_atomically(path) as file:
         file.write(content)
 
 
 @contextmanager
-def whole_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+def open_atomically(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """Open a file for writing that replaces ``path`` when the block ends without an error.
 
     A temporary file in the same folder is flushed to disk and then renamed, which is atomic. If the
@@ -32,7 +32,7 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         raise FileNotFoundError(
             f"path is {str(path)!r}, but there is no folder {str(target.parent)!r}; create it first"
         )
-    # The target of a symbolic link is replaced, as in ordinary writing.
+    # The target of a symbolic link is replaced, as with `open`.
     target = target.resolve() if target.is_symlink() else target
     if target.exists() and not target.is_file():
         kind = "a folder" if target.is_dir() else "a device, a pipe or a socket"

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from maxplus._files import write_whole
+from maxplus._files import write_atomically
 
 __all__ = [
     "DamagedFileError",
@@ -179,11 +179,11 @@ def _find(collection: Collection, folder: Path | None) -> dict[str, bytes]:
     elif (contents := _from_folder(collection, Path(data_folder))) is not None:
         return contents
     else:
-        tried.append(f"MAXPLUS_DATA={data_folder}: not there")
+        tried.append(f"MAXPLUS_DATA={data_folder}: not found")
     try:
         if (contents := _from_folder(collection, cache)) is not None:
             return contents
-        tried.append(f"{cache}: not there")
+        tried.append(f"{cache}: not found")
     except DamagedFileError as error:
         warnings.warn(f"{error}; trying other sources", stacklevel=4)
         tried.append(f"{cache}: damaged")
@@ -277,4 +277,4 @@ def store(folder: Path, contents: Mapping[str, bytes]) -> None:
     """Write gzipped files atomically."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in contents.items():
-        write_whole(folder / f"{name}.gz", gzip.compress(content, 6, mtime=0))
+        write_atomically(folder / f"{name}.gz", gzip.compress(content, 6, mtime=0))

@@ -20,13 +20,13 @@ TRUNCATE = 3.0
 
 
 def image_shape(shape: Any, n_pixels: int) -> tuple[int, int]:
-    """Return (height, width), by default of a square; ValueError if n_pixels is different."""
+    """Return (height, width), by default of a square; raise ValueError if n_pixels differs."""
     if shape is None:
         side = math.isqrt(n_pixels)
         if side * side != n_pixels:
             raise ValueError(
                 f"shape is None, which means square images, but rows have {n_pixels} pixels; "
-                "give shape=(height, width)"
+                "pass shape=(height, width)"
             )
         return side, side
     try:
@@ -53,8 +53,8 @@ class GaussianBlur(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     Parameters
     ----------
-    sigma : float
-        Standard deviation of the filter in pixels; 0 for no blur.
+    sigma : float, default=0.5
+        Standard deviation of the filter in pixels. 0 does not blur.
     shape : (height, width), optional
         Shape of the images; square by default.
 
@@ -83,7 +83,8 @@ class GaussianBlur(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
         Returns
         -------
-        GaussianBlur
+        self
+            Fitted transformer.
         """
         X = validate_data(self, X, dtype=[np.float64, np.float32])
         if not (isinstance(self.sigma, Real) and 0 <= self.sigma < np.inf):
@@ -97,10 +98,12 @@ class GaussianBlur(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : array of shape (N, P)
+            Images as rows of pixels.
 
         Returns
         -------
         array of shape (N, P)
+            Blurred images.
         """
         check_is_fitted(self, "shape_")
         X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
@@ -121,7 +124,8 @@ class RandomShift(BaseEstimator):
 
     Parameters
     ----------
-    pixels : int
+    pixels : int, default=1
+        Maximum shift in each direction.
     shape : (height, width), optional
         Shape of the images; square by default.
 

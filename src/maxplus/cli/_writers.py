@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyarrow.csv import WriteOptions
 from pyarrow.csv import write_csv as write_arrow
 
-from maxplus._files import whole_file
+from maxplus._files import open_atomically
 from maxplus.metrics import to_jsonable
 
 # Columns of a chunk, by name.
@@ -25,7 +25,7 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 def write_csv(path: Path, chunks: Iterable[Columns], *, spreadsheet_safe: bool = False) -> int:
     """Write a CSV file atomically and return its number of rows."""
-    with whole_file(path) as file:
+    with open_atomically(path) as file:
         return stream_csv(file.write, chunks, spreadsheet_safe=spreadsheet_safe)
 
 

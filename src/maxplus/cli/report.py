@@ -45,7 +45,7 @@ def report(
     Example: maxplus report model.maxplus test.csv -o report.html
     """
     with open_console(as_json, quiet) as console:
-        from maxplus._files import write_whole
+        from maxplus._files import write_atomically
         from maxplus.report import render_page
 
         estimator = open_model(model, classifier=False)
@@ -60,7 +60,7 @@ def report(
         with console.stderr.status("Certifying and explaining"):
             content = _content(estimator, rows, y, raw_units)
             page = render_page(content)
-        write_whole(out, page.encode("utf-8"))
+        write_atomically(out, page.encode("utf-8"))
         console.print(f"{content['headline']['title']}. {content['headline']['text']}")
         console.print(f"Report: {out}")
         console.result(

@@ -110,7 +110,7 @@ class Origin(NamedTuple):
 
 @dataclass(frozen=True)
 class FitState:
-    """State of a fit in addition to the model; checkpoints contain everything except ``rng``."""
+    """Training state besides the model; checkpoints contain all fields except ``rng``."""
 
     # Number of iterations, epochs and rounds of earlier calls and completed stages.
     n_iter: int = 0
@@ -129,7 +129,7 @@ class FitState:
     history: History | None = None
     # Results of completed stages.
     results: Mapping[str, NDArray] = field(default_factory=dict)
-    # Random generator of an earlier call that this one continues.
+    # Random generator of the previous call, if training continues.
     rng: np.random.Generator | None = None
 
     NUMBERS: ClassVar[tuple[str, ...]] = ("slope", "distance", "temperature")
@@ -244,7 +244,7 @@ class BaseMaxPlusEstimator(BaseEstimator, metaclass=ABCMeta):
             in_memory = {"training_losses_", "residuals_", "interpolates_"} & {*vars(self)}
             if name in PER_ROW and "training_summary_" in vars(self) and not in_memory:
                 raise AttributeError(
-                    f"{name} is not known: the file contains no data about individual training "
+                    f"{name} is not available: the file contains no data about individual training "
                     "rows; save the model with save(path, remember_rows=True) or --remember-rows"
                 )
             return object.__getattribute__(self, name)
@@ -335,7 +335,7 @@ class BaseMaxPlusClassifier(StatusMixin, ClassifierMixin, BaseMaxPlusEstimator):
         comm.agree({"estimator": type(self).__name__})
         comm.agree(self._shared_params())
         self._warn_of_no_effect()
-        data = TrainingData.for_classes(
+        data = TrainingData.for_classification(
             self, X, y, sample_weight, classes, model=previous and previous[0]
         ).with_class_weight(self._class_weight)
         callbacks = as_callbacks(self.callbacks)
@@ -360,7 +360,7 @@ class BaseMaxPlusClassifier(StatusMixin, ClassifierMixin, BaseMaxPlusEstimator):
             trained = run_stages(stages, model, problem, monitor, saved, state.to_arrays())
             state = replace(state, results={**state.results, **trained.arrays})
             fitted = self._fitted_attributes(data, state, trained)
-        replace_fitted(self, fitted | self._memory(rng, continues=previous is not None))
+        replace_fitted(self, fitted | self._continuation_state(rng, continues=previous is not None))
         self._warn_of_ending(trained)
         return self
 
@@ -425,7 +425,7 @@ class BaseMaxPlusClassifier(StatusMixin, ClassifierMixin, BaseMaxPlusEstimator):
             "mean_loss_": mean_loss(losses, data.weight),
         }
 
-    def _memory(self, rng: np.random.Generator, continues: bool) -> dict[str, Any]:
+    def _continuation_state(self, rng: np.random.Generator, continues: bool) -> dict[str, Any]:
         """Return the private attributes that a later call needs to continue training."""
         return {"_rng": rng}
 
@@ -436,15 +436,15 @@ class BaseMaxPlusClassifier(StatusMixin, ClassifierMixin, BaseMaxPlusEstimator):
     def _warn_of_ending(self, trained: TrainingResult) -> None:
         """Warn if training was interrupted or did not converge."""
         if trained.status is Status.INTERRUPTED:
-            warn_user(self._interruption(trained))
+            warn_user(self._interruption_message(trained))
         elif trained.status.falls_short:
-            warn_user(self._shortfall(trained.status), ConvergenceWarning)
+            warn_user(self._convergence_message(trained.status), ConvergenceWarning)
 
-    def _shortfall(self, status: Status) -> str:
+    def _convergence_message(self, status: Status) -> str:
         """Return the message of a convergence warning."""
         return f"training ended early: {status.message}"
 
-    def _interruption(self, trained: TrainingResult) -> str:
+    def _interruption_message(self, trained: TrainingResult) -> str:
         if trained.outcomes:
             unit, adjective = ITERATION_NAMES.get(trained.last, trained.last), ""
             if trained.last == Iterations.name:
@@ -568,9 +568,9 @@ class BaseMaxPlusRegressor(RegressorMixin, BaseMaxPlusEstimator):
         self._check_parameters()
         if (size := current().size) > 1:
             raise ValueError(
-                f"a regression cannot be trained over {size} ranks; train it in one process"
+                f"a regressor cannot be trained on {size} MPI ranks; use a single process"
             )
-        data = TrainingData.for_numbers(self, X, y, sample_weight)
+        data = TrainingData.for_regression(self, X, y, sample_weight)
         summary = {"training_summary_": targets_summary(np.asarray(data.y, np.float64))}
         with threads(self.n_jobs):
             fitted = data.columns | summary | self._fitted_attributes(data)

@@ -45,7 +45,7 @@ def losses_of(Z: NDArray, y: NDArray) -> NDArray:
 
 
 def temperature(Z: NDArray, y: NDArray, weight: NDArray | None = None) -> float:
-    """Return the temperature t that minimises the mean log loss of softmax(t·z).
+    """Return the inverse temperature t that minimises the mean log loss of softmax(t·z).
 
     Labels are smoothed by 1 / (n + 2) for n rows (rule of succession), so that the optimum is
     finite even if all rows are classified correctly.
@@ -64,7 +64,7 @@ def temperature(Z: NDArray, y: NDArray, weight: NDArray | None = None) -> float:
     return math.exp(best.x)
 
 
-def keep_level(target: float, Z: NDArray, y: NDArray, level: float) -> float:
+def limit_temperature(target: float, Z: NDArray, y: NDArray, level: float) -> float:
     """Return the temperature closest to ``target`` for which every loss is below ``level``.
 
     All losses must be below the level for temperature 1. The maximum loss over the rows of all
@@ -128,7 +128,7 @@ def deal_folds(y: NDArray, n_folds: int, rng: np.random.Generator) -> NDArray:
 
 
 class Effort(NamedTuple):
-    """Size of a search."""
+    """Number and length of the training runs of a search."""
 
     # Number of candidates that are evaluated on all folds.
     survivors: int

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from maxplus.certify import certified_at, certified_radius
-from maxplus.estimators._frames import missing_in
+from maxplus.estimators._frames import missing_mask
 from maxplus.estimators._parameters import check_value, integer, threads
 from maxplus.estimators._training_data import check_labels, validated_rows
 from maxplus.explain import (
@@ -191,7 +191,7 @@ class ExplainMixin:
         if eps is None:
             if scale is not None or not hasattr(self, "robust_reach_"):
                 raise ValueError(
-                    "eps must be given, unless scale is None and the classifier is a sum of terms "
+                    "eps is required, unless scale is None and the classifier is a sum of terms "
                     "trained with robust_eps"
                 )
             return np.array(1.0), self.robust_reach_
@@ -307,7 +307,7 @@ class ExplainMixin:
         """
         check_is_fitted(self)
         if missing is None and domain is None:
-            missing = missing_in(self, X)
+            missing = missing_mask(self, X)
         X = self._validated(X)
         names = self._class_names(class_names)
         domain = self._domain(domain, feature_names).within(low, high).with_fixed(fixed)

@@ -32,7 +32,7 @@ def encode_frame(
     if continues and getattr(estimator, ENCODER, None) is not None:
         names = (ENCODER, *COLUMNS)
         known = {name: getattr(estimator, name) for name in names if hasattr(estimator, name)}
-        return as_numbers(estimator, X), known
+        return numeric_features(estimator, X), known
     if not _has_columns(X):
         return X, {}
     from sklearn.base import clone
@@ -83,7 +83,7 @@ def encoders_differ(comm: Communicator, columns: Mapping[str, Any]) -> bool:
 def change_of_features(
     columns: Mapping[str, Any], robust_eps: Mapping[Any, float | str], n_features: int
 ) -> NDArray:
-    """Return the largest change of each feature, from those of the columns in ``robust_eps``.
+    """Convert the largest changes of columns in ``robust_eps`` to changes of features.
 
     The change is a number for a numeric column, and "any" for a categorical or ordinal column.
     """
@@ -128,7 +128,7 @@ def change_of_features(
     return changes
 
 
-def of_features(estimator: Any) -> Any:
+def for_encoded_features(estimator: Any) -> Any:
     """Return a copy of the estimator that scikit-learn validates against encoded features.
 
     The attributes ``n_features_in_`` and ``feature_names_in_`` of the estimator itself describe the
@@ -142,7 +142,7 @@ def of_features(estimator: Any) -> Any:
     return encoded
 
 
-def as_numbers(estimator: Any, X: Any) -> Any:
+def numeric_features(estimator: Any, X: Any) -> Any:
     """Return numeric features; data frames are encoded by the fitted encoder."""
     encoder = getattr(estimator, ENCODER, None)
     if encoder is None or not _has_columns(X):
@@ -155,7 +155,7 @@ def as_numbers(estimator: Any, X: Any) -> Any:
     return features
 
 
-def missing_in(estimator: Any, X: Any) -> Any:
+def missing_mask(estimator: Any, X: Any) -> Any:
     """Return the mask of missing values of a data frame, or None for an array."""
     encoder = getattr(estimator, ENCODER, None)
     if encoder is None or not _has_columns(X):

@@ -38,7 +38,7 @@ from maxplus.training import Status, memory
 from maxplus.training.stages import TrainingResult
 
 # Product of the automatic slope and the distance between classes. The slope is steeper than the
-# paper's k, because the extent of units with soft minima must be within that distance.
+# paper's k, because units with soft minima must decay within that distance.
 CLASS_SLOPE = 15.0
 # Bounds of the automatic number of units per class.
 MIN_UNITS, MAX_UNITS = 10, 50
@@ -84,7 +84,7 @@ def initial_boxes(
     X, y = rows.X, rows.y
     distance = class_distance(X, y, rng)
     slope = CLASS_SLOPE / distance if isinstance(slope, str) else float(slope)
-    check_reach(X, slope)
+    check_overflow(X, slope)
     margin = slope * distance if init_margin is None else float(init_margin)
     n_units = automatic_n_hidden(X, n_classes) if isinstance(n_hidden, str) else int(n_hidden)
     memory.require(
@@ -99,14 +99,14 @@ def initial_boxes(
     return model, FitState(slope=slope, distance=distance)
 
 
-def check_reach(X: NDArray, slope: float) -> None:
+def check_overflow(X: NDArray, slope: float) -> None:
     """Raise ValueError if the slope times the features may overflow."""
     largest = max(float(X.max()), -float(X.min()))
     reach = max(1.0, slope) * max(1.0, largest)
     if not reach < 1e-4 * np.finfo(X.dtype).max:
         raise ValueError(
-            f"X reaches {largest:g}, which times slope {slope:g} does not fit into "
-            f"{X.dtype}; scale the features (for example with StandardScaler) or set slope"
+            f"X reaches {largest:g}, and its product with slope {slope:g} overflows {X.dtype}; "
+            "scale the features (for example with StandardScaler) or set slope"
         )
 
 
@@ -139,7 +139,7 @@ class Pruned(NamedTuple):
 
     dropped: int
     provable: int
-    left: int
+    remaining: int
 
 
 class BaseLMMClassifier(ExplainMixin, WeightsMixin, BaseMaxPlusClassifier):
@@ -163,9 +163,9 @@ class BaseLMMClassifier(ExplainMixin, WeightsMixin, BaseMaxPlusClassifier):
         """Loss level of the polish."""
         return LOG2
 
-    def _shortfall(self, status: Status) -> str:
+    def _convergence_message(self, status: Status) -> str:
         if status is not Status.GIVEN_UP:
-            return super()._shortfall(status)
+            return super()._convergence_message(status)
         return (
             f"the polish left {self.suspects_.size} of {self.training_labels_.size} training "
             f"samples above its level of {self._level:.4g} (see suspects_); increase max_suspects, "
@@ -260,7 +260,7 @@ class BaseLMMClassifier(ExplainMixin, WeightsMixin, BaseMaxPlusClassifier):
         X = validated_rows(self, X, model) if len(labels) else np.asarray(X)
         if len(X) != len(labels):
             raise ValueError(
-                f"X must be the {len(labels)} training samples, before the scaling; it has "
+                f"X must contain the {len(labels)} training samples without scaling; it has "
                 f"{len(X)} rows"
             )
         weight = check_sample_weight(sample_weight, len(labels))
@@ -294,7 +294,7 @@ class BaseLMMClassifier(ExplainMixin, WeightsMixin, BaseMaxPlusClassifier):
         Returns
         -------
         Pruned
-            Numbers of dropped, provably inactive, and remaining units: (dropped, provable, left).
+            Numbers of units: (dropped, provable, remaining).
 
         Examples
         --------
@@ -303,8 +303,8 @@ class BaseLMMClassifier(ExplainMixin, WeightsMixin, BaseMaxPlusClassifier):
         >>> X, y = load_iris(return_X_y=True)
         >>> clf = LMMClassifier(100, random_state=0).fit(X, y)
         >>> before = clf.decision_function(X)
-        >>> dropped, provable, left = clf.prune()
-        >>> bool((clf.decision_function(X) == before).all()), dropped + left
+        >>> dropped, provable, remaining = clf.prune()
+        >>> bool((clf.decision_function(X) == before).all()), dropped + remaining
         (True, 100)
         """
         check_is_fitted(self, "model_")
@@ -330,7 +330,7 @@ def from_pipeline(pipeline: Any) -> Any:
 
     The scalers are folded into the weights of a copy of the classifier (`LMMClassifier.fold`). Its
     predictions equal those of the pipeline up to rounding. Methods such as ``explain``, ``rules``
-    and ``certified_accuracy`` then use the features and units of the input of the pipeline.
+    and ``certified_accuracy`` then refer to the input features of the pipeline.
 
     Parameters
     ----------

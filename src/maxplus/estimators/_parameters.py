@@ -36,7 +36,7 @@ def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
 
 
 class NoEffectWarning(UserWarning):
-    """Warning about a parameter that has no effect with the other parameters."""
+    """Warning about a parameter without an effect for the values of the other parameters."""
 
 
 class Effect(NamedTuple):
@@ -87,7 +87,7 @@ def _is_number(value: Any, numbers: type = Real) -> bool:
 
 
 def integer(minimum: int) -> Constraint:
-    """Return the constraint to integers >= ``minimum``; 0.0 is accepted as 0."""
+    """Return a constraint for integers >= ``minimum``; 0.0 is accepted as 0."""
 
     def is_valid(v: Any) -> bool:
         is_zero = minimum == 0 and _is_number(v) and v == 0
@@ -99,7 +99,7 @@ def integer(minimum: int) -> Constraint:
 def real(
     *, above: float = -math.inf, minimum: float = -math.inf, maximum: float = math.inf
 ) -> Constraint:
-    """Return the constraint to finite numbers > ``above``, >= ``minimum`` and <= ``maximum``."""
+    """Return a constraint for finite numbers > ``above``, >= ``minimum`` and <= ``maximum``."""
     bounds = [f"> {above:g}"] * (above > -math.inf)
     bounds += [f">= {minimum:g}"] * (minimum > -math.inf)
     bounds += [f"<= {maximum:g}"] * (maximum < math.inf)
@@ -117,7 +117,7 @@ def real(
 
 
 def samples(minimum: int) -> Constraint:
-    """Return the constraint to a number of samples >= ``minimum`` or a fraction in (0, 1)."""
+    """Return a constraint for a number of samples >= ``minimum`` or a fraction in (0, 1)."""
     return Constraint(
         f"an integer >= {minimum} (number of samples) or a fraction > 0 and < 1",
         lambda v: _is_number(v) and (0 < v < 1 or integer(minimum).is_valid(v)),
@@ -169,7 +169,7 @@ VERBOSE = Constraint(
     "True, False or an integer >= 0", lambda v: BOOLEAN.is_valid(v) or integer(0).is_valid(v)
 )
 THREADS = Constraint(
-    "a number of threads as an integer, or -1 for all; not 0",
+    "a nonzero integer (number of threads, -1 for all)",
     lambda v: _is_number(v, Integral) and v != 0,
 )
 SCORER = Constraint("the name of a scorer of scikit-learn", _is_scorer)
@@ -205,7 +205,7 @@ def check_value(name: str, value: Any, *valid: Constraint | str | None) -> Any:
     is_none = value is None and None in valid
     if is_name or is_none or any(constraint.is_valid(value) for constraint in constraints):
         return value
-    # Names are listed together, at the place of the first one.
+    # Names are listed together, at the position of the first one.
     listed = ("one of " if len(names) > 1 else "") + ", ".join(map(repr, names))
     texts = [
         v.text if isinstance(v, Constraint) else "None" if v is None else listed for v in valid
@@ -227,13 +227,13 @@ def needs_state(callback: Callable) -> bool:
     return bool(getattr(callback, "needs_state", False))
 
 
-def refuse_checkpoints(callbacks: Any, estimator: str) -> None:
+def reject_checkpoints(callbacks: Any, estimator: str) -> None:
     """Raise ValueError for checkpoint callbacks of an estimator that cannot resume training."""
     for callback in as_callbacks(callbacks):
         if needs_state(callback):
             raise ValueError(
                 f"callbacks contains a {type(callback).__name__}, but {estimator} has no state to "
-                "save; remove it, or train an LMMClassifier"
+                "save; remove it, or train an LMMClassifier with n_hidden"
             )
 
 

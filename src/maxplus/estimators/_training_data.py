@@ -19,10 +19,10 @@ from maxplus.distributed.communicator import mark_collective
 from maxplus.distributed.shared_rows import count_nonzero
 from maxplus.estimators._frames import (
     COLUMNS,
-    as_numbers,
     encode_frame,
     encoders_differ,
-    of_features,
+    for_encoded_features,
+    numeric_features,
 )
 from maxplus.estimators._parameters import threads
 from maxplus.models import LMM, Network
@@ -32,11 +32,11 @@ FLOATS = (np.float64, np.float32)
 DIGEST_BITS = 128
 # Number of features and scores per batch in prediction (8 MB in float64).
 BATCH_VALUES = 1 << 20
-# Outliers are outside these quantiles by more than OUTLIER_FACTOR times their distance.
+# Outliers are outside these quantiles by more than OUTLIER_FACTOR times the distance between them.
 QUANTILES, OUTLIER_FACTOR = (0.05, 0.95), 1.5
 # Relative standard deviation below which a feature is constant up to rounding.
 ROUNDING = 1e-12
-# Minimum number of features, and minimum share of zeros, of images.
+# Images have more features than MIN_PIXELS, and at least this fraction of zeros.
 MIN_PIXELS, MIN_ZEROS = 50, 0.25
 # Number of values per batch in conversions to float64.
 SCALING_VALUES = 4_000_000
@@ -69,7 +69,7 @@ class TrainingData:
     columns: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def for_classes(
+    def for_classification(
         cls,
         estimator: Any,
         X: Any,
@@ -122,7 +122,7 @@ class TrainingData:
         return replace(data, y=codes, classes=known)
 
     @classmethod
-    def for_numbers(
+    def for_regression(
         cls, estimator: Any, X: Any, y: Any, sample_weight: ArrayLike | None
     ) -> TrainingData:
         """Validate the arguments of `fit` of a regressor; rows of weight 0 are kept."""
@@ -254,7 +254,7 @@ def _validated(
     """Return X and y as arrays, and the fitted attributes about the columns."""
     X, encoded = encode_frame(estimator, X, y, task, continues=continues)
     # `validate_data` sets attributes of the estimator that it is given.
-    probe = copy(of_features(estimator) if continues else estimator)
+    probe = copy(for_encoded_features(estimator) if continues else estimator)
     X, y = validate_data(probe, X, y, dtype=FLOATS, reset=not continues, **options)
     return X, y, encoded or {n: v for n, v in vars(probe).items() if n in COLUMNS}
 
@@ -300,7 +300,7 @@ def _check_ranks_agree(
             "names of features": None if names is None else tuple(names),
             "type of features": data.X.dtype.str,
             "classes": None if classes is None else np.asarray(classes).tolist(),
-            "sample_weight, given or not": is_weighted,
+            "use of sample_weight": is_weighted,
         }
     )
     weights = 1.0 if data.weight is None else float(data.weight.sum())
@@ -324,8 +324,8 @@ def check_magnitude(X: NDArray) -> None:
     largest = float(np.abs(X).max(initial=0.0))
     if largest > limit:
         raise ValueError(
-            f"X reaches {largest:g}, too large to train with in {X.dtype} (at most {limit:g}); "
-            "scale the features first, for example with StandardScaler"
+            f"X reaches {largest:g}, but training in {X.dtype} supports at most {limit:g}; scale "
+            "the features, for example with StandardScaler"
         )
 
 
@@ -362,12 +362,12 @@ def _checked_rows(estimator: Any, X: Any, *, finite: bool = True) -> NDArray:
 
     With ``finite=False``, `_within_range` must check for values that are not finite.
     """
-    X = as_numbers(estimator, X)
+    X = numeric_features(estimator, X)
     # Integers are not converted to floats, which would copy all rows.
     is_integer = getattr(getattr(X, "dtype", None), "kind", "") in ("b", "i", "u")
     dtype = None if is_integer else FLOATS
     return validate_data(
-        of_features(estimator), X, dtype=dtype, reset=False, ensure_all_finite=finite
+        for_encoded_features(estimator), X, dtype=dtype, reset=False, ensure_all_finite=finite
     )
 
 
@@ -424,7 +424,7 @@ class Scaling(NamedTuple):
     spread: NDArray
 
     @classmethod
-    def none(cls, n_features: int) -> Scaling:
+    def identity(cls, n_features: int) -> Scaling:
         """Return the identity map."""
         return cls(np.zeros(n_features), np.ones(n_features))
 
@@ -432,13 +432,14 @@ class Scaling(NamedTuple):
     def of(cls, X: NDArray) -> Scaling:
         """Estimate the mean and standard deviation of each feature after clipping outliers.
 
-        Outliers are outside the 5 % and 95 % quantiles by more than 1.5 times their distance.
+        Outliers are outside the 5 % and 95 % quantiles by more than 1.5 times the distance
+        between the quantiles.
         Features whose quantiles coincide are not clipped. The spread of constant features is 1.
         Features that look like pixels (`share_a_unit`) are not scaled.
         """
         N, P = X.shape
         if share_a_unit(X):
-            return cls.none(P)
+            return cls.identity(P)
         centre, spread = np.empty(P), np.empty(P)
         step = max(1, SCALING_VALUES // N)
         for start in range(0, P, step):
@@ -452,7 +453,7 @@ class Scaling(NamedTuple):
         return cls(centre, np.where(spread > minimum, spread, 1.0))
 
     @property
-    def is_none(self) -> bool:
+    def is_identity(self) -> bool:
         """True if the scaling is the identity."""
         return not self.centre.any() and bool((self.spread == 1.0).all())
 
@@ -460,7 +461,7 @@ class Scaling(NamedTuple):
         """Scale X, preserving its dtype. The identity map returns X itself."""
         if isinstance(X, SharedRows):
             return X.seen(self)
-        if self.is_none:
+        if self.is_identity:
             return X
         scaled = np.empty(X.shape, X.dtype)
         step = max(1, SCALING_VALUES // max(X.shape[1], 1))
@@ -471,11 +472,11 @@ class Scaling(NamedTuple):
 
     def inverse(self, Z: NDArray) -> NDArray:
         """Invert the scaling, preserving the dtype of Z."""
-        return Z if self.is_none else (Z * self.spread + self.centre).astype(Z.dtype)
+        return Z if self.is_identity else (Z * self.spread + self.centre).astype(Z.dtype)
 
     def folded(self, model: LMM) -> LMM:
         """Convert a model of z to the equivalent model of x."""
-        return model if self.is_none else model.folded(self.centre, self.spread)
+        return model if self.is_identity else model.folded(self.centre, self.spread)
 
 
 def share_a_unit(X: NDArray) -> bool:

@@ -114,8 +114,8 @@ class LipschitzInterpolator(WeightsMixin, BaseMaxPlusRegressor):
         reach = max(1.0, float(np.abs(points).max())) * K
         if not reach < np.finfo(points.dtype).max / 8:
             raise ValueError(
-                f"slope {K:g} times X does not fit into {points.dtype}: samples that "
-                "nearly coincide have different targets; set slope, or merge such samples"
+                f"the product of slope {K:g} and X overflows {points.dtype}: samples that nearly "
+                "coincide have different targets; set slope, or merge such samples"
             )
         if not isinstance(self.n_hidden, str) and int(self.n_hidden) < len(points):
             rng = check_random_state(self.random_state)

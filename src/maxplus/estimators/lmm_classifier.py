@@ -15,7 +15,11 @@ from sklearn.metrics import get_scorer
 from maxplus.distributed import current
 from maxplus.estimators._additive import STRUCTURES, JointTraining, TrainedSum, untrained
 from maxplus.estimators._base import FitState
-from maxplus.estimators._cross_validation import held_out_temperature, keep_level, validate_polish
+from maxplus.estimators._cross_validation import (
+    held_out_temperature,
+    limit_temperature,
+    validate_polish,
+)
 from maxplus.estimators._lmm import BaseLMMClassifier, initial_boxes
 from maxplus.estimators._parameters import (
     BOOLEAN,
@@ -146,8 +150,8 @@ class LMMClassifier(BaseLMMClassifier):
     clip : None, "range", (low, high) or a sequence of such pairs, default=None
         Intervals to which raw features are clipped with ``robust_eps``
         (`maxplus.models.FeatureMap.clip`). Changes outside the intervals have no effect. "range"
-        uses the range of the training samples. None is "range" for tables, and chooses among three
-        options for images.
+        uses the range of the training samples. None uses "range" for tables, and selects one of
+        three options for images.
     augment : callable, optional
         Function of a batch of raw features and a NumPy generator that returns the rows to train
         on instead, for example `maxplus.images.RandomShift`.
@@ -162,7 +166,7 @@ class LMMClassifier(BaseLMMClassifier):
         Target level of the polish of a single network, which lowers the loss of every training
         sample below the level (`maxplus.training.stages.Polish`). "log2" is the level of the
         paper's certificate. None skips the polish. "auto" uses log 2, and skips the polish if
-        cross-validation shows that it degrades the accuracy or the log loss by more than noise.
+        it degrades the accuracy or the log loss by more than a standard error in cross-validation.
         Samples that stay above the level are in ``suspects_``. A ConvergenceWarning is issued if
         an explicit level is not reached.
     max_suspects : int or float, default=0
@@ -177,9 +181,9 @@ class LMMClassifier(BaseLMMClassifier):
         transformation is part of the model, so all methods take raw features. False uses the
         features as they are.
     calibrate : bool or "auto", default="auto"
-        If True, multiply all weights by the temperature that minimises the log loss of held-out
-        samples. Predictions and certified radii do not change. "auto" calibrates sums of terms,
-        for which the cross-validation of structures provides the temperature. For a single
+        If True, multiply all weights by the inverse temperature that minimises the log loss of
+        held-out samples. Predictions and certified radii do not change. "auto" calibrates sums of
+        terms, for which the cross-validation of structures provides the temperature. For a single
         network, True estimates it with three short training runs. After an explicit polish, the
         temperature is limited so that polished losses stay below the level.
     class_weight : None, "balanced" or dict of labels and numbers > 0, default=None
@@ -219,7 +223,8 @@ class LMMClassifier(BaseLMMClassifier):
         Largest change of each feature for which a sum was trained to be certified, in the unit of
         the feature. Only with ``robust_eps``.
     temperature_ : float
-        Factor by which all weights were multiplied after training, 1.0 without calibration.
+        Inverse temperature: the factor by which all weights were multiplied after training, 1.0
+        without calibration.
     search_ : dict
         Results of the structure search of a sum: the "candidates" as text, the held-out "losses"
         of shape (n_candidates, n_folds), and the index of the "chosen" candidate. With
@@ -304,8 +309,8 @@ class LMMClassifier(BaseLMMClassifier):
         Effect(
             ("scoring", "structure", "max_features", "monotonic_cst"),
             lambda clf: clf._is_sum,
-            "there is a choice of structures; n_hidden, slope and other parameters select a "
-            "single network",
+            "a sum of terms is trained; n_hidden, slope and other parameters select a single "
+            "network",
         ),
     )
     _parameters: ClassVar[Parameters] = {
@@ -440,7 +445,7 @@ class LMMClassifier(BaseLMMClassifier):
         return 2.0 * float(eps) * slope
 
     @property
-    def _calibrates(self) -> bool:
+    def _should_calibrate(self) -> bool:
         return self.calibrate is True or (self.calibrate == "auto" and self._is_sum)
 
     def _score(self, classes: NDArray, model: AdditiveLMM, rows: TrainingData) -> float:
@@ -458,7 +463,7 @@ class LMMClassifier(BaseLMMClassifier):
         self, data: TrainingData, rng: np.random.Generator, monitor: TrainingMonitor
     ) -> tuple[Network, FitState]:
         temperature = None
-        if self._calibrates and not self._is_sum:
+        if self._should_calibrate and not self._is_sum:
             monitor.begin("choice", is_last=False)
             seed = int(rng.integers(2**31))
             train = partial(self._train_scaled, data.n_classes)
@@ -478,7 +483,7 @@ class LMMClassifier(BaseLMMClassifier):
         return data.on_first_rank(initialize, rng)
 
     def _scaling(self, X: NDArray) -> Scaling:
-        return Scaling.none(X.shape[1]) if self.standardize is False else Scaling.of(X)
+        return Scaling.identity(X.shape[1]) if self.standardize is False else Scaling.of(X)
 
     def _initial_boxes(
         self, rows: TrainingData, n_classes: int, rng: np.random.Generator
@@ -638,7 +643,7 @@ class LMMClassifier(BaseLMMClassifier):
         return {name: None if isinstance(n, str) else n for name, n in params.items()}
 
     def _required_state(self) -> tuple[str, ...]:
-        names = ("distance", "scaling", *["temperature"] * self._calibrates)
+        names = ("distance", "scaling", *["temperature"] * self._should_calibrate)
         return (*super()._required_state(), *names)
 
     def _fitted_attributes(
@@ -674,13 +679,13 @@ class LMMClassifier(BaseLMMClassifier):
         choice = outcomes[0].choice if outcomes else None
         if choice is None:
             return 1.0, {}
-        return choice.temperature if self._calibrates else 1.0, choice.as_search
+        return choice.temperature if self._should_calibrate else 1.0, choice.as_search
 
     def _factor(
         self, data: TrainingData, state: FitState, scores: Callable[[NDArray], NDArray]
     ) -> float:
         """Return the temperature, limited so that polished losses stay below their level."""
-        if not self._calibrates:
+        if not self._should_calibrate:
             return 1.0
         factor = state.temperature
         assert factor is not None
@@ -692,7 +697,7 @@ class LMMClassifier(BaseLMMClassifier):
         polished = np.delete(np.arange(len(data.y)), suspects)
         if not comm.total(polished.size):
             return factor
-        return keep_level(factor, scores(data.X[polished]), data.y[polished], self._level)
+        return limit_temperature(factor, scores(data.X[polished]), data.y[polished], self._level)
 
 
 def suspects_above(level: float, losses: NDArray) -> NDArray:

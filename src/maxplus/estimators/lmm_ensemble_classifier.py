@@ -25,7 +25,7 @@ from maxplus.estimators._parameters import (
     Parameters,
     integer,
     is_set,
-    refuse_checkpoints,
+    reject_checkpoints,
     warn_no_effect,
     warn_of_unused_parameters,
 )
@@ -154,7 +154,7 @@ perfect_fit_, training_losses_, training_labels_
                 "sum of terms, which an ensemble does not support; set n_hidden, or use a single "
                 "LMMClassifier"
             )
-        refuse_checkpoints(self.callbacks, "an ensemble")
+        reject_checkpoints(self.callbacks, "an ensemble")
 
     def _warn_of_no_effect(self) -> None:
         super()._warn_of_no_effect()

@@ -26,7 +26,7 @@ from maxplus.estimators._parameters import (
     integer,
     progress_bar,
     real,
-    refuse_checkpoints,
+    reject_checkpoints,
     threads,
     warn_user,
 )
@@ -214,7 +214,7 @@ class LMMRegressor(StatusMixin, BaseMaxPlusRegressor):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        refuse_checkpoints(self.callbacks, "a regressor")
+        reject_checkpoints(self.callbacks, "a regressor")
 
     def _fitted_attributes(self, data: TrainingData) -> dict[str, Any]:
         signs = data.monotonic_signs(self.monotonic_cst)
@@ -246,15 +246,15 @@ class LMMRegressor(StatusMixin, BaseMaxPlusRegressor):
         X, y, weight = rows.X, rows.y.astype(np.float64), rows.weight
         if not (largest := float(np.abs(y).max())) < MAX_TARGET:
             raise ValueError(
-                f"y reaches {largest:g}, too large to train with (at most {MAX_TARGET:g}); divide "
-                "it by its maximum"
+                f"y reaches {largest:g}, but training supports at most {MAX_TARGET:g}; divide y by "
+                "its maximum"
             )
         rows = TrainingData(X, y, weight)
         monitor.begin("choice", is_last=False)
         candidates = training.candidates(outputs=training.predictions, losses=training.losses)
         search = Search(candidates, rows, EFFORT, seed, is_stratified=False)
         if search.run(monitor) is Status.INTERRUPTED:
-            raise KeyboardInterrupt("interrupted during the search of the structure")
+            raise KeyboardInterrupt("interrupted during the structure search")
         chosen, residuals = search.chosen(), np.empty(0)
         if search.evaluated.all():
             residuals = np.sort(np.abs(search.rows.y - search.outputs[chosen, :, 0]))
@@ -264,7 +264,7 @@ class LMMRegressor(StatusMixin, BaseMaxPlusRegressor):
             model, bounds = trained.astype(X.dtype), bounds_of(y).astype(X.dtype)
         if not all(np.isfinite(W).all() for W in (*model.weights_by_name().values(), bounds)):
             raise TrainingOverflowError(
-                f"training overflowed: the weights left the range of {X.dtype}; scale y"
+                f"training overflowed: the weights exceed the range of {X.dtype}; scale y"
             )
         choice = Choice(training.structures, search.losses, None, chosen, 1.0)
         return {
@@ -419,17 +419,17 @@ class LMMRegressor(StatusMixin, BaseMaxPlusRegressor):
         """
         check_value("coverage", coverage, real(above=0.0, maximum=1.0))
         predictions = self.predict(X)
-        width = interval_width(self.residual_quantiles_, coverage)
-        return predictions - width, predictions + width
+        half_width = interval_half_width(self.residual_quantiles_, coverage)
+        return predictions - half_width, predictions + half_width
 
 
 def residual_quantiles(residuals: NDArray) -> NDArray:
     """Return the ⌈(n + 1)·c⌉-th of n sorted residuals, or inf, for each coverage c."""
-    ranks = np.ceil((residuals.size + 1) * COVERAGES - TOLERANCE).astype(int)
-    return np.append(residuals, math.inf)[np.minimum(ranks, residuals.size + 1) - 1]
+    orders = np.ceil((residuals.size + 1) * COVERAGES - TOLERANCE).astype(int)
+    return np.append(residuals, math.inf)[np.minimum(orders, residuals.size + 1) - 1]
 
 
-def interval_width(quantiles: NDArray, coverage: float) -> float:
+def interval_half_width(quantiles: NDArray, coverage: float) -> float:
     """Return the quantile for a coverage, rounded up to one of COVERAGES, or inf."""
     index = int(np.searchsorted(COVERAGES, coverage - TOLERANCE))
     return float(quantiles[index]) if index < len(quantiles) else math.inf

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from maxplus.distributed import current
 from maxplus.estimators._base import BaseMaxPlusClassifier, FitState
-from maxplus.estimators._lmm import BaseLMMClassifier, check_reach
+from maxplus.estimators._lmm import BaseLMMClassifier, check_overflow
 from maxplus.estimators._parameters import (
     BOOLEAN,
     TRAINED,
@@ -199,9 +199,9 @@ class BaseSubgradientClassifier(BaseMaxPlusClassifier):
         """Return the current values of the initialisation parameters."""
         return {name: getattr(self, name) for name in self._init_params}
 
-    def _memory(self, rng: np.random.Generator, continues: bool) -> dict[str, Any]:
+    def _continuation_state(self, rng: np.random.Generator, continues: bool) -> dict[str, Any]:
         values = self._initialized_with if continues else self._init_values()
-        return super()._memory(rng, continues) | {"_initialized_with": values}
+        return super()._continuation_state(rng, continues) | {"_initialized_with": values}
 
     def _warn_of_changed_init_params(self) -> None:
         """Warn about initialisation parameters that were changed after the initialisation."""
@@ -210,8 +210,8 @@ class BaseSubgradientClassifier(BaseMaxPlusClassifier):
             if value != before:
                 warn_no_effect(
                     f"{name}={value!r}",
-                    f"because training continues from a model with {name}={before!r}; set "
-                    "warm_start=False to start again",
+                    f"because training continues from a model with {name}={before!r}; call fit "
+                    "with warm_start=False to start again",
                 )
 
     def _warn_of_no_effect(self) -> None:
@@ -536,7 +536,7 @@ class SubgradientLMMClassifier(BaseLMMClassifier, BaseSubgradientClassifier):
         X, y, n_classes = data.X, data.y, data.n_classes
         slope = self.slope
         slope = UNIT_SLOPE / median_distance(X, rng) if isinstance(slope, str) else float(slope)
-        check_reach(X, slope)
+        check_overflow(X, slope)
         init_margin = slope if self.init_margin is None else float(self.init_margin)
         (N, P), H = X.shape, int(self.n_hidden)
         has_prototypes, shape = self.init == "prototypes", (P, H, n_classes)

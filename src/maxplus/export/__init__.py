@@ -1,7 +1,6 @@
 """Export of fitted estimators to other frameworks: ONNX files and PyTorch modules.
 
-Importing this package imports neither onnx nor torch; a function that needs one imports it when
-it is called.
+The functions import onnx and torch only when they are called.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from sklearn.utils.validation import check_is_fitted
 
-from maxplus._files import write_whole
+from maxplus._files import write_atomically
 
 if TYPE_CHECKING:
     from torch import nn
@@ -27,31 +26,33 @@ __all__ = ["export_onnx", "to_torch"]
 def export_onnx(
     clf: BaseLMMClassifier | LMMRegressor | LipschitzInterpolator, path: str | os.PathLike[str]
 ) -> None:
-    """Write a fitted LMM classifier or regressor as an ONNX model; it needs ``maxplus[onnx]``.
+    """Export a fitted LMM classifier or regressor to ONNX; requires ``maxplus[onnx]``.
 
     The file computes ``predict`` and ``predict_proba`` with ai.onnx operators, with the same sums
-    in the same float type. A runtime may add the terms of a sum in another order, so that scores
+    in the same float type. A runtime may add the terms of a sum in a different order, so scores
     are equal up to rounding.
 
     Parameters
     ----------
     clf : fitted LMMClassifier, LMMEnsembleClassifier, SubgradientLMMClassifier, LMMRegressor or \
 LipschitzInterpolator
+        Estimator to export.
     path : str or path
-        File to write; an existing one is replaced atomically.
+        Name of the file. An existing file is replaced atomically.
 
     Notes
     -----
-    Input ``X`` (N, P) has the type of ``clf.model_.dtype``; N is free. For a classifier, output
-    ``label`` (N,) holds strings, or int64 if labels are integers or booleans;
-    ``probabilities`` (N, C) has its columns in the order of ``clf.classes_``. For a regressor,
-    output ``value`` (N,) holds the predictions. Names of features, if clf has them, are stored as
-    metadata: "feature_names", a JSON list.
+    The input ``X`` (N, P) has the dtype ``clf.model_.dtype`` and any number of rows N. For a
+    classifier, the output ``label`` (N,) contains strings, or int64 for integer and boolean labels,
+    and the columns of the output ``probabilities`` (N, C) are in the order of ``clf.classes_``. For
+    a regressor, the output ``value`` (N,) contains the predictions. Feature names are stored in the
+    metadata "feature_names" as a JSON list.
 
-    Hidden units are computed in tiles of 8192 sums per sample, or of one unit. A runtime needs
-    4·8192 bytes per sample (float32) besides λ (N, 2P), g (N, H) and z (N, C); there are about
-    2PH / 8192 tiles of two nodes each. Terms with equal numbers of features and units are computed
-    together, and the feature map by a binary search for the segments of all features at once.
+    Hidden units are computed in tiles of at most 8192 sums per sample, but at least one unit. In
+    addition to λ (N, 2P), g (N, H) and z (N, C), a runtime requires 4·8192 bytes per sample for
+    float32. There are about 2PH / 8192 tiles with two nodes each. Terms with equal numbers of
+    features and units are computed together. The feature map uses a binary search for the segments
+    of all features at once.
 
     Examples
     --------
@@ -67,28 +68,28 @@ LipschitzInterpolator
     ['iris.onnx']
     """
     serialize = import_module("maxplus.export.onnx").serialize
-    write_whole(path, serialize(clf, _fitted_network(clf)))
+    write_atomically(path, serialize(clf, _fitted_network(clf)))
 
 
 def to_torch(clf: BaseLMMClassifier | LMMRegressor | LipschitzInterpolator) -> nn.Module:
-    """Return a fitted LMM classifier or regressor as a PyTorch module; needs ``maxplus[torch]``.
+    """Return a fitted LMM classifier or regressor as a PyTorch module; requires ``maxplus[torch]``.
 
-    Scores of a single network are equal to the last bit, those of a sum of terms up to rounding,
-    because PyTorch adds in another order. ``maxplus.export.torch`` has the layers ``MinPlus`` and
-    ``MaxPlus``.
+    Scores of a single network are bit-identical. Scores of a sum of terms are equal up to rounding,
+    because PyTorch adds in a different order. ``maxplus.export.torch`` defines the layers
+    ``MinPlus`` and ``MaxPlus``.
 
     Parameters
     ----------
     clf : fitted LMMClassifier, LMMEnsembleClassifier, SubgradientLMMClassifier, LMMRegressor or \
 LipschitzInterpolator
-        Its weights are copied: training the module does not change it.
+        Estimator to export. Its weights are copied, so training the module does not change it.
 
     Returns
     -------
     torch.nn.Module
-        An ``LMMNetwork`` or ``AdditiveNetwork`` of the same float type. Its output (N, C) are the
-        scores, with columns in the order of ``clf.classes_``. Of a regressor, a
-        ``RegressionNetwork``, whose output (N,) are the predictions.
+        ``LMMNetwork`` or ``AdditiveNetwork`` of the same dtype. Its output (N, C) contains the
+        scores, with columns in the order of ``clf.classes_``. For a regressor,
+        ``RegressionNetwork``, whose output (N,) contains the predictions.
 
     Examples
     --------
@@ -105,15 +106,15 @@ LipschitzInterpolator
 
 
 def _fitted_network(clf: Any) -> LMM | AdditiveLMM:
-    """Return the network of a fitted LMM estimator; TypeError for anything else."""
+    """Return the network of a fitted LMM estimator; raise TypeError for other objects."""
     from maxplus.estimators import LipschitzInterpolator, LMMRegressor
     from maxplus.estimators._lmm import BaseLMMClassifier
 
     if not isinstance(clf, (BaseLMMClassifier, LMMRegressor, LipschitzInterpolator)):
         raise TypeError(
-            "clf must be a fitted LMMRegressor or LMMClassifier; "
-            f"got {type(clf).__name__}. For a pipeline or a search, pass the estimator inside "
-            "(pipeline[-1], search.best_estimator_)"
+            "clf must be a fitted LMM classifier, LMMRegressor or LipschitzInterpolator; "
+            f"got {type(clf).__name__}. For a pipeline or a search, pass pipeline[-1] or "
+            "search.best_estimator_"
         )
     check_is_fitted(clf, "model_")
     return clf.model_

@@ -21,25 +21,25 @@ try:
     from onnx import helper, numpy_helper
 except ImportError as error:
     raise ImportError(
-        "ONNX files need onnx, which is not installed: pip install 'maxplus[onnx]'"
+        "ONNX export requires onnx, which is not installed: pip install 'maxplus[onnx]'"
     ) from error
 
 # Versions of ONNX 1.13, for compatibility with older runtimes.
 OPSET, IR_VERSION = 18, 8
-# Sums per sample in one tile: five units for MNIST. ONNX Runtime is slower with ten units, and not
-# faster with fewer, which need more nodes.
+# Number of sums per sample in a tile, five units for MNIST. ONNX Runtime is slower with ten units.
+# With fewer units it is not faster, and the file has more nodes.
 TILE_SUMS = 1 << 13
 # Maximum size of a protocol buffer, the format of ONNX files.
-LARGEST = 1 << 31
+MAX_BYTES = 1 << 31
 
 
 def serialize(clf: Any, network: TermSum) -> bytes:
-    """Return the ONNX model of a fitted estimator, see `maxplus.export.export_onnx`."""
+    """Return the ONNX model of a fitted estimator (`maxplus.export.export_onnx`)."""
     size = sum(W.nbytes for W in network.weights_by_name().values())
-    if size >= LARGEST:
+    if size >= MAX_BYTES:
         raise ValueError(
-            f"clf has {size:,} bytes of weights, and ONNX files must be smaller than {LARGEST:,}; "
-            "train with fewer hidden units, or on float32 data"
+            f"clf has {size:,} bytes of weights, but ONNX files must be smaller than "
+            f"{MAX_BYTES:,}; train with fewer hidden units, or on float32 data"
         )
     number = helper.np_dtype_to_tensor_dtype(network.dtype)
     graph = Graph()
@@ -231,7 +231,7 @@ def add_scores(graph: Graph, lmm: LMM, x: str, prefix: str = "") -> str:
     x = graph.node("Unsqueeze", [x, axis], f"{prefix}x_columns")
     W0 = graph.constant(f"{prefix}W0", lmm.W0.reshape(-1, 2))
     pairs = graph.node("Mul", [x, W0], f"{prefix}lambda_pairs")
-    # 0 stands for N, which may be 0.
+    # 0 copies the dimension N, which may be 0.
     shape = graph.integers(f"{prefix}lambda_shape", 0, lmm.W0.size)
     lam = graph.node("Reshape", [pairs, shape], f"{prefix}lambda")
     g = graph.product("ReduceMin", lam, lmm.W1, f"{prefix}W1", f"{prefix}g")
@@ -262,7 +262,7 @@ def label_values(classes: NDArray) -> NDArray:
         is_integer = isinstance(value, Real) and float(value).is_integer()
         if not is_integer or not -(2**63) <= value < 2**63:
             raise TypeError(
-                f"clf has the class label {value!r}, and ONNX labels are strings or whole numbers "
-                "of 64 bits; train on labels encoded with sklearn.preprocessing.LabelEncoder"
+                f"clf has the class label {value!r}, but ONNX labels must be strings or 64-bit "
+                "integers; train on labels encoded with sklearn.preprocessing.LabelEncoder"
             )
     return np.array([int(value) for value in values], np.int64)

@@ -18,11 +18,11 @@ try:
     from torch import Tensor, nn
 except ImportError as error:
     raise ImportError(
-        "PyTorch modules need torch, which is not installed: pip install 'maxplus[torch]'"
+        "PyTorch modules require torch, which is not installed: pip install 'maxplus[torch]'"
     ) from error
 
-# Number of sums that are computed at a time: 16 MB in float32. Smaller blocks are not faster, and
-# threads synchronise at the end of each.
+# Maximum number of sums per block, 16 MB in float32. Smaller blocks are not faster, and threads
+# synchronise at the end of each block.
 MAX_SUMS = 1 << 22
 
 
@@ -32,7 +32,7 @@ class _Product(nn.Module):
     The derivative of y is 1 for one x and one weight, and 0 for all others.
     """
 
-    # torch.min or torch.max, which return the first index among equals.
+    # torch.min or torch.max, which return the first index for ties.
     _best: ClassVar[Callable[..., Any]]
 
     @overload
@@ -63,14 +63,13 @@ class _Product(nn.Module):
 class MinPlus(_Product):
     """Min-plus layer, y_o = min_i (x_i + weight[i, o]).
 
-    ``MinPlus(weight)`` starts from a copy of an (in, out) array or tensor,
-    ``MinPlus(in_features, out_features)`` from Glorot's uniform weights, drawn by
-    PyTorch's generator. Inputs are (…, in), outputs (…, out), both in the
-    type of the weights. Among equal sums the first one has the derivative 1, as
-    in the models of this library.
+    ``MinPlus(weight)`` copies an array or tensor of shape (in, out).
+    ``MinPlus(in_features, out_features)`` draws Glorot uniform weights with the random generator of
+    PyTorch. Inputs (…, in) and outputs (…, out) have the dtype of the weights. For ties, the first
+    sum has the derivative 1, as in the models of this library.
 
-    O(N·in·out). The memory is that of MAX_SUMS sums, or of the sums of one row, and 8 bytes per
-    output for the backward pass.
+    O(N·in·out). The memory is at most that of MAX_SUMS sums, or of the sums of one row, and 8 bytes
+    per output for the backward pass.
 
     Examples
     --------
@@ -116,7 +115,7 @@ class LMMNetwork(_Network):
         self.n_features = len(self.W0) // 2
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the scores z, (…, P) → (…, C), logits for a cross-entropy; O(P·H) per row."""
+        """Return the scores z, (…, P) → (…, C), the logits of the cross-entropy; O(P·H) per row."""
         _check_input(x, self.n_features, self.W0)
         lam = x.repeat_interleave(2, dim=-1) * self.W0
         return self.maxplus(self.minplus(lam))
@@ -144,14 +143,14 @@ class FeatureMapLayer(nn.Module):
         columns = x.T.to(self.knots.dtype).contiguous().clamp(self.knots[:, :1], self.last_knots)
         place = torch.searchsorted(self.knots, columns.detach(), right=True) - 1
         tables = (self.knots, self.values, self.rises, self.ends)
-        # NaN has no segment, and stays NaN in any segment.
+        # NaN is in no segment, and the result is NaN for any segment.
         knot, value, rise, end = (table.gather(1, place.clamp(0)) for table in tables)
         u = torch.minimum(value + rise * (columns - knot), end)
         return u.T.to(x.dtype)
 
 
 class TermGroup(nn.Module):
-    """Terms with equal numbers of features m and units H: scores of each, (N, P) → (N, G, C).
+    """Scores of G terms with m features and H units each, (N, P) → (N, G, C).
 
     Their weights are trainable parameters: ``W0`` (G, 2m), ``W1`` (G, 2m, H), ``W2`` (G, H, C).
     """
@@ -210,7 +209,7 @@ class RegressionNetwork(nn.Module):
         self.bounds = list(map(float, getattr(regressor, "bounds_", ())))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the predictions; a clipped one has no derivative."""
+        """Return the predictions; the derivative of a clipped prediction is 0."""
         z = self.network(x)
         if not self.bounds:
             return z[..., 0]
@@ -230,14 +229,14 @@ def module_of(clf: Any, model: TermSum) -> nn.Module:
 def _best_sums(best: Callable[..., Any], rows: Tensor, weight: Tensor) -> Tensor:
     """Return y[n, g, o] = best_i (rows[n, g, i] + weight[g, i, o]), best being torch.min or max.
 
-    The winners are computed without gradients, block by block. Then y is the sum of two
-    selections, which PyTorch differentiates.
+    The indices of the best sums are computed without gradients, block by block. Then y is the sum
+    of two selections, which PyTorch differentiates.
     """
     # A contiguous reduced axis is several times faster.
     columns = weight.detach().mT.contiguous()
     blocks = rows.detach().split(max(1, MAX_SUMS // weight.numel()))
-    winners = torch.cat([best(b[:, :, None] + columns, dim=-1).indices for b in blocks])
-    return rows.gather(2, winners) + weight.gather(1, winners.movedim(0, 1)).movedim(0, 1)
+    indices = torch.cat([best(b[:, :, None] + columns, dim=-1).indices for b in blocks])
+    return rows.gather(2, indices) + weight.gather(1, indices.movedim(0, 1)).movedim(0, 1)
 
 
 def _matrix(weight: Any) -> Tensor:
@@ -246,8 +245,8 @@ def _matrix(weight: Any) -> Tensor:
     if matrix.ndim != 2 or matrix.numel() == 0 or not matrix.is_floating_point():
         raise ValueError(
             "weight must be a matrix of floats with at least one input and one output; "
-            f"got shape {tuple(matrix.shape)} of {matrix.dtype}. "
-            "For random weights pass in_features and out_features"
+            f"got shape {tuple(matrix.shape)} of {matrix.dtype}; for random weights, pass "
+            "in_features and out_features"
         )
     return matrix.contiguous()
 
@@ -255,7 +254,7 @@ def _matrix(weight: Any) -> Tensor:
 def _check_input(x: Any, n_features: int, weight: Tensor) -> None:
     """Raise TypeError or ValueError for an input of another type or shape."""
     if not isinstance(x, Tensor):
-        raise TypeError(f"x must be a torch.Tensor; got {type(x).__name__}: use torch.as_tensor(x)")
+        raise TypeError(f"x must be a torch.Tensor; got {type(x).__name__}; use torch.as_tensor(x)")
     if x.dtype != weight.dtype:
         raise TypeError(
             f"x is {x.dtype} and the weights are {weight.dtype}; convert one, "

@@ -1,4 +1,4 @@
-"""Model files and checkpoints of trainings."""
+"""Model files and training checkpoints."""
 
 from maxplus.io.checkpoints import Checkpoint, resume
 from maxplus.io.container import FileError

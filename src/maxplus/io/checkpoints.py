@@ -1,4 +1,4 @@
-"""Checkpoints, from which an interrupted fit is resumed."""
+"""Training checkpoints."""
 
 from __future__ import annotations
 
@@ -24,21 +24,20 @@ KIND = "maxplus-checkpoint"
 
 
 class Checkpoint:
-    """Callback that writes the state of a fit to a file, periodically and at its end.
+    """Callback that saves the training state to a file, periodically and at the end of training.
 
-    After a crash, `maxplus.resume` continues from the file and ends with the same weights, to the
-    last bit, as a fit without interruption. If the file cannot be written, for example
-    because the disk is full, a warning is issued, the previous file is kept, and training
-    continues.
+    After a crash, `maxplus.resume` continues from the file. The resulting weights are bit-identical
+    to those of an uninterrupted fit. If the file cannot be written, for example because the disk is
+    full, a warning is issued, the previous file is kept, and training continues.
 
     Parameters
     ----------
     path : str or path
-        The file, which is replaced atomically.
-    every : float
-        Seconds between two checkpoints.
+        Name of the file. An existing file is replaced atomically.
+    every : float, default=60.0
+        Interval between checkpoints in seconds.
     notes : JSON value, optional
-        Data to store with the state.
+        Data to store in the file.
 
     Examples
     --------
@@ -58,7 +57,7 @@ class Checkpoint:
         self._origin: Origin | None = None
 
     def __call__(self, progress: Progress) -> None:
-        """Write the state if it is due; a stage without a state will be repeated."""
+        """Write the state if the interval has elapsed; stages without a state are repeated."""
         now = time.monotonic()
         if progress.origin is not self._origin:
             self._origin = progress.origin
@@ -68,13 +67,13 @@ class Checkpoint:
         try:
             self._write(progress.state())
         except OSError as error:
-            # Errors without a number are those of `write_whole`: the path is invalid.
+            # `write_atomically` raises errors without errno if the path is invalid.
             if error.errno is None:
                 raise
             again = "" if progress.is_last else f"; trying again in {self.every:g} seconds"
             warnings.warn(
-                f"the checkpoint {self.path} could not be written ({error.strerror}), and training "
-                f"goes on without it{again}",
+                f"the checkpoint {self.path} could not be written ({error.strerror}); training "
+                f"continues without it{again}",
                 stacklevel=2,
             )
         self._due = time.monotonic() + self.every
@@ -104,30 +103,30 @@ def resume(
     sample_weight: Any = None,
     augment: Any = None,
 ) -> Any:
-    """Resume a fit from a file that a `maxplus.io.Checkpoint` has written.
+    """Resume training from a file written by `maxplus.io.Checkpoint`.
 
     Parameters
     ----------
     path : str or path
-        The checkpoint.
+        Name of the file.
     X, y
-        The data of the interrupted fit.
-    callbacks
-        Callbacks of the estimator, which files cannot store.
-    sample_weight
-        The weights of the interrupted fit.
-    augment
-        The ``augment`` of the estimator, if it had one, which files cannot store.
+        Data of the interrupted fit.
+    callbacks : callable or list of callables, optional
+        Callbacks of the estimator, which are not stored in the file.
+    sample_weight : array of shape (n_samples,), optional
+        Sample weights of the interrupted fit.
+    augment : callable, optional
+        Parameter ``augment`` of the estimator, which is not stored in the file.
 
     Returns
     -------
     estimator
-        The fitted estimator, equal to that of a fit without interruption.
+        Fitted estimator, bit-identical to the result of an uninterrupted fit.
 
     Raises
     ------
-    FileError (a ValueError)
-        If the file is damaged or belongs to other data.
+    FileError
+        If the file is damaged, or was written by a fit to other data.
 
     Examples
     --------
@@ -159,8 +158,8 @@ def resume(
         )
     except OtherDataError:
         raise FileError(
-            f"{path} was written by a fit on other data; pass its X, y and sample_weight in the "
-            "same order and type"
+            f"{path} was written by a fit to other data; pass its X, y and sample_weight "
+            "with the same order and dtype"
         ) from None
     except StateError as error:
         raise FileError(f"{path} is damaged: {error}") from None
@@ -169,7 +168,7 @@ def resume(
 def read_checkpoint(
     path: str | os.PathLike[str],
 ) -> tuple[Any, TrainingState, NDArray, dict[str, Any]]:
-    """Return the unfitted estimator, the state of its fit, the classes and the document."""
+    """Return the unfitted estimator, the training state, the classes and the document."""
     document, arrays = read_container(path, KIND)
     try:
         estimator, classes = unfitted(document), read_classes(document.get("classes"))

@@ -1,7 +1,7 @@
-"""Container of all files: arrays as safetensors, everything else as one JSON document.
+"""File format: arrays as safetensors, all other data as a JSON document.
 
 Reading executes no code, and declared sizes are checked against the size of the file. A digest of
-document and arrays detects damage, even of a single bit. Files are not memory-mapped, because the
+the document and the arrays detects even single-bit errors. Files are not memory-mapped, because the
 process would crash if a mapped file were truncated.
 """
 
@@ -19,48 +19,48 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as from_bytes
 from safetensors.numpy import save as to_bytes
 
-from maxplus._files import write_whole
+from maxplus._files import write_atomically
 from maxplus.training import memory
 
 VERSION = 1
-# Maximum size of a file; MNIST with 10,000 units takes 60 MB.
+# Maximum size of a file. A model with 10,000 units for MNIST has 60 MB.
 MAX_BYTES = 8_000_000_000
 # Maximum size of the header with the document; a million feature names take a third of it.
 MAX_HEADER = 32_000_000
-# Maximum number of JSON lists and objects, each of which takes 30 times its length in memory.
-MAX_NESTS = 1_000_000
+# Maximum number of JSON lists and objects, which need 30 times their length in memory.
+MAX_CONTAINERS = 1_000_000
 # Maximum number of digits of an integer; the state of a random generator has 39 digits.
 MAX_DIGITS = 100
 # Maximum length of an error message, which may quote a damaged file.
-MESSAGE = 500
+MAX_MESSAGE = 500
 
 
 class FileError(ValueError):
-    """A file that cannot be used; the message names the file, the reason and a remedy."""
+    """Error raised for an unusable file; the message contains the file, the reason and a remedy."""
 
     def __init__(self, message: str) -> None:
         line = " ".join(message.split())
-        super().__init__(line if len(line) <= MESSAGE else f"{line[: MESSAGE - 1]}…")
+        super().__init__(line if len(line) <= MAX_MESSAGE else f"{line[: MAX_MESSAGE - 1]}…")
 
 
 def write_container(
     path: str | os.PathLike[str], kind: str, document: dict[str, Any], arrays: dict[str, NDArray]
 ) -> None:
-    """Write a file of one kind ("maxplus-model", …) atomically."""
+    """Write a file of the given kind, such as "maxplus-model", atomically."""
     text = json.dumps(document, ensure_ascii=False, allow_nan=True, sort_keys=True)
     content = pack(kind, text, arrays)
     if int.from_bytes(content[:8], "little") > MAX_HEADER:
         raise ValueError(
-            f"notes, names and labels take more than the {MAX_HEADER:,} bytes that a file may "
-            "have for them; shorten the notes"
+            f"notes, names and labels exceed {MAX_HEADER:,} bytes, the maximum for a file; "
+            "shorten the notes"
         )
-    write_whole(path, content)
+    write_atomically(path, content)
 
 
 def pack(kind: str, text: str, arrays: dict[str, NDArray]) -> bytes:
     """Return the content of a file with a document and arrays."""
     arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-    # The digest is computed from the file without metadata, which contain the digest.
+    # The digest is computed without the metadata, because they contain the digest.
     header, data = _split(to_bytes(arrays))
     digest = _digest(kind, text, parse(header), data)
     metadata = {"format": kind, "version": str(VERSION), "document": text, "digest": digest}
@@ -75,9 +75,9 @@ def read_container(
     Raises
     ------
     FileNotFoundError, PermissionError, IsADirectoryError
-        As `open` does.
+        As raised by `open`.
     FileError
-        If it is not a regular file or not a file of this kind, damaged, too large, or from a later
+        If the file is not a regular file of this kind, is damaged or too large, or has a later
         version.
     """
     place = Path(path)
@@ -112,7 +112,7 @@ def read_container(
         raise
     except (ValueError, KeyError, SafetensorError) as error:
         raise FileError(
-            f"{name} is not a readable {kind} file, it is damaged or of another kind: {error}"
+            f"{name} is not a readable {kind} file; it is damaged or of another kind: {error}"
         ) from None
     try:
         document = parse(metadata["document"])
@@ -134,9 +134,9 @@ def _split(content: bytes) -> tuple[str, memoryview]:
 
 
 def parse(text: str) -> Any:
-    """Parse a JSON document; ValueError if it is not valid or would take too much memory."""
-    if text.count("{") + text.count("[") > MAX_NESTS:
-        raise ValueError(f"it opens more than {MAX_NESTS:,} lists and objects")
+    """Parse a JSON document; raise ValueError if it is invalid or needs too much memory."""
+    if text.count("{") + text.count("[") > MAX_CONTAINERS:
+        raise ValueError(f"it has more than {MAX_CONTAINERS:,} lists and objects")
     try:
         value = json.loads(text, parse_int=_integer)
         if "\\u" in text:
@@ -145,29 +145,31 @@ def parse(text: str) -> Any:
     except RecursionError:
         raise ValueError("its lists and objects are nested too deeply") from None
     except UnicodeEncodeError:
-        raise ValueError("a text in it is not Unicode: it has half of a surrogate pair") from None
+        raise ValueError("a string is not valid Unicode: it has half of a surrogate pair") from None
     return value
 
 
 def _integer(digits: str) -> int:
     if len(digits) > MAX_DIGITS:
-        raise ValueError(f"a number of {len(digits)} digits")
+        raise ValueError(f"an integer has {len(digits)} digits; at most {MAX_DIGITS} are read")
     return int(digits)
 
 
 def _check_metadata(name: str, metadata: dict[str, str], kind: str) -> None:
     """Raise FileError for another kind of file or a later version."""
     if not {"format", "version", "document", "digest"} <= {*metadata}:
-        raise FileError(f"{name} was not written by maxplus: it lacks a {kind} file's metadata")
+        raise FileError(
+            f"{name} was not written by maxplus: it lacks the metadata of a {kind} file"
+        )
     found, version = metadata["format"], metadata["version"]
     if found != kind:
-        raise FileError(f"{name} is a {found} file, but a {kind} file is needed")
+        raise FileError(f"{name} is a {found} file, but a {kind} file is required")
     if not (version.isascii() and version.isdigit()):
         raise FileError(f"{name} is damaged: version {version!r:.20} is not a number")
     if int(version[:9]) > VERSION:
         raise FileError(
-            f"{name} has version {version:.20} of the {kind} format, but this maxplus "
-            f"reads versions up to {VERSION}; update maxplus"
+            f"{name} has version {version:.20} of the {kind} format, but this version of maxplus "
+            f"supports versions up to {VERSION}; update maxplus"
         )
 
 

@@ -1,4 +1,4 @@
-"""Files of fitted estimators.
+"""Model files: saving and loading of fitted estimators.
 
 The arrays of a sum of terms are concatenated: term t has the features
 ``features[feature_start[t] : feature_start[t + 1]]`` and the units ``unit_start[t]`` to
@@ -51,33 +51,37 @@ KIND = "maxplus-model"
 ESTIMATORS = {name: getattr(estimators, name) for name in FITTED}
 # Prefix of the names of a model's arrays.
 PREFIX = "model."
-# Parts of a validation that name single training rows.
+# Fields of a validation record that identify individual training rows.
 NAMED_ROWS = ("least_confident", "highest_loss")
 
 
 def save(
     estimator: Any, path: str | os.PathLike[str], *, notes: Any = None, remember_rows: bool = False
 ) -> None:
-    """Write a fitted estimator to a file, atomically.
+    """Save a fitted estimator to a file.
 
     Parameters
     ----------
-    estimator : a fitted maxplus estimator
-    path : the file to write; an existing one is replaced
-    notes : JSON data to store with the estimator
-    remember_rows : store data about single training rows, which reveals them
+    estimator : estimator
+        Fitted maxplus estimator.
+    path : str or path
+        Name of the file. An existing file is replaced atomically.
+    notes : JSON value, optional
+        Data to store in the file.
+    remember_rows : bool, default=False
+        If True, also save data about individual training rows, which discloses them.
 
     Notes
     -----
     The file includes ``encoder_`` (a `maxplus.tables.TableEncoder`) and ``validation_`` (see
     `maxplus.evaluation.Validation.to_json`), if the estimator has them.
 
-    By default no data about single training rows are written, only counts and means.
-    ``remember_rows`` stores labels, losses, ``suspects_``, ``residuals_``, the samples in
-    ``history_``, the rows listed in a validation, and the row hashes in ``training_rows_``, which
-    ``maxplus train --remember-rows`` computes. Labels and losses can then be read from the file, in
-    the order of the training rows, and guesses of rows can be tested against the hashes.
-    SECURITY.md lists what every file reveals.
+    By default, the labels and losses of the training rows are replaced by counts and means.
+    ``remember_rows`` saves them, ``suspects_``, ``residuals_``, the samples in ``history_``, the
+    rows listed in a validation, and the row hashes in ``training_rows_``, which
+    ``maxplus train --remember-rows`` computes. Labels and losses can then be read from the file,
+    and the hashes reveal whether a given row was in the training set. SECURITY.md lists what every
+    file discloses.
 
     Examples
     --------
@@ -95,10 +99,10 @@ def save(
     name = type(estimator).__name__
     if ESTIMATORS.get(name) is not type(estimator):
         raise TypeError(
-            f"only {', '.join(ESTIMATORS)} can be saved, got {name}; "
-            "for a pipeline use joblib or skops"
+            f"estimator must be one of {', '.join(ESTIMATORS)}; got {name}; for a pipeline, use "
+            "joblib or skops"
         )
-    document, arrays = describe(estimator, remember_rows)
+    document, arrays = serialize(estimator, remember_rows)
     document["notes"] = notes
     # Only rank 0 writes.
     if current().is_first:
@@ -106,26 +110,27 @@ def save(
 
 
 def load(path: str | os.PathLike[str]) -> Any:
-    """Return a fitted estimator from a file that `maxplus.io.save` has written.
+    """Load a fitted estimator from a file written by `maxplus.io.save`.
 
-    Nothing in the file is executed; every shape, type and value is checked.
+    Loading executes no code. All shapes, types and values are checked.
 
     Parameters
     ----------
     path : str or path
+        Name of the file.
 
     Returns
     -------
     estimator
-        Equal to the saved one to the last bit. Attributes of single training rows exist only if it
-        was saved with ``remember_rows=True``.
+        Estimator, bit-identical to the saved one. Attributes about individual training rows are
+        available only if it was saved with ``remember_rows=True``.
 
     Raises
     ------
-    FileError (a ValueError)
-        If the file is damaged, of another kind or from a later version.
+    FileError
+        If the file is damaged, of another kind or of a later version.
     OSError
-        If it cannot be opened.
+        If the file cannot be opened.
 
     Examples
     --------
@@ -148,17 +153,17 @@ def load_with_notes(path: str | os.PathLike[str]) -> tuple[Any, Any]:
     """Return a fitted estimator and the notes that were saved with it."""
     document, arrays = read_container(path, KIND)
     try:
-        return rebuild(document, arrays), document.get("notes")
+        return deserialize(document, arrays), document.get("notes")
     except FileError as error:
         raise FileError(f"{path} is damaged: {error}") from None
 
 
-def describe(
+def serialize(
     estimator: Any, remember_rows: bool = False
 ) -> tuple[dict[str, Any], dict[str, NDArray]]:
     """Return a fitted estimator as a JSON document and named arrays.
 
-    They contain data about single training rows only with ``remember_rows``.
+    Data about individual training rows are included only with ``remember_rows``.
     """
     check_is_fitted(estimator, "model_")
     model: Network = estimator.model_
@@ -192,14 +197,14 @@ def describe(
     else:
         document["training"] = dict(training_summary(estimator))
     if hasattr(estimator, "history_"):
-        # Losses without the numbers of their samples reveal no single row.
+        # Losses without sample indices do not reveal individual rows.
         names = [name for name in History.columns if remember_rows or name != "sample"]
         arrays |= {f"history.{name}": estimator.history_[name] for name in names}
     return document, arrays
 
 
 def _validation(record: dict[str, Any], remember_rows: bool) -> dict[str, Any]:
-    """Return a validation as stored in a file, by default without lists of single rows."""
+    """Return a validation record for a file, by default without lists of individual rows."""
     if remember_rows:
         return record
     kept = {name: value for name, value in record.items() if name not in NAMED_ROWS}
@@ -208,8 +213,8 @@ def _validation(record: dict[str, Any], remember_rows: bool) -> dict[str, Any]:
     return kept
 
 
-def rebuild(document: dict[str, Any], arrays: dict[str, NDArray]) -> Any:
-    """Invert `describe`; raise FileError if something is not valid."""
+def deserialize(document: dict[str, Any], arrays: dict[str, NDArray]) -> Any:
+    """Invert `serialize`; raise FileError if the content is invalid."""
     estimator = unfitted(document)
     model = estimator.model_ = network_from_arrays(estimator, arrays)
     encoder = document.get("encoder")
@@ -223,7 +228,7 @@ def rebuild(document: dict[str, Any], arrays: dict[str, NDArray]) -> Any:
     names = document.get("feature_names")
     if names is not None:
         if len(check(names, [is_text], "feature_names")) != n_columns:
-            raise FileError(f"feature_names are not {n_columns}, one for each column")
+            raise FileError(f"feature_names must have {n_columns} names, one for each column")
         estimator.feature_names_in_ = np.array(names, object)
     if document.get("search") is not None:
         estimator.search_ = read_search(document["search"])
@@ -231,10 +236,10 @@ def rebuild(document: dict[str, Any], arrays: dict[str, NDArray]) -> Any:
         estimator.encoder_ = _encoder(encoder, model.n_features)
     labels = None
     if is_classifier(estimator):
-        _rebuild_classifier(estimator, document, arrays)
+        _deserialize_classifier(estimator, document, arrays)
         labels = [str(label) for label in estimator.classes_]
     else:
-        _rebuild_regressor(estimator, document)
+        _deserialize_regressor(estimator, document)
     if document.get("validation") is not None:
         estimator.validation_ = check_validation(document["validation"], labels)
     return estimator
@@ -244,7 +249,7 @@ def unfitted(document: dict[str, Any]) -> Any:
     """Return an unfitted estimator with the parameters of a document."""
     cls = ESTIMATORS.get(str(document.get("estimator")))
     if cls is None:
-        raise FileError(f"there is no estimator {document.get('estimator')!r:.40}")
+        raise FileError(f"it has the unknown estimator {document.get('estimator')!r:.40}")
     parameters = check(document.get("parameters"), {}, "parameters")
     try:
         values = parameters_from_json(parameters)
@@ -258,7 +263,7 @@ def unfitted(document: dict[str, Any]) -> Any:
         estimator = cls(**values)
         estimator._check_parameters()
     except (TypeError, ValueError) as error:
-        raise FileError(f"its parameters do not fit {cls.__name__}: {error}") from None
+        raise FileError(f"its parameters are invalid for {cls.__name__}: {error}") from None
     return estimator
 
 
@@ -273,13 +278,13 @@ def _encoder(record: Any, n_features: int) -> TableEncoder:
     return encoder
 
 
-def _rebuild_classifier(
+def _deserialize_classifier(
     estimator: Any, document: dict[str, Any], arrays: dict[str, NDArray]
 ) -> None:
     estimator.classes_ = read_classes(document.get("classes"))
     C = len(estimator.classes_)
     if estimator.model_.n_classes != C:
-        raise FileError(f"it has {C} classes, but its model {estimator.model_.n_classes}")
+        raise FileError(f"it has {C} classes, but its model has {estimator.model_.n_classes}")
     if isinstance(estimator, BaseSubgradientClassifier):
         estimator.history_ = read_history(arrays)
         estimator._initialized_with = estimator._init_values()
@@ -301,12 +306,12 @@ def _rebuild_classifier(
         raise FileError("a suspect is not one of the training samples")
 
 
-def _rebuild_regressor(estimator: Any, document: dict[str, Any]) -> None:
+def _deserialize_regressor(estimator: Any, document: dict[str, Any]) -> None:
     estimator.training_summary_ = check(document.get("training"), TARGET_SUMMARY, "training")
     is_sum, model = isinstance(estimator, estimators.LMMRegressor), estimator.model_
     if model.is_sum != is_sum or model.n_classes != (2 if is_sum else 1):
         kind = type(model).__name__
-        raise FileError(f"a regression cannot have {model.n_classes} outputs of a {kind}")
+        raise FileError(f"a regressor cannot have a {kind} with {model.n_classes} outputs")
 
 
 # -- arrays of a model -----------------------------------------------------------
@@ -362,7 +367,7 @@ def _sum_from_arrays(weights: dict[str, NDArray]) -> AdditiveLMM:
     term_features = _split("feature_start", feature_start, features)
     term_W2 = _split("unit_start", unit_start, W2)
     if len(term_features) != len(term_W2):
-        raise FileError("feature_start and unit_start are not of equally many terms")
+        raise FileError("feature_start and unit_start have different numbers of terms")
     offset_start = np.cumsum([0, *(2 * np.diff(feature_start) * np.diff(unit_start))])
     terms = [
         Term(own, LMM(own_W0, own_W1.reshape(-1, own_W0.size).T, own_W2))
@@ -386,7 +391,7 @@ def _feature_map(starts: NDArray, weights: dict[str, NDArray]) -> FeatureMap | N
 
 
 def _split(name: str, starts: NDArray, values: NDArray) -> list[NDArray]:
-    """Split an array at ``starts``; raise FileError unless all parts have values."""
+    """Split an array at ``starts``; raise FileError if a part is empty."""
     is_increasing = starts.size >= 2 and starts[0] == 0 and (starts[1:] > starts[:-1]).all()
     if not is_increasing or starts[-1] != len(values):
         raise FileError(f"the array {name!r} does not divide {len(values)} values into parts")

@@ -1,7 +1,7 @@
 """Schema of model files: fitted attributes of each estimator, JSON records, labels, parameters.
 
-`FITTED` lists for each estimator the fitted attributes that its file may hold, and when it must
-hold them; `ATTRIBUTES` gives the type, the shape and the valid values of each.
+`FITTED` lists the optional and required fitted attributes in the file of each estimator.
+`ATTRIBUTES` defines their types, shapes and valid values.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from maxplus.io.container import FileError
 from maxplus.models import Network
 from maxplus.training import History, Status
 
-# Share of the float range that all weights together may take; inputs may add an eighth.
+# Maximum weight as a fraction of the float range. Slopes times inputs add at most an eighth.
 LARGEST_WEIGHT = 1e-3
-# Maximum memory of all labels; each string takes as many bytes as the longest one.
+# Maximum size of all labels in memory. Each string has the size of the longest one.
 MAX_LABEL_BYTES = 64_000_000
 # NumPy types whose values JSON can hold: bools, integers, floats, strings.
 _LABEL_TYPE = re.compile(r"[<>|=][biufU]\d{1,8}")
@@ -32,7 +32,7 @@ _LABEL_TYPE = re.compile(r"[<>|=][biufU]\d{1,8}")
 NESTED = "estimator__"
 
 # A predicate, a list with the schema of all items, or a dict with the schemas of required fields;
-# an empty list or dict stands for any.
+# an empty list or dict accepts any list or dict.
 Schema = Callable[[Any], bool] | list | dict[str, Any]
 
 
@@ -115,17 +115,17 @@ def read_array(
     n_axes: int = 1,
     shape: tuple[int, ...] | None = None,
 ) -> NDArray:
-    """Return an array of a file; raise FileError if it is missing or has another type or shape."""
+    """Return an array of a file; raise FileError if it is missing or has a wrong type or shape."""
     array = arrays.get(name)
     if array is None or array.dtype != dtype or array.ndim != n_axes:
-        raise FileError(f"the array {name!r} is missing or of another type")
+        raise FileError(f"the array {name!r} is missing or has a wrong type")
     if shape is not None and array.shape != shape:
         raise FileError(f"the array {name!r} has shape {array.shape} instead of {shape}")
     return array
 
 
 def read_history(arrays: dict[str, NDArray]) -> History:
-    """Return the history, with −1 for unknown samples; raise FileError for unequal columns."""
+    """Return the history, with −1 for unknown samples; raise FileError for different lengths."""
     if "history.sample" not in arrays and "history.loss" in arrays:
         unknown = np.full(arrays["history.loss"].shape, -1, np.int64)
         arrays = {**arrays, "history.sample": unknown}
@@ -134,7 +134,7 @@ def read_history(arrays: dict[str, NDArray]) -> History:
         for name, dtype in History.columns.items()
     }
     if len({len(column) for column in columns.values()}) > 1:
-        raise FileError("the history's columns differ in length")
+        raise FileError("the columns of the history differ in length")
     return History.of(columns)
 
 
@@ -143,11 +143,11 @@ def read_history(arrays: dict[str, NDArray]) -> History:
 
 @dataclass(frozen=True)
 class Array:
-    """A fitted attribute that is an array of the file, under its name without the last "_".
+    """Fitted attribute that is stored as an array, under its name without the last "_".
 
-    Axes are H hidden units, P features, T terms, C classes, a number, or n for any length. None
-    for the type stands for the float type of the model. ``defect`` describes the error of an
-    invalid array.
+    ``axes`` contains the length of each axis: H hidden units, P features, T terms, C classes, a
+    number, or n for any length. If ``dtype`` is None, it is that of the model. ``defect`` completes
+    the error message "the array … " for invalid arrays.
     """
 
     dtype: type | None
@@ -156,7 +156,7 @@ class Array:
     defect: str = ""
 
     def read(self, arrays: dict[str, NDArray], name: str, model: Network) -> NDArray:
-        """Return the array; raise FileError if it cannot be an attribute of this model."""
+        """Return the array; raise FileError if it is invalid for this model."""
         n_terms = len(getattr(model, "terms", ()))
         sizes = {"P": model.n_features, "T": n_terms, "C": model.n_classes, "2": 2}
         sizes["H"] = getattr(model, "n_hidden", 0)
@@ -184,7 +184,7 @@ def _are_quantiles(A: NDArray) -> bool:
 
 _LOSSES = Array(np.float64, "n")
 _COUNTS, _UNITS = (
-    Array(np.int64, axes, lambda A: (A >= 0).all(), "has a number below 0") for axes in ("n", "H")
+    Array(np.int64, axes, lambda A: (A >= 0).all(), "has negative values") for axes in ("n", "H")
 )
 # Arrays, and predicates of values of the JSON document.
 ATTRIBUTES: dict[str, Array | Callable[[Any], bool]] = {
@@ -204,10 +204,13 @@ ATTRIBUTES: dict[str, Array | Callable[[Any], bool]] = {
     "validation_scores_": _LOSSES,
     "polish_losses_": _LOSSES,
     "residuals_": Array(
-        np.float64, "n", _are_residuals, "does not hold finite numbers >= 0 in order"
+        np.float64, "n", _are_residuals, "does not contain finite numbers >= 0 in ascending order"
     ),
     "residual_quantiles_": Array(
-        np.float64, "n", _are_quantiles, "does not hold ascending numbers >= 0 of all coverages"
+        np.float64,
+        "n",
+        _are_quantiles,
+        "does not contain an ascending number >= 0 for each coverage",
     ),
     "scale_": Array(
         np.float64,
@@ -219,42 +222,42 @@ ATTRIBUTES: dict[str, Array | Callable[[Any], bool]] = {
         np.float64,
         "P",
         lambda A: ((A >= 0) & np.isfinite(A)).all(),
-        "does not hold finite numbers >= 0",
+        "does not contain finite numbers >= 0",
     ),
     "feature_importances_": Array(
         np.float64,
         "P",
         lambda A: (A >= 0).all() and A.sum() <= 1.0 + 1e-9,
-        "does not hold shares that sum to 1",
+        "does not contain shares with a sum of at most 1",
     ),
     "term_means_": Array(np.float64, "T C", _are_means, "is not finite or too large"),
     "bounds_": Array(
         None,
         "2",
         lambda A: np.isfinite(A).all() and A[0] <= A[1],
-        "does not hold two finite numbers in order",
+        "does not contain two finite numbers in ascending order",
     ),
 }
 
 # Fitted attributes of estimators, by the condition under which they are required.
-_CLASSIFIER = {"always": "n_iter_ status_ max_loss_ mean_loss_", "sometimes": "training_rows_"}
+_CLASSIFIER = {"required": "n_iter_ status_ max_loss_ mean_loss_", "optional": "training_rows_"}
 _NETWORK = {
-    "always": "scale_ unit_activation_counts_ feature_importances_",
+    "required": "scale_ unit_activation_counts_ feature_importances_",
     "single": "slope_",
-    "sometimes": "prototypes_ suspects_",
+    "optional": "prototypes_ suspects_",
 }
 _WARMED_UP = {
-    "always": "temperature_",
+    "required": "temperature_",
     "sum": "term_means_",
-    "sometimes": "loss_curve_ validation_scores_ polish_losses_",
+    "optional": "loss_curve_ validation_scores_ polish_losses_",
 }
 _REGRESSOR = {
-    "always": "n_iter_ status_ residual_quantiles_ bounds_",
-    "sometimes": "term_means_ feature_importances_ loss_curve_ residuals_ training_rows_",
+    "required": "n_iter_ status_ residual_quantiles_ bounds_",
+    "optional": "term_means_ feature_importances_ loss_curve_ residuals_ training_rows_",
 }
 _INTERPOLATOR = {
-    "always": "slope_ lipschitz_ interpolates_",
-    "sometimes": "prototypes_ training_rows_",
+    "required": "slope_ lipschitz_ interpolates_",
+    "optional": "prototypes_ training_rows_",
 }
 
 
@@ -269,7 +272,7 @@ def _conditions(*parts: dict[str, str]) -> dict[str, str]:
 
 
 FITTED = {
-    "LMMClassifier": _conditions(_CLASSIFIER, _NETWORK, _WARMED_UP, {"sometimes": "robust_reach_"}),
+    "LMMClassifier": _conditions(_CLASSIFIER, _NETWORK, _WARMED_UP, {"optional": "robust_reach_"}),
     "LMMEnsembleClassifier": _conditions(_CLASSIFIER, _NETWORK, _WARMED_UP),
     "LMMRegressor": _conditions(_REGRESSOR),
     "LinearMaxPlusClassifier": _conditions(_CLASSIFIER),
@@ -297,7 +300,7 @@ def write_attributes(
 
 
 def read_attributes(estimator: Any, attributes: Any, arrays: dict[str, NDArray]) -> None:
-    """Set the fitted attributes of a file; raise FileError if one is invalid or missing."""
+    """Set the fitted attributes in a file; raise FileError if one is invalid or missing."""
     conditions = FITTED[type(estimator).__name__]
     for name, value in check(attributes, {}, "attributes").items():
         kind = ATTRIBUTES[name] if name in conditions else None
@@ -309,7 +312,7 @@ def read_attributes(estimator: Any, attributes: Any, arrays: dict[str, NDArray])
         kind, key = ATTRIBUTES[name], name.removesuffix("_")
         if isinstance(kind, Array) and key in arrays:
             setattr(estimator, name, kind.read(arrays, key, estimator.model_))
-        if condition in ("always", model) and not hasattr(estimator, name):
+        if condition in ("required", model) and not hasattr(estimator, name):
             raise FileError(f"{name} is missing")
 
 
@@ -384,7 +387,7 @@ _OPTIONAL_FIELDS: dict[str, Schema] = {
 
 
 def check_validation(record: Any, classes: list[str] | None) -> dict[str, Any]:
-    """Return a record of `maxplus.evaluation.Validation.to_json`; raise FileError if not valid.
+    """Return a record of `maxplus.evaluation.Validation.to_json`; raise FileError if it is invalid.
 
     ``classes`` are the classes of the model as text, or None for a regression.
     """
@@ -396,7 +399,7 @@ def check_validation(record: Any, classes: list[str] | None) -> dict[str, Any]:
     if [entry["label"] for entry in figures["classes"]] != classes:
         raise FileError("the classes of the validation are not those of the model")
     if {len(figures["confusion"]), *map(len, figures["confusion"])} != {len(classes)}:
-        raise FileError(f"validation.figures.confusion is not of {len(classes)} classes")
+        raise FileError(f"validation.figures.confusion does not have {len(classes)} classes")
     return record
 
 
@@ -412,7 +415,9 @@ def read_search(record: Any) -> dict[str, Any]:
     for name in tables:
         widths = {len(values) for values in record[name]}
         if len(record[name]) != names.size or len(widths) != 1 or 0 in widths:
-            raise FileError(f"search.{name} are not equally many numbers of each candidate")
+            raise FileError(
+                f"search.{name} does not have the same number of values for each candidate"
+            )
         search[name] = np.array(record[name], np.float64)
     return search
 
@@ -424,8 +429,8 @@ def labels_to_json(labels: NDArray) -> dict[str, Any]:
     """Return labels as JSON values with their NumPy type."""
     if labels.nbytes > MAX_LABEL_BYTES:
         raise ValueError(
-            f"classes that take {labels.nbytes:,} bytes cannot be saved, only {MAX_LABEL_BYTES:,}; "
-            "use shorter labels"
+            f"the classes have {labels.nbytes:,} bytes, but at most {MAX_LABEL_BYTES:,} can be "
+            "saved; use shorter labels"
         )
     if _LABEL_TYPE.fullmatch(labels.dtype.str):
         return {"type": labels.dtype.str, "values": labels.tolist()}
@@ -437,7 +442,7 @@ def labels_to_json(labels: NDArray) -> dict[str, Any]:
 
 
 def read_classes(record: Any) -> NDArray:
-    """Invert `labels_to_json`; raise FileError unless there are two or more labels in order."""
+    """Invert `labels_to_json`; raise FileError unless two or more labels are in ascending order."""
     check(record, {"type": is_text, "values": []}, "classes")
     name, values = record["type"], record["values"]
     if name == "object":
@@ -450,7 +455,7 @@ def read_classes(record: Any) -> NDArray:
             raise ValueError(f"{len(values):,} labels take too much memory")
         labels = np.array(values, dtype)
         if labels.ndim != 1 or labels.tolist() != values:
-            raise ValueError("a label is of another type")
+            raise ValueError("a label has a different type")
     except (TypeError, ValueError, OverflowError) as error:
         raise FileError(f"classes cannot have the type {name!r}: {error}") from None
     if len(labels) < 2 or not (labels[:-1] < labels[1:]).all():
@@ -461,8 +466,9 @@ def read_classes(record: Any) -> NDArray:
 def parameters_to_json(estimator: Any) -> dict[str, Any]:
     """Return the parameters of an estimator, and those of an ensemble's base estimator, as JSON.
 
-    A dict becomes a list of pairs, and a sequence of numbers an object. Values that JSON cannot
-    represent, such as callbacks, become None; ValueError if None is not valid (an `Objective`).
+    Dicts are converted to lists of pairs, and sequences of numbers to objects. Values that JSON
+    cannot represent, such as callbacks, are replaced by None. ValueError is raised if None is not
+    valid, for example for an `Objective`.
     """
     parameters = estimator.get_params(deep=False)
     nested = parameters.get("estimator")
@@ -490,7 +496,7 @@ def _restored(value: Any) -> Any:
         return dict(value)
     if isinstance(value, dict):
         if {*value} != {"numbers", "is_array"}:
-            raise ValueError("a sequence of numbers is not in its form")
+            raise ValueError("a sequence of numbers has an invalid form")
         numbers = np.asarray(value["numbers"], np.float64)
         return numbers if numbers.ndim == 1 and value["is_array"] is True else _tuples(numbers)
     return value
