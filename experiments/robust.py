@@ -1,10 +1,10 @@
-"""Certified robustness: clean and certified errors beside those of robust trees.
+"""Certified robustness: clean and certified errors compared with robust trees.
 
 Tables are in the folder ``robust`` of MAXPLUS_DATA, or in that of MAXPLUS_ROBUST: twelve with the
 columns ``class`` and ``fold`` (Vos & Verwer 2021, "Efficient Training of Robust Decision Trees"),
 and two in the order of Andriushchenko & Hein 2019, "Provably Robust Boosted Decision Stumps and
-Trees", whose first 80 % of the rows train. MAXPLUS_ROBUST_TASKS, names of `TASKS` between commas,
-leaves the others out.
+Trees", where the first 80 % of the rows are the training set. MAXPLUS_ROBUST_TASKS selects tasks by
+name, separated by commas.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 
 FOLDER, DATA, ONLY = "MAXPLUS_ROBUST", "MAXPLUS_DATA", "MAXPLUS_ROBUST_TASKS"
 TRAINED_PART = 0.8
-# Random points of each box in search of a certified row that changes its class.
+# Number of random points in the box of each certified row that are checked for a change of class.
 ATTACKS, ATTACKS_ON_IMAGES, ATTACKED_IMAGES = 200, 5, 500
 QUICK_ROWS, QUICK_IMAGES, QUICK_EPOCHS = 120, 200, 2
 QUICK_TASKS = ("haberman", "A&H diabetes", "MNIST 1-5")
-# The part of the images of a batch that are shifted by up to a pixel.
+# Share of the images of a batch that are shifted by up to a pixel.
 SHIFTED = 0.4
 PIXELS = 784
 
@@ -61,7 +61,7 @@ Errors = tuple[float | None, float | None]
 
 
 class Split(NamedTuple):
-    """Rows to train on and rows to judge on."""
+    """Training and test rows."""
 
     X: NDArray
     y: NDArray
@@ -71,15 +71,15 @@ class Split(NamedTuple):
 
 @dataclass(frozen=True)
 class Task:
-    """Data, the change of each feature to be certified, and what is known of trees.
+    """Data set, size of the certified changes, and errors of robust trees.
 
     Attributes
     ----------
-    name : of the task
+    name : str
     eps : change of each feature
-    load : returns the splits of the data
+    load : function that returns the splits of the data
     trees : clean and certified error of robust trees in their papers
-    options : of the classifier
+    options : options of the classifier
     """
 
     name: str
@@ -89,7 +89,7 @@ class Task:
     options: dict[str, Any] = field(default_factory=dict)
 
     def classifier(self, seed: int, quick: bool) -> LMMClassifier:
-        """Return a classifier that is not fitted."""
+        """Return an unfitted classifier."""
         options = {"standardize": False, "random_state": seed, **self.options}
         if quick:
             options |= {"warmup_epochs": QUICK_EPOCHS, "structure": "shapes"}
@@ -117,7 +117,7 @@ def groot_splits(name: str) -> list[Split]:
 
 
 def boosting_split(name: str, first: int = 0) -> list[Split]:
-    """Return the split of Andriushchenko & Hein, scaled to 0–1 by the rows that train."""
+    """Return the split of Andriushchenko & Hein, scaled to [0, 1] on the training rows."""
     has_header = name == "ah-diabetes"
     frame = pd.read_csv(
         find_folder() / f"{name}.csv.gz", header=0 if has_header else None, na_values="?"
@@ -131,7 +131,7 @@ def boosting_split(name: str, first: int = 0) -> list[Split]:
 
 
 def image_split(name: str, classes: tuple[int, int] | None = None) -> list[Split]:
-    """Return the images of all classes or of two, the second of which is class 1."""
+    """Return the images of all classes, or of two classes as 0 and 1."""
     data = getattr(datasets, f"load_{name}")()
     parts = []
     for X, y in ((data.X_train, data.y_train), (data.X_test, data.y_test)):
@@ -144,7 +144,7 @@ def image_split(name: str, classes: tuple[int, int] | None = None) -> list[Split
 
 
 def shift_some(rows: NDArray, rng: np.random.Generator) -> NDArray:
-    """Return the images, some of them shifted by up to a pixel."""
+    """Return the images, a share of them shifted by up to a pixel."""
     is_moved = rng.random(len(rows)) < SHIFTED
     return np.where(is_moved[:, None], RandomShift(1)(rows, rng), rows)
 
@@ -168,8 +168,8 @@ def _image_task(
 
 BLACK_OR_WHITE = (0.4, 0.6)
 TWO_LEVELS, GREY_LEVELS = ((0.2, 0.4), (0.6, 0.8)), ((0.1, 0.4), (0.5, 0.8))
-# Options of images were chosen on the last 2,000 or 3,000 training images; those of tables are
-# chosen by cross-validation in each training.
+# Options for images were chosen on the last 2,000 or 3,000 training images. The classifier chooses
+# those for tables by cross-validation on the training rows.
 TASKS = (
     *(Task(name, eps, partial(groot_splits, name)) for name, eps in GROOT_EPS.items()),
     Task("A&H breast-cancer", 0.3, partial(boosting_split, "ah-breast-cancer"), (0.7, 6.6)),
@@ -205,7 +205,10 @@ def run(settings: Settings) -> Result:
     chosen = [task for task in TASKS if not named or task.name in named]
     unknown = {*named} - {task.name for task in TASKS}
     if unknown:
-        raise DataNotFoundError(f"{ONLY} names {sorted(unknown)}, which are no tasks")
+        names = ", ".join(task.name for task in TASKS)
+        raise DataNotFoundError(
+            f"{ONLY} contains {sorted(unknown)}, which do not exist; the tasks are {names}"
+        )
     measured: dict[str, dict[str, Any]] = {}
     for task in settings.track(chosen, "robust"):
         name = task.name.replace("&", "")
@@ -289,10 +292,10 @@ def _measure_split(task: Task, seed: int, split: Split, quick: bool) -> dict[str
 def attack(
     clf: LMMClassifier, X: NDArray, rng: np.random.Generator, n_attacks: int
 ) -> dict[str, int]:
-    """Move certified rows within their boxes; return how often, and how often a class changed.
+    """Move certified rows within their boxes; return the numbers of attacks and of class changes.
 
-    Half of the features go to an end of their interval, the others to a point between; models whose
-    scores are constant are left out.
+    Half of the features are moved to an end of their interval, the others to random points. Models
+    with constant scores are not attacked.
     """
     some = X[:: max(1, len(X) // ATTACKED_IMAGES)]
     scores = clf.model_.scores(some)
@@ -328,7 +331,7 @@ def _groot_tree(eps: float, split: Split) -> list[float] | None:
 
 
 def _mean(measured: dict[str, dict[str, Any]]) -> dict[str, Any] | None:
-    """Return the means over the twelve tables; None unless there are all."""
+    """Return the means over the twelve tables, or None if some were not run."""
     tables = [measured[name] for name in GROOT_EPS if name in measured]
     if len(tables) < len(GROOT_EPS):
         return None

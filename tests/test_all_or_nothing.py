@@ -171,8 +171,8 @@ def test_overflowing_weights_raise_an_error(iris, monkeypatch):
     before = snapshot(clf)
     kept = warm_up._Run.kept
 
-    def broken(run, model):
-        hard = kept(run, model)
+    def broken(run):
+        hard = kept(run)
         hard.W1[0, 0] = np.inf
         return hard
 

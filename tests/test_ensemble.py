@@ -285,8 +285,8 @@ def test_error_in_one_network_leaves_ensemble_unchanged(iris, monkeypatch):
     before = snapshot(clf)
     kept, calls = warm_up._Run.kept, []
 
-    def broken(run, model):
-        hard = kept(run, model)
+    def broken(run):
+        hard = kept(run)
         calls.append(hard)
         if len(calls) == 2:
             hard.W1[0, 0] = np.inf

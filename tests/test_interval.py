@@ -1,4 +1,4 @@
-"""Interval training: its bounds, its gradient, and what it does for certificates."""
+"""Interval training: soft margins, gradients, and certified accuracies."""
 
 import numpy as np
 import pytest
@@ -40,7 +40,7 @@ def untrained(X, y, structure=STRUCTURE, pairs=((0, 1), (2, 3))):
 
 
 class SoftMargins:
-    """Soft margins, loss and gradient of a model on some rows, by the kernels of the training."""
+    """Soft margins, loss and gradient of a model on some rows, computed by the training kernels."""
 
     def __init__(self, model, X, y, reach):
         self.model, self.y = model, y.astype(np.int64)
@@ -89,7 +89,7 @@ def test_gradient_is_the_derivative_of_the_loss(layer):
         assert computed[i] == pytest.approx((above - below) / (2 * step), abs=2e-5)
 
 
-def test_soft_margins_tend_to_the_certificate_without_caps():
+def test_soft_margins_converge_to_the_certified_margins_without_caps():
     X, y = three_classes()
     model, _ = untrained(X, y)
     low, high = model.feature_map(X - REACH), model.feature_map(X + REACH)
@@ -99,13 +99,13 @@ def test_soft_margins_tend_to_the_certificate_without_caps():
         hard = hard + term_margins(lmm, no_caps, low[:, features], high[:, features], y)
     others = np.arange(3)[:, None] != y
     soft = SoftMargins(model, X, y, REACH)
-    # Soft minima over 2m rows and over the units of a term are off by τ·log of their numbers.
+    # The error of a soft minimum over n values is at most τ·log n.
     size = sum(2 * np.log(2 * f.size) + 2 * np.log(lmm.n_hidden) for f, lmm in model.terms)
     for tau in (0.1, 0.03):
         assert np.abs(soft.margins(tau) - hard.T)[others].max() <= tau * size
 
 
-def test_without_boxes_soft_margins_are_differences_of_soft_scores():
+def test_soft_margins_for_a_reach_of_zero_are_differences_of_soft_scores():
     X, y = three_classes()
     model, _ = untrained(X, y)
     tau = 0.1
@@ -126,11 +126,11 @@ def certified_share(model, X, y, reach):
     return (right & certified_at(model, X, 1.0, reach)).mean()
 
 
-def test_training_certifies_more_than_ordinary_training():
+def test_interval_training_certifies_more_rows_than_ordinary_training():
     rng = np.random.default_rng(0)
     X = rng.random((600, 4))
     y = (X[:, 0] > 0.5).astype(int)
-    # A second feature that tells the classes apart, but by less than the reach.
+    # The second feature separates the classes by less than the reach.
     X[:, 1] = 0.5 + 0.05 * (2 * y - 1) + 0.01 * rng.normal(size=600)
     reach = np.full(4, 0.1)
     start, scale = untrained(X[:300], y[:300], Structure(boxes=2), ())
@@ -154,7 +154,7 @@ def test_training_does_not_depend_on_threads():
     assert_allclose(trained[0].scores(X), trained[1].scores(X), rtol=1e-4, atol=1e-5)
 
 
-def test_training_ends_where_the_callback_says_so():
+def test_training_stops_if_the_callback_returns_true():
     X, y = three_classes(200)
     start, scale = untrained(X, y)
     seen = []
@@ -177,7 +177,7 @@ def test_training_ends_where_the_callback_says_so():
     assert np.isfinite([loss for _, loss in seen]).all()
 
 
-def test_rows_without_weight_do_not_count():
+def test_rows_of_weight_zero_are_ignored():
     X, y = three_classes(200)
     wrong = np.where(np.arange(200) % 2, y, (y + 1) % 3)
     start, scale = untrained(X, y, pairs=())

@@ -487,7 +487,7 @@ def test_damaged_validation_is_rejected(clinic, tmp_path, monkeypatch, path, val
     place[last] = value
     monkeypatch.setattr(clf, "validation_", record, raising=False)
     save(clf, tmp_path / "model.maxplus", remember_rows=True)
-    with pytest.raises(ValueError, match="is damaged: the validation"):
+    with pytest.raises(ValueError, match=r"is damaged: .*validation"):
         load(tmp_path / "model.maxplus")
 
 

@@ -1,4 +1,4 @@
-"""`LMMClassifier(robust_eps=...)`: certified training, its parameters, frames and files."""
+"""`LMMClassifier(robust_eps=...)`: parameters, data frames, certificates and saved files."""
 
 import numpy as np
 import pandas as pd
@@ -14,12 +14,12 @@ from maxplus.estimators import NoEffectWarning
 from maxplus.models import LMM, AdditiveLMM
 
 QUICK = {"robust_training": 1.5, "structure": "shapes", "warmup_epochs": 15, "random_state": 0}
-# With a choice of the factor, and of a constant.
+# With a search over factors and the constant.
 CHOSEN = QUICK | {"robust_training": "auto", "structure": "auto"}
 
 
 def blobs(n=160, seed=0):
-    """Two features that tell two classes apart, the second by little, in units of 1 and 100."""
+    """An informative and a weakly informative feature, in units of 1 and 100."""
     rng = np.random.default_rng(seed)
     y = np.arange(n) % 2
     X = np.column_stack([2.0 * y + 0.4 * rng.normal(size=n), 5.0 * y + 100 * rng.random(n)])
@@ -31,7 +31,7 @@ def fitted():
     return LMMClassifier(robust_eps=0.3, **CHOSEN).fit(*blobs())
 
 
-def test_certified_accuracy_is_at_least_that_of_the_default():
+def test_certified_accuracy_is_at_least_that_of_the_default_training():
     X, y = load_breast_cancer(return_X_y=True)
     X = X[:, :4]
     train, test = slice(0, None, 2), slice(1, None, 2)
@@ -43,7 +43,7 @@ def test_certified_accuracy_is_at_least_that_of_the_default():
     assert own >= np.bincount(y[test]).max() / len(y[test])
 
 
-def test_fitted_attributes_state_what_is_certified(fitted):
+def test_fitted_attributes(fitted):
     X, y = blobs(seed=1)
     assert isinstance(fitted.model_, AdditiveLMM)
     assert_allclose(fitted.robust_reach_, 0.3 * fitted.scale_)
@@ -60,7 +60,7 @@ def test_fitted_attributes_state_what_is_certified(fitted):
     assert search["chosen"] == search["scores"].mean(axis=1).argmax()
 
 
-def test_an_array_has_a_number_for_each_feature():
+def test_robust_eps_array_has_one_number_per_feature():
     X, y = blobs()
     clf = LMMClassifier(robust_eps=[0.5, 0.0], **QUICK).fit(X, y)
     assert_array_equal(clf.robust_reach_, [0.5 * clf.scale_[0], 0.0])
@@ -68,7 +68,7 @@ def test_an_array_has_a_number_for_each_feature():
         LMMClassifier(robust_eps=[0.5, 0.0, 1.0], **QUICK).fit(X, y)
 
 
-def test_a_mapping_names_columns_in_their_own_units():
+def test_robust_eps_dict_uses_the_units_of_the_columns():
     X, y = blobs()
     frame = pd.DataFrame(X, columns=["age", "income"])
     clf = LMMClassifier(robust_eps={"age": 0.5}, **QUICK).fit(frame, y)
@@ -182,12 +182,12 @@ def test_joint_certificates_cover_numbers_and_one_category():
         ({"robust_eps": 0.1, "monotonic_cst": [1, 0]}, "remove one of them"),
     ],
 )
-def test_wrong_values_are_refused(options, message):
+def test_invalid_parameters_raise(options, message):
     with pytest.raises(ValueError, match=message):
         LMMClassifier(**options).fit(*blobs(20))
 
 
-def test_an_ensemble_refuses_certified_sums():
+def test_ensemble_rejects_certified_training_of_sums():
     with pytest.raises(ValueError, match="an ensemble does not support; set n_hidden"):
         LMMEnsembleClassifier(LMMClassifier(robust_eps=0.1)).fit(*blobs(20))
 
@@ -201,12 +201,12 @@ def test_an_ensemble_refuses_certified_sums():
         {"robust_eps": 0.1, **QUICK, "scoring": "roc_auc"},
     ],
 )
-def test_parameters_without_effect_are_a_warning(options):
+def test_parameters_without_effect_cause_a_warning(options):
     with pytest.warns(NoEffectWarning, match="has no effect unless"):
         LMMClassifier(**{"warmup_epochs": 2, **options}).fit(*blobs(60))
 
 
-def test_n_hidden_asks_for_a_single_network_with_a_margin():
+def test_n_hidden_selects_a_single_network_trained_with_a_margin():
     clf = LMMClassifier(8, robust_eps=0.1, warmup_epochs=3, random_state=0).fit(*blobs())
     assert isinstance(clf.model_, LMM)
     assert not hasattr(clf, "robust_reach_")
@@ -214,7 +214,7 @@ def test_n_hidden_asks_for_a_single_network_with_a_margin():
         clf.certified_accuracy(*blobs())
 
 
-def test_raw_units_and_levels():
+def test_raw_units_and_clip_levels():
     X, y = blobs()
     options = QUICK | {"standardize": False, "clip": ((-2.0, 0.5), (1.5, 4.0))}
     clf = LMMClassifier(robust_eps=0.4, scoring="certified", **options).fit(X, y)
@@ -224,7 +224,7 @@ def test_raw_units_and_levels():
     assert_array_equal(u, [-0.5, 0.0, 0.0, 0.5])
 
 
-def test_a_saved_classifier_is_the_same(fitted, tmp_path):
+def test_saved_classifier_equals_the_original(fitted, tmp_path):
     X, y = blobs(seed=1)
     options = {"robust_eps": np.array([0.2, 0.1]), "clip": ((-2.0, 0.5), (1.5, 200.0))}
     for clf in (fitted, clone(fitted).set_params(**options).fit(X, y)):
@@ -238,7 +238,7 @@ def test_a_saved_classifier_is_the_same(fitted, tmp_path):
         again.set_params(n_jobs=1).fit(X, y)
 
 
-def test_folding_moves_the_reach(fitted):
+def test_fold_scales_the_reach(fitted):
     X, y = blobs()
     folded = clone(fitted).fit((X - 3.0) / [2.0, 10.0], y)
     before = folded.certified_accuracy((X - 3.0) / [2.0, 10.0], y)
@@ -248,7 +248,7 @@ def test_folding_moves_the_reach(fitted):
     assert folded.certified_accuracy(X, y) == pytest.approx(before, abs=0.02)
 
 
-def test_a_constant_is_kept_where_nothing_can_be_certified():
+def test_constant_is_chosen_if_nothing_can_be_certified():
     rng = np.random.default_rng(0)
     X, y = rng.random((90, 3)), np.repeat([0, 1, 1], 30)
     clf = LMMClassifier(robust_eps=2.0, **CHOSEN).fit(X, y)
@@ -259,7 +259,7 @@ def test_a_constant_is_kept_where_nothing_can_be_certified():
     assert np.isinf(clf.certified_radius(X)).all()
 
 
-def test_square_images_get_windows():
+def test_square_images_are_trained_with_windows():
     X, y = load_digits(return_X_y=True)
     few = y < 2
     X, y = X[few][:150], y[few][:150]
@@ -271,7 +271,7 @@ def test_square_images_get_windows():
 
 
 @pytest.mark.slow
-def test_a_million_attacks_change_no_certified_prediction():
+def test_million_attacks_change_no_certified_prediction():
     X, y = load_breast_cancer(return_X_y=True)
     X = X[:, :4]
     clf = LMMClassifier(robust_eps=0.4, **CHOSEN).fit(X[::2], y[::2])

@@ -1,4 +1,6 @@
-"""The choice of certified trainings: what is chosen, and that certificates hold."""
+"""Search and training of `RobustTraining`."""
+
+from functools import partial
 
 import numpy as np
 import pytest
@@ -6,17 +8,20 @@ from numpy.testing import assert_array_equal
 from threadpoolctl import threadpool_limits
 
 from maxplus.certify import certified_at
+from maxplus.estimators._additive import untrained
+from maxplus.estimators._parameters import threads
 from maxplus.estimators._robust import (
     BOXES,
+    CONSTANT,
     SHAPES,
     Candidate,
     RobustTraining,
     Windows,
-    constant_model,
+    certified_share,
 )
 from maxplus.estimators._training_data import TrainingData
 from maxplus.training import Status, TrainingMonitor, TrainingProblem
-from maxplus.training.smooth.annealing import Annealing
+from maxplus.training.smooth.interval import IMAGE_ANNEALING, TABLE_ANNEALING
 
 REACH = np.full(3, 0.1)
 
@@ -28,7 +33,7 @@ def one_thread():
 
 
 def table(n=240, seed=0):
-    """Two features that tell two classes apart, one by more than REACH, and one without meaning."""
+    """Two informative features, which differ by more and by less than REACH, and a random one."""
     rng = np.random.default_rng(seed)
     X = rng.random((n, 3))
     y = (X[:, 0] > 0.5).astype(int)
@@ -36,84 +41,96 @@ def table(n=240, seed=0):
     return X, y
 
 
-def training(**options):
-    candidates = [Candidate(SHAPES), Candidate(BOXES)]
-    usual = {"reach": REACH, "candidates": candidates, "factors": (2.0,)}
-    return RobustTraining(**(usual | options))
+CANDIDATES = [*(Candidate(terms, factor=k) for terms in (SHAPES, BOXES) for k in (1, 2)), CONSTANT]
 
 
-def run(stage, X, y, callbacks=()):
-    rng = np.random.default_rng(0)
-    start = constant_model(TrainingData(X, y), int(y.max()) + 1)
+def run(X, y, callbacks=(), candidates=CANDIDATES, reach=REACH, weight=None, **options):
+    rng, n_classes = np.random.default_rng(0), int(y.max()) + 1
+    options = {"annealing": TABLE_ANNEALING, "scorer": partial(certified_share, reach)} | options
+    stage = RobustTraining(n_classes, candidates, reach=reach, **options)
+    problem = TrainingProblem(X, y, weight=weight, rng=rng)
     with TrainingMonitor(callbacks) as monitor:
-        return stage.run(start, TrainingProblem(X, y, rng=rng), monitor)
+        return stage.run(untrained(TrainingData(X, y), n_classes, rng), problem, monitor)
 
 
-def certified_share(model, X, y, reach=REACH):
-    right = model.scores(X).argmax(axis=1) == y
-    return (right & certified_at(model, X, 1.0, reach)).mean()
+def share(model, X, y, reach=REACH):
+    return certified_share(reach, model, TrainingData(X, y))
 
 
-def test_training_certifies_rows_that_it_has_not_seen():
+def test_training_certifies_new_rows():
     X, y = table(480)
-    outcome = run(training(), X[:240], y[:240])
-    assert outcome.choice.chosen >= 0
-    assert len(outcome.choice.candidates) == 4
-    assert outcome.choice.certified.shape == outcome.choice.clean.shape == (4, 5)
-    assert (outcome.choice.certified <= outcome.choice.clean).all()
-    assert certified_share(outcome.model, X[240:], y[240:]) > 0.65
+    outcome = run(X[:240], y[:240])
+    choice = outcome.choice
+    assert choice.chosen < choice.structures.index(CONSTANT)
+    assert choice.losses.shape == choice.scores.shape == (5, 5)
+    assert share(outcome.model, X[240:], y[240:]) > 0.65
     assert outcome.n_iter == outcome.losses.size > 0
 
 
-def test_constant_is_chosen_where_nothing_can_be_certified():
+def test_constant_is_chosen_if_nothing_can_be_certified():
     rng = np.random.default_rng(0)
     X, y = rng.random((120, 3)), (rng.random(120) < 0.3).astype(int)
-    outcome = run(training(), X, y)
-    assert outcome.choice.chosen == -1
+    outcome = run(X, y)
+    assert outcome.choice.structures[outcome.choice.chosen] is CONSTANT
     assert_array_equal(outcome.model.scores(X).argmax(axis=1), 0)
-    assert certified_share(outcome.model, X, y, np.full(3, 1e6)) == (y == 0).mean()
+    assert share(outcome.model, X, y, np.full(3, 1e6)) == (y == 0).mean()
+
+
+def test_constant_is_not_chosen_if_no_row_can_be_held_out():
+    outcome = run(np.eye(3), np.arange(3), reach=np.full(3, 0.1))
+    assert_array_equal(outcome.model.scores(np.eye(3)).argmax(axis=1), [0, 1, 2])
 
 
 def test_choice_does_not_depend_on_threads():
     X, y = table(150)
-    outcomes = [run(training(n_jobs=n), X, y) for n in (1, 2)]
-    assert_array_equal(outcomes[0].choice.certified, outcomes[1].choice.certified)
+    outcomes = []
+    for n_jobs in (1, 2):
+        with threads(n_jobs):
+            outcomes.append(run(X, y))
+    assert_array_equal(outcomes[0].choice.scores, outcomes[1].choice.scores)
     assert outcomes[0].choice.chosen == outcomes[1].choice.chosen
     assert_array_equal(outcomes[0].model.scores(X), outcomes[1].model.scores(X))
 
 
-def test_a_single_candidate_is_trained_without_a_choice():
+def test_single_candidate_is_trained_without_a_search():
     X, y = table(150)
-    outcome = run(training(candidates=[Candidate(BOXES)], factors=()), X, y)
-    assert outcome.choice.chosen == 0
-    assert outcome.choice.certified.size == 0
+    outcome = run(X, y, candidates=CANDIDATES[:1])
+    assert outcome.choice is None
+    assert share(outcome.model, X, y) > 0.65
 
 
-def test_training_ends_while_choosing_with_the_model_it_started_from():
+def test_progress_of_many_rows_ends_with_the_last_epoch():
+    X, y = table(4_400)
+    reports = []
+    annealing = TABLE_ANNEALING._replace(min_steps=250)
+    outcome = run(X, y, [reports.append], CANDIDATES[:1], annealing=annealing)
+    assert outcome.n_iter == reports[-1].iteration == reports[-1].max_iter == 12
+    assert outcome.status is Status.MAX_ITER
+
+
+def test_initial_model_is_kept_if_the_search_is_stopped():
     X, y = table(150)
-    outcome = run(training(), X, y, [lambda progress: progress.iteration >= 2])
+    outcome = run(X, y, [lambda progress: progress.iteration >= 2])
     assert outcome.choice is None
     assert outcome.status is Status.CALLBACK
-    assert np.ptp(outcome.model.scores(X), axis=0).max() == 0.0
+    initial = untrained(TrainingData(X, y), 2, np.random.default_rng(0))
+    assert_array_equal(outcome.model.scores(X), initial.scores(X))
 
 
 def test_features_that_cannot_change_are_used():
-    """A reach of 0 makes the second feature, which tells the classes apart, safe to use."""
+    """A reach of 0 makes the second feature, which separates the classes, safe to use."""
     X, y = table(480)
     reach = np.array([0.1, 0.0, 0.1])
-    outcome = run(training(reach=reach), X[:240], y[:240])
-    assert certified_share(outcome.model, X[240:], y[240:], reach) > 0.95
+    outcome = run(X[:240], y[:240], reach=reach)
+    assert share(outcome.model, X[240:], y[240:], reach) > 0.95
 
 
-def test_weights_count():
+def test_search_ignores_rows_of_tiny_weight():
     X, y = table(240)
-    wrong = np.where(np.arange(240) % 2, y, 1 - y)
-    weight = np.where(np.arange(240) % 2, 1.0, 1e-6)
-    rows = TrainingData(X, wrong, weight)
-    stage = training()
-    with TrainingMonitor() as monitor:
-        choice, _ = stage.choose(constant_model(rows, 2), rows, 0, monitor)
-    assert choice.certified[choice.chosen].mean() > 0.6
+    is_right = np.arange(240) % 2 == 1
+    outcome = run(X, np.where(is_right, y, 1 - y), weight=np.where(is_right, 1.0, 1e-6))
+    assert outcome.choice.scores[outcome.choice.chosen].mean() > 0.6
+    assert share(outcome.model, X, y) > 0.6
 
 
 def test_windows_of_images():
@@ -124,15 +141,17 @@ def test_windows_of_images():
     X += 0.1 * rng.normal(size=X.shape)
     reach = np.full(64, 0.2)
     candidates = [Candidate(Windows((8, 8), 5, 3, 2), clip) for clip in ((0.4, 0.6), (0.0, 1.0))]
-    stage = RobustTraining(reach, candidates, factors=(), annealing=Annealing(n_epochs=30))
-    outcome = run(stage, X, y)
+    annealing = IMAGE_ANNEALING._replace(n_epochs=30)
+    outcome = run(X, y, candidates=candidates, reach=reach, annealing=annealing)
     assert len(outcome.model.terms) == 4
-    assert certified_share(outcome.model, X, y, reach) > 0.9
+    assert outcome.choice.scores[:, 0].min() > 0.5
+    assert_array_equal(np.isfinite(outcome.choice.scores).sum(axis=1), [1, 1])
+    assert share(outcome.model, X, y, reach) > 0.9
 
 
 def test_no_attack_flips_a_certified_row():
     X, y = table(300)
-    model = run(training(), X[:200], y[:200]).model
+    model = run(X[:200], y[:200]).model
     rows = X[200:][certified_at(model, X[200:], 1.0, REACH)]
     assert len(rows) > 50
     rng = np.random.default_rng(1)

@@ -1,4 +1,4 @@
-"""``python -m experiments robust``: splits, figures, and attacks on certified rows."""
+"""``python -m experiments robust``: splits, results, and attacks on certified rows."""
 
 import gzip
 import json
@@ -18,7 +18,7 @@ runner = CliRunner()
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """A table with folds and one in a fixed order, both of two features."""
+    """Folder with a table with folds and a table in a fixed order, both with two features."""
     rng = np.random.default_rng(0)
     y = np.arange(100) % 2
     X = np.column_stack([0.6 * y + 0.2 * rng.random(100), rng.random(100)]).round(4)
@@ -31,7 +31,7 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_splits_are_those_of_the_files(folder):
+def test_splits_follow_the_files(folder):
     splits = robust.groot_splits("haberman")
     assert len(splits) == 5
     assert all(split.X.shape == (80, 2) and split.y_test.size == 20 for split in splits)
@@ -42,14 +42,14 @@ def test_splits_are_those_of_the_files(folder):
     assert robust.boosting_split("ah-diabetes", 1)[0].X.shape == (80, 1)
 
 
-def test_a_missing_folder_is_a_message(monkeypatch):
+def test_missing_folder_raises(monkeypatch):
     monkeypatch.delenv(robust.DATA, raising=False)
     monkeypatch.setenv(robust.FOLDER, "no-such-folder")
     with pytest.raises(DataNotFoundError, match=robust.FOLDER):
         robust.find_folder()
 
 
-def test_a_quick_run_writes_all_files_and_names_what_was_not_run(folder, monkeypatch):
+def test_quick_run_writes_all_files_and_lists_skipped_tasks(folder, monkeypatch):
     monkeypatch.setenv(robust.ONLY, "haberman, A&H diabetes")
     result = runner.invoke(app, ["robust", "--quick", "--out", str(folder / "out")])
     assert result.exit_code == 0, result.output
@@ -64,10 +64,10 @@ def test_a_quick_run_writes_all_files_and_names_what_was_not_run(folder, monkeyp
     monkeypatch.setenv(robust.ONLY, "iris")
     result = runner.invoke(app, ["robust", "--quick", "--out", str(folder / "out")])
     assert result.exit_code == 2
-    assert "which are no tasks" in result.output
+    assert "which do not exist" in " ".join(result.output.split())
 
 
-def test_shifts_keep_some_images():
+def test_some_images_are_not_shifted():
     images = np.random.default_rng(0).random((200, 784))
     moved = robust.shift_some(images, np.random.default_rng(1))
     same = (moved == images).all(axis=1).mean()

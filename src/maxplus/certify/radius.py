@@ -262,10 +262,10 @@ class CertifiedRows(NamedTuple):
         fixed = f" ({_join_names(held)} held fixed)" if held else ""
         if np.isposinf(self.least):
             return (
-                f"The predictions of all {self.right} do not change for any change of the numeric "
-                f"features{fixed}"
+                f"The predictions of all {self.right} provably do not change for any change of the "
+                f"numeric features{fixed}"
             )
-        half = f"The predictions of at least half of these {self.right} do not change"
+        half = f"The predictions of at least half of these {self.right} provably do not change"
         every = f"those of all {self.right}"
         if np.isposinf(self.median):
             return (

@@ -102,16 +102,18 @@ class TermTraining(ABC):
 
     n_classes: int
     # Candidates of the search, in order of complexity.
-    structures: Sequence[Structure]
+    structures: Sequence[Any]
     annealing: Annealing = TERM_ANNEALING
     # Monotonicity constraint of z_1 − z_0 in each feature: 1, −1 or 0.
     monotonic_signs: NDArray | None = None
     # Loss of `train_terms`.
     loss: str = "log_loss"
 
+    n_folds: ClassVar[int] = FOLDS
+
     @abstractmethod
-    def prepare(self, rows: TrainingData, rng: np.random.Generator) -> Prepared:
-        """Transform features, and select features and pairs."""
+    def prepare(self, rows: TrainingData, rng: np.random.Generator) -> Any:
+        """Return the input of `train`: transformed features, and selected features and pairs."""
 
     def candidates(self, **evaluation: Any) -> Candidates:
         """Return the structures as candidates of a search."""
@@ -130,8 +132,8 @@ class TermTraining(ABC):
 
     def train(
         self,
-        structure: Structure,
-        prepared: Prepared,
+        structure: Any,
+        prepared: Any,
         length: float,
         seed: Sequence[int],
         on_epoch: OnEpoch | None = None,
@@ -179,10 +181,12 @@ class TermTraining(ABC):
 
         Returns the model, the loss of each epoch, and the status.
         """
-        prepared = self.prepare(rows, np.random.default_rng([seed, FOLDS]))
+        # Seeds 0 to n_folds − 1 are used by the search.
+        seeds = [seed, self.n_folds]
+        prepared = self.prepare(rows, np.random.default_rng(seeds))
         n_epochs = self.annealing_for(len(rows.y)).epochs(len(rows.y))
         report = EpochReport(monitor, n_epochs)
-        model = self.train(self.structures[chosen], prepared, 1.0, [seed, FOLDS, 1], report)
+        model = self.train(self.structures[chosen], prepared, 1.0, [*seeds, 1], report)
         return model, np.array(report.losses), report.status
 
 
@@ -193,7 +197,7 @@ class Choice(NamedTuple):
     n_folds). The temperature is that of the chosen structure.
     """
 
-    structures: Sequence[Structure]
+    structures: Sequence[Any]
     losses: NDArray
     scores: NDArray | None
     chosen: int
@@ -214,10 +218,11 @@ class Choice(NamedTuple):
 class TrainedSum(Outcome):
     """Trained sum of terms.
 
-    ``choice`` is None if the search was interrupted. ``losses`` are the mean losses of all epochs.
+    ``choice`` is None without a search, or if the search was interrupted. ``losses`` are the mean
+    losses of all epochs.
     """
 
-    choice: Any
+    choice: Choice | None
     losses: NDArray
 
     @property
@@ -272,7 +277,7 @@ class SumStage(ABC):
 class JointTraining(TermTraining, SumStage):
     """Training stage that chooses the structure of a classifier and trains it."""
 
-    structures: Sequence[Structure] = STRUCTURES
+    structures: Sequence[Any] = STRUCTURES
     # User-defined score of a model on held-out rows that replaces the log loss. Higher is better.
     scorer: Callable[[AdditiveLMM, TrainingData], float] | None = None
     # Maximum number of features in all terms.
@@ -281,11 +286,14 @@ class JointTraining(TermTraining, SumStage):
     def _train(
         self, model: AdditiveLMM, rows: TrainingData, seed: int, monitor: TrainingMonitor
     ) -> TrainedSum:
-        choice, status = self.choose(rows, seed, monitor)
-        if choice is None:
-            return TrainedSum(model, status, None, np.empty(0))
+        choice, chosen = None, 0
+        if len(self.structures) > 1:
+            choice, status = self.choose(rows, seed, monitor)
+            if choice is None:
+                return TrainedSum(model, status, None, np.empty(0))
+            chosen = choice.chosen
         monitor.begin(self.name, is_last=True)
-        trained, losses, status = self.train_on_all(choice.chosen, rows, seed, monitor)
+        trained, losses, status = self.train_on_all(chosen, rows, seed, monitor)
         return TrainedSum(without_weak_terms(trained, rows.X), status, choice, losses)
 
     def choose(
@@ -294,8 +302,7 @@ class JointTraining(TermTraining, SumStage):
         """Return the choice, or None if the search was interrupted, and the status."""
         monitor.begin("choice", is_last=False)
         score = None if self.scorer is None else self._score
-        effort = EFFORT if len(rows.y) < MANY_ROWS else EFFORT_MANY_ROWS
-        search = Search(self.candidates(score=score), rows, effort, seed)
+        search = Search(self.candidates(score=score), rows, self.effort(len(rows.y)), seed)
         status = search.run(monitor)
         if status is not None:
             return None, status
@@ -307,6 +314,10 @@ class JointTraining(TermTraining, SumStage):
         scores = None if self.scorer is None else search.scores
         choice = Choice(self.structures, search.losses, scores, chosen, factor)
         return choice, Status.MAX_ITER
+
+    def effort(self, n_rows: int) -> Effort:
+        """Return the size of the search for a number of rows."""
+        return EFFORT if n_rows < MANY_ROWS else EFFORT_MANY_ROWS
 
     def _score(self, model: AdditiveLMM, rows: TrainingData) -> float:
         assert self.scorer is not None

@@ -139,6 +139,7 @@ class Effort(NamedTuple):
     # Minimum size of the subsample, absolute and as a fraction of all rows.
     min_rows: int
     share: float
+    n_folds: int = FOLDS
 
 
 def _scores(model: Any, prepared: Any, X: NDArray) -> NDArray:
@@ -200,26 +201,26 @@ class Search:
             rng, N = np.random.default_rng(seed), len(rows.y)
             strata = rows.y if is_stratified else np.zeros(N, np.int64)
             part = stratified_part(strata, max(effort.min_rows, int(effort.share * N)), rng)
-            if not is_stratified and N < 2 * FOLDS:
+            if not is_stratified and 2 * effort.n_folds > N:
                 return rows.part(part), np.full(N, -1)
-            return rows.part(part), deal_folds(strata[part], FOLDS, rng)
+            return rows.part(part), deal_folds(strata[part], effort.n_folds, rng)
 
         self.rows, self.fold_of = rows.on_first_rank(deal)
-        n = candidates.n
-        self.losses, self.scores = np.full((n, FOLDS), np.inf), np.full((n, FOLDS), -np.inf)
+        n, n_folds = candidates.n, effort.n_folds
+        self.losses, self.scores = np.full((n, n_folds), np.inf), np.full((n, n_folds), -np.inf)
         self.outputs = np.full((n, len(self.rows.y), 1), np.nan)
-        self._n_done, self._total = 0, n + (FOLDS - 1) * min(effort.survivors, n)
+        self._n_done, self._total = 0, n + (n_folds - 1) * min(effort.survivors, n)
 
     def run(self, monitor: TrainingMonitor) -> Status | None:
         """Evaluate the candidates; return a status if the search was stopped, else None."""
         numbers, n_survivors = list(range(self.candidates.n)), self.effort.survivors
         if n_survivors >= len(numbers):
-            return self._evaluate(numbers, range(FOLDS), monitor)
+            return self._evaluate(numbers, range(self.effort.n_folds), monitor)
         status = self._evaluate(numbers, range(1), monitor)
         if status is not None:
             return status
         survivors = sorted(sorted(numbers, key=lambda c: self._key(c, [0]))[:n_survivors])
-        return self._evaluate(survivors, range(1, FOLDS), monitor)
+        return self._evaluate(survivors, range(1, self.effort.n_folds), monitor)
 
     def _evaluate(
         self, numbers: Sequence[int], folds: range, monitor: TrainingMonitor

@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar
 
-import numba
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
@@ -40,9 +39,10 @@ from maxplus.estimators._parameters import (
 )
 from maxplus.estimators._robust import (
     BOXES,
-    FACTORS,
     SHAPES,
     RobustTraining,
+    Windows,
+    certified_share,
     is_positive,
     make_candidates,
     max_change,
@@ -51,6 +51,7 @@ from maxplus.estimators._training_data import Scaling, TrainingData
 from maxplus.models import LMM, LOG2, AdditiveLMM, Network
 from maxplus.training import TrainingMonitor, TrainingProblem
 from maxplus.training.problem import count_samples
+from maxplus.training.smooth.interval import IMAGE_ANNEALING, TABLE_ANNEALING
 from maxplus.training.smooth.soft_terms import TERM_ANNEALING
 from maxplus.training.smooth.structures import Structure
 from maxplus.training.stages import (
@@ -223,8 +224,7 @@ class LMMClassifier(BaseLMMClassifier):
         Results of the structure search of a sum: the "candidates" as text, the held-out "losses"
         of shape (n_candidates, n_folds), and the index of the "chosen" candidate. With
         ``scoring``, also the "scores". Skipped folds have a loss of inf and a score of −inf. With
-        ``robust_eps``, losses are error rates, scores are certified accuracies, and the last
-        candidate is a constant.
+        ``robust_eps``, scores are certified accuracies, and the last candidate is a constant.
     term_means_ : ndarray of shape (n_terms, n_classes)
         Mean scores of each term on the training set, the reference of contributions in `explain`.
         Only for sums of terms.
@@ -547,19 +547,19 @@ class LMMClassifier(BaseLMMClassifier):
         return signs
 
     def _robust_training(self, data: TrainingData, state: FitState) -> RobustTraining:
-        is_automatic = isinstance(self.robust_training, str)
         structure = BOXES if self.structure == "auto" else SHAPES
-        factor = 1.0 if is_automatic else float(self.robust_training)
         candidates = current().root_only(
-            lambda X: make_candidates(X[:], structure, self.clip, factor), data.X
+            lambda X: make_candidates(X[:], structure, self.clip, self.robust_training), data.X
         )
+        is_image = isinstance(candidates[0].structure, Windows)
+        reach = self._reach(data, state)
         return RobustTraining(
-            self._reach(data, state),
+            data.n_classes,
             candidates,
-            FACTORS[1:] if is_automatic else (),
-            numba.get_num_threads(),
-            None if self.augment is None else partial(augmented, self.augment),
-            Annealing(**self._epochs_and_batch),
+            (IMAGE_ANNEALING if is_image else TABLE_ANNEALING)._replace(**self._epochs_and_batch),
+            scorer=partial(certified_share, reach),
+            reach=reach,
+            augment=None if self.augment is None else partial(augmented, self.augment),
         )
 
     def _reach(self, data: TrainingData, state: FitState) -> NDArray:

@@ -1,14 +1,14 @@
-"""Interval training: a sum of terms is trained on the worst case within a box around each row.
+"""Interval training of a sum of terms on the worst case within a box around each row.
 
 Over a box |x' − x| ≤ reach, each mapped feature lies between two ends, and so do the units of a
-term: min g_h and max g_h are exact (`maxplus.certify.box_bounds`). If unit h decides the score z_d
+term: min g_h and max g_h are exact (`maxplus.certify.box_bounds`). If unit h attains the score z_d
 of a term, then z_y is at least b = max_k (min g_k + W2[k, y]), and at least g_h + W2[h, y]. Hence
 
     z_y − z_d ≥ min_h (max(b − max g_h, W2[h, y]) − W2[h, d]),
 
 which are the first two bounds of `maxplus.certify.margins.term_margins`. The loss is the
-cross-entropy of the sum of these margins over the terms. A term can take away no more than
-max_h (W2[h, d] − W2[h, y]), however far its units move.
+cross-entropy of the sum of these margins over the terms. A term reduces a margin by at most
+max_h (W2[h, d] − W2[h, y]).
 
 With soft minima and maxima of temperature τ, and E the exponentials exp(−λ/τ) at the lower or the
 upper end of each row of the linear layer,
@@ -16,13 +16,13 @@ upper end of each row of the linear layer,
     L_h = 1 / Σ_i E_low[i]·exp(−W1[i, h]/τ),    B = Σ_k L_k·exp(W2[k, y]/τ),
     H_h = 1 / Σ_i E_high[i]·exp(−W1[i, h]/τ),   R_h = H_h / max(B, H_h·exp(W2[h, y]/τ)),
 
-and the margin is −τ·log Q_d with Q_d = Σ_h exp(W2[h, d]/τ)·R_h: two products of matrices for each
-term, and two more for the gradient. The largest value that a unit can have anywhere (its cap) is
-left out here and counts in the certificate: training does better so.
+and the margin is −τ·log Q_d with Q_d = Σ_h exp(W2[h, d]/τ)·R_h. This requires two matrix products
+for each term, and two more for the gradient. The maximum of a unit over all inputs (its cap) is
+used in certificates but not in training, which gives better results.
 
-Everything is in float32. Weights are kept so small that no exponent is beyond what float32 holds:
-clamped exponents, whose gradient would be another one, let the soft and the hard model part.
-Terms are trained on one thread each.
+All arrays are in float32. Weights are limited so that exponents do not overflow. Clamping the
+exponents instead would make the gradient inconsistent with the loss. Each term is trained by a
+single thread.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from numpy.typing import NDArray
 from maxplus._compile.elementary import exp32
 from maxplus._compile.intrinsics import fmax
 from maxplus._compile.jit import inner, njit
-from maxplus.models import AdditiveLMM, Term
+from maxplus.models import AdditiveLMM, FeatureMap, Term
 from maxplus.models.initialization import box_lmm
 from maxplus.training.result import TrainingOverflowError
 from maxplus.training.smooth.annealing import (
@@ -60,17 +60,17 @@ from maxplus.training.smooth.soft_terms import (
 )
 from maxplus.training.smooth.structures import DROP
 
-# Exponents at the lowest temperature: of offsets and heights, and of slopes times mapped features.
-# Products of two, and sums of thousands, stay within float32's range.
+# Largest exponents at the lowest temperature: of offsets and heights, and of slopes times mapped
+# features. Products of two exponentials and sums of thousands stay within the range of float32.
 LIMIT, INPUT_LIMIT = 40.0, 30.0
-# Sums are no less than LEAST; ratios up to NOTHING and derivatives up to NEGLIGIBLE count as 0,
-# because they would make denormal numbers.
+# Sums are at least LEAST. Ratios up to NOTHING and derivatives up to NEGLIGIBLE are replaced by 0,
+# because they would lead to denormal numbers, which are slow.
 LEAST, NOTHING, NEGLIGIBLE = np.float32(1e-36), np.float32(1e-30), np.float32(1e-12)
 _ZERO, _ONE = np.float32(0.0), np.float32(1.0)
-# Numbers that are mapped at once.
+# Number of values that are mapped at once.
 AT_ONCE = 4_000_000
 
-# The settings for tables and for images.
+# Settings for tables and for images.
 TABLE_ANNEALING = Annealing(hot=0.15, cold=0.1, rate=0.05)
 IMAGE_ANNEALING = Annealing(hot=0.1, cold=0.03, rate=0.02, slope_rate=0.0)
 
@@ -95,7 +95,7 @@ class IntervalBuffers(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """The largest absolute values of slopes, and of offsets and heights."""
+    """Largest absolute values of slopes, and of offsets and heights."""
 
     slope: np.float32
     offset: np.float32
@@ -113,12 +113,12 @@ def train_interval(
     on_epoch: OnEpoch | None = None,
     is_parallel: bool = True,
 ) -> AdditiveLMM:
-    """Train all terms jointly on the worst case within boxes, by Adam; O(epochs·N·Σ_t H_t·m_t).
+    """Train all terms jointly on the worst case within boxes with Adam; O(epochs·N·Σ_t H_t·m_t).
 
     Parameters
     ----------
-    model : AdditiveLMM with a feature map, whose slopes are >= 0 and <= 0, in turns
-        Initial weights.
+    model : AdditiveLMM with a feature map
+        Initial weights. Slopes are alternately >= 0 and <= 0.
     X : array of shape (N, P), raw features
     y : array of shape (N,), classes 0..C−1
     reach : array of shape (P,), >= 0
@@ -127,11 +127,11 @@ def train_interval(
     rng : numpy.random.Generator
     weight : array of shape (N,), optional
     augment : callable(rows, generator), optional
-        Returns the rows to train on instead.
+        Returns augmented rows for a batch of raw rows.
     on_epoch : callable(epoch, mean loss, model), optional
         As in `train_terms`.
     is_parallel : bool
-        True for several threads, each of which trains one term at a time.
+        Use several threads, each of which trains one term at a time.
 
     Returns
     -------
@@ -149,82 +149,60 @@ def train_interval(
         np.float32(INPUT_LIMIT * schedule.cold / largest), np.float32(LIMIT * schedule.cold)
     )
     buffers = interval_buffers(layout, X.shape[1], model.n_classes, batch)
-    boxes = _Boxes(model, X, y, reach, weight, batch, augment)
+    labels = np.asarray(y, np.int64)
+    weight = np.ones(len(y)) if weight is None else np.asarray(weight, np.float64)
     kernel = train_boxes if is_parallel else train_boxes.serial
     intercept, step = model.intercept.astype(np.float64), 0
     for epoch in range(epochs):
-        mean = 0.0
-        for low, high, own, share in boxes.epoch(rng):
-            mean += (
-                kernel(
-                    low,
-                    high,
-                    own,
-                    share,
-                    batch,
-                    step,
-                    schedule,
-                    limits,
-                    layout,
-                    weights,
-                    intercept,
-                    gradient,
-                    first,
-                    second,
-                    buffers,
-                )
-                * len(own)
-                / (n_batches * batch)
+        loss = 0.0
+        blocks = _boxes(model.feature_map, X, labels, reach, weight, batch, augment, rng)
+        for low, high, own, share in blocks:
+            mean = kernel(
+                low,
+                high,
+                own,
+                share,
+                batch,
+                step,
+                schedule,
+                limits,
+                layout,
+                weights,
+                intercept,
+                gradient,
+                first,
+                second,
+                buffers,
             )
+            loss += mean * len(own) / (n_batches * batch)
             step += len(own) // batch
-        if on_epoch is not None and on_epoch(epoch, mean, lambda: unpack(model, layout, weights)):
+        if on_epoch is not None and on_epoch(epoch, loss, lambda: unpack(model, layout, weights)):
             break
     if not all(np.isfinite(W).all() for W in weights):
         raise TrainingOverflowError("the interval training of terms overflowed: lower its rate")
     return unpack(model, layout, weights)
 
 
-class _Boxes:
-    """The mapped ends of boxes around shuffled rows, in blocks of whole batches."""
-
-    def __init__(
-        self,
-        model: AdditiveLMM,
-        X: NDArray,
-        y: NDArray,
-        reach: NDArray,
-        weight: NDArray | None,
-        batch: int,
-        augment: Augment | None,
-    ) -> None:
-        assert model.feature_map is not None
-        self._map, self._X, self._reach, self._augment = model.feature_map, X, reach, augment
-        self._y = np.asarray(y, np.int64)
-        self._weight = np.ones(len(y)) if weight is None else np.asarray(weight, np.float64)
-        self._size = batch * max(1, AT_ONCE // (batch * X.shape[1]))
-        self._n = len(y) // batch * batch
-        is_whole = augment is None and len(y) <= self._size
-        self._ends = self._mapped(X) if is_whole else None
-
-    def epoch(
-        self, rng: np.random.Generator
-    ) -> Iterator[tuple[NDArray, NDArray, NDArray, NDArray]]:
-        """Yield the lower ends, the upper ends, the classes and the weights of some rows."""
-        order = rng.permutation(len(self._y))[: self._n]
-        for first in range(0, self._n, self._size):
-            rows = order[first : first + self._size]
-            if self._ends is not None:
-                low, high = (ends[rows] for ends in self._ends)
-            else:
-                X = self._X[rows]
-                low, high = self._mapped(X if self._augment is None else self._augment(X, rng))
-            yield low, high, self._y[rows], self._weight[rows]
-
-    def _mapped(self, X: NDArray) -> tuple[NDArray, NDArray]:
+def _boxes(
+    feature_map: FeatureMap,
+    X: NDArray,
+    y: NDArray,
+    reach: NDArray,
+    weight: NDArray,
+    batch: int,
+    augment: Augment | None,
+    rng: np.random.Generator,
+) -> Iterator[tuple[NDArray, NDArray, NDArray, NDArray]]:
+    """Yield the mapped ends of boxes, classes and weights of shuffled rows, in whole batches."""
+    order = rng.permutation(len(y))[: len(y) // batch * batch]
+    size = batch * max(1, AT_ONCE // (batch * X.shape[1]))
+    for first in range(0, order.size, size):
+        rows = order[first : first + size]
+        centres = X[rows] if augment is None else augment(X[rows], rng)
         low, high = (
-            self._map(ends).astype(np.float32) for ends in (X - self._reach, X + self._reach)
+            feature_map(ends).astype(np.float32) for ends in (centres - reach, centres + reach)
         )
-        return low, high
+        yield low, high, y[rows], weight[rows]
 
 
 def interval_buffers(
@@ -268,7 +246,7 @@ def train_boxes(
     second,
     buffers,
 ):
-    """Take Adam's steps over the given rows in their order; return the mean loss.
+    """Take a step of Adam for each batch; return the mean loss.
 
     ``low`` and ``high`` are (n, P), n a multiple of ``batch``; ``first`` and ``second`` are Adam's
     averages of gradients and of their squares.
@@ -315,7 +293,7 @@ def train_boxes(
 
 @inner
 def _parts(layout, t):
-    """Return the first and the last position, exclusive, of a term's rows, units and walls."""
+    """Return the ranges (start, stop) of the rows, units and walls of a term."""
     rows = 2 * layout.feature_start[t], 2 * layout.feature_start[t + 1]
     units = layout.unit_start[t], layout.unit_start[t + 1]
     first = layout.wall_start[units[0]]
@@ -324,7 +302,7 @@ def _parts(layout, t):
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=FAST)
 def _lowest_margins(y, layout, weights, factor, buffers, t):
-    """Leave Q of a term in its buffer and what the gradient needs beside it; ``factor`` is 1/τ."""
+    """Compute Q of a term and the other buffers of its gradient; ``factor`` is 1/τ."""
     rows, units, walls = _parts(layout, t)
     W0, W1, W2 = weights.W0, weights.W1, weights.W2
     n_units, B, C = units[1] - units[0], y.size, W2.shape[1]
@@ -370,7 +348,7 @@ def _lowest_margins(y, layout, weights, factor, buffers, t):
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=FAST)
 def _margin_gradient(y, p, layout, buffers, has_slopes, gradient, t):
-    """Fill the gradient of a term's weights from derivatives p (C, B) of the loss by −margins."""
+    """Compute the gradient of a term from the derivatives p (C, B) of the loss by −margins."""
     rows, units, walls = _parts(layout, t)
     n_units, B = units[1] - units[0], y.size
     E_low, E_high = buffers.E_low[rows[0] : rows[1]], buffers.E_high[rows[0] : rows[1]]
@@ -399,7 +377,7 @@ def _margin_gradient(y, p, layout, buffers, has_slopes, gradient, t):
             w = D[h, n] * R[h, n] if R[h, n] > _ZERO else _ZERO
             w = w if w > NEGLIGIBLE else _ZERO
             if H[h, n] * V2[h, y[n]] > best[n]:
-                # The unit's own height for class y is the better bound: nothing else counts.
+                # The bound g_h + W2[h, y] is tighter: it does not depend on the other units.
                 d_W2[h, y[n]] -= w
                 w = _ZERO
             lost[n] += w
@@ -447,7 +425,7 @@ def _adam_step(number, rate):
 
 @inner
 def _move(layout, weights, first, second, gradient, step, rate, limit, t):
-    """Take a step of Adam with a term's offsets and heights, and keep them within ±limit."""
+    """Take a step of Adam with the offsets and heights of a term, limited to ±limit."""
     _, units, walls = _parts(layout, t)
     adam = _adam_step(step, rate)
     part = slice(walls[0], walls[1])
@@ -468,7 +446,7 @@ def _move(layout, weights, first, second, gradient, step, rate, limit, t):
 
 @inner
 def _move_slopes(layout, weights, first, second, gradient, step, rate, limit, t):
-    """Take a step of Adam with a term's slopes, whose signs stay: see `train_terms`."""
+    """Take a step of Adam with the slopes of a term, which keep their signs (`train_terms`)."""
     rows, _, _ = _parts(layout, t)
     adam = _adam_step(step, rate)
     part = slice(rows[0], rows[1])
@@ -485,13 +463,13 @@ def _keep_within(W, low, high):
 
 
 def image_windows(shape: tuple[int, int], size: int, stride: int) -> list[NDArray]:
-    """Return the pixels of square windows that cover an image, as feature numbers.
+    """Return the pixels of square windows that cover an image, as feature indices.
 
     Parameters
     ----------
     shape : (height, width) of the images
-    size : side of a window; images that are smaller have windows of their own side
-    stride : distance between windows; the last one ends where the image does
+    size : side of a window, limited to that of the image
+    stride : distance between windows; the last window ends at the border of the image
     """
     pixels = np.arange(math.prod(shape)).reshape(shape)
     corners = [
@@ -513,7 +491,7 @@ def window_terms(
     size: float,
     rng: np.random.Generator,
 ) -> tuple[AdditiveLMM, float]:
-    """Return a term for each window, its units at clusters of each class, and what 1 is worth.
+    """Return a term for each window, with units at clusters of each class, and its scale.
 
     Parameters
     ----------
@@ -521,8 +499,9 @@ def window_terms(
     U : array of shape (N, P), mapped features
     y : array of shape (N,), classes 0..C−1
     n_classes : int
-    n_units : units per class of a term
-    size : the score that a distance of 1 is worth in a typical sum; a term's share is size / √T
+    n_units : number of units per class of a term
+    size : change of a score over a distance of 1 in a typical sum; the scale of each of T terms is
+        size / √T
     rng : numpy.random.Generator
     """
     scale = size / math.sqrt(len(windows))

@@ -161,8 +161,7 @@ class WarmUp:
                 lambda now=settled: now,  # type: ignore[misc]
                 None if monitor.interrupted else run.status(n_epochs, self.patience),
             )
-        trained = run.model(run.weights.theta if run.best is None else run.best)
-        return WarmedUp(trained, status, np.array(run.losses), np.array(run.scores), held_out)
+        return WarmedUp(run.kept(), status, np.array(run.losses), np.array(run.scores), held_out)
 
     def bytes_needed(self, model: LMM, problem: TrainingProblem) -> int:
         """Estimate the peak memory of a run."""
@@ -238,13 +237,13 @@ class _Run:
         self.weights = SoftWeights(comm, *scaling.offsets(start))
         self.losses: list[float] = []
         self.scores: list[float] = []
-        self.best: NDArray | None = None
+        self._best: NDArray | None = None
 
     def restore(self, state: TrainingState) -> None:
         """Continue from a state, which was checked."""
         self.weights.restore(state.arrays)
         self.losses, self.scores = (state.arrays[name].tolist() for name in ("losses", "scores"))
-        self.best = state.arrays.get("best")
+        self._best = state.arrays.get("best")
 
     def state(self, held_out: NDArray, rng: np.random.Generator) -> TrainingState:
         """Return a copy of the state."""
@@ -254,8 +253,8 @@ class _Run:
             "losses": np.array(self.losses),
             "scores": np.array(self.scores),
         }
-        if self.best is not None:
-            arrays["best"] = self.best
+        if self._best is not None:
+            arrays["best"] = self._best
         return TrainingState(WarmUp.name, arrays, generator_state(rng))
 
     def end_epoch(self, loss: float) -> None:
@@ -268,7 +267,7 @@ class _Run:
         right = self.model(self.weights.theta).scores(X).argmax(axis=1) == y
         self.scores.append(comm.total(int(right.sum())) / comm.total(len(y)))
         if self.scores[-1] >= max(self.scores):
-            self.best = self.weights.theta.copy()
+            self._best = self.weights.theta.copy()
 
     def status(self, n_epochs: int, patience: int | None) -> Status | None:
         """Return the status if all epochs are done or the score stopped improving, else None."""
@@ -280,3 +279,7 @@ class _Run:
     def model(self, theta: NDArray) -> LMM:
         """Return the LMM with these offsets."""
         return self._scaling.hard(self._start, *self.weights.layers(theta))
+
+    def kept(self) -> LMM:
+        """Return the best LMM if samples are held out, else the current one."""
+        return self.model(self.weights.theta if self._best is None else self._best)
