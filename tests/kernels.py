@@ -36,7 +36,7 @@ MaxPlusClassifier(max_iter=2).fit(X, y)
 """
 # About as long, each.
 SHARES = (
-    COMPILE.format(("paper", "engines", "products")),
+    COMPILE.format(("subgradient", "engines", "products")),
     COMPILE.format(("default", "regression")) + AUDITED + MAX_PLUS,
 )
 

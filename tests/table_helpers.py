@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 
 from maxplus.tables import TableEncoder, TableError, load_training, split_target, table_of
-from maxplus.tables.dataset import SMALL
+from maxplus.tables.dataset import BUILT_IN_TABLES
 
 
 def opened(source, target=None, *, task="auto", groups=None, drop=(), **parameters):
-    """Return the data set of a name, a path or a table, encoded as the command line does."""
+    """Return the dataset of a name, a path or a table, encoded as the command line does."""
     if isinstance(source, str):
         found = load_training(source, target, task, groups)
     else:
         found = split_target(table_of(source), target, task, groups)
-    if found.name not in SMALL:
+    if found.name not in BUILT_IN_TABLES:
         drop = ("auto", *drop)
     return found.encoded(TableEncoder(**parameters, drop=drop))
 

@@ -123,7 +123,7 @@ def test_command_errors_have_no_traceback(orchard_model, digits_model, tmp_path)
     for arguments, message in (
         (("train", table, "--target", "z"), "no column 'z' (--target)"),
         (("train", IRIS, "--task", "guessing"), "--task must be one of"),
-        (("train", "flowers"), "neither a file nor a built-in data set"),
+        (("train", "flowers"), "neither a file nor a built-in dataset"),
         (("train", tmp_path / "nothing.csv"), "nothing.csv: No such file"),
         (("train", tmp_path / "tt.csv"), f"did you mean {table}?"),
         (("predict", tmp_path / "nothing", table), f"no file in the folder {tmp_path} has a sim"),

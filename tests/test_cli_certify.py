@@ -33,7 +33,7 @@ def test_certify_unit_is_standard_deviation_of_training_data(orchard_model, tmp_
     one.write_text("\n".join([lines[0], lines[8]]) + "\n", encoding="utf-8")
     printed = good("certify", orchard_model, one, "--eps", 0, "--eps", 1000, "--move-categories")
     assert f"ε and radii are in {DEVIATIONS}." in printed
-    assert f"median certified radius {radius[7]:.4g}, least {radius[7]:.4g}" in printed
+    assert f"median certified radius {radius[7]:.4g}, minimum {radius[7]:.4g}" in printed
     assert re.search(r"1000 +0\.00%", printed)
     good("predict", orchard_model, one, *options)
     assert float(read_csv(out)[0][column]) == radius[7]
@@ -54,7 +54,7 @@ def test_certify_does_not_hold_constant_columns_fixed(tmp_path):
     X = np.array([[5.0, 1.0], [5.0, 2.0]])
     expected = model.certified_radius(X, model.encoder_.ranges_.deviations)
     assert np.isfinite(expected).all()
-    assert f"least {expected.min():.4g}" in good("certify", path, table)
+    assert f"minimum {expected.min():.4g}" in good("certify", path, table)
 
 
 def test_certify_names_raw_units_and_missing_deviations(orchard_model, tmp_path):

@@ -41,7 +41,7 @@ def test_compare_reports_certificates_and_explanations_of_our_models():
     printed = good("compare", IRIS, "--models", "lmm,forest", "--validate", 2, width=80)
     assert max(map(len, printed.splitlines())) <= 100
     assert re.search(
-        r"LMM +9\d\.\d % ± \d\.\d +0\.\d+ +0\.\d+ +\d+\.\d\d +\d\d\.\d % +exactly", printed
+        r"LMM +9\d\.\d % ± \d\.\d +0\.\d+ +0\.\d+ +\d+\.\d\d +\d\d\.\d % +exact", printed
     )
     assert re.search(r"forest +9\d.* – +no", printed)
     assert "Validated by 2-fold cross-validation, with the same splits for all" in printed

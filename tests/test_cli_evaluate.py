@@ -79,7 +79,7 @@ def test_evaluate_reads_table_in_batches_and_keeps_row_numbers(
     unlabelled = first.rpartition(",")[0] + ","
     table = tmp_path / "t.csv"
     table.write_text("\n".join([names, unlabelled, first, *lines]) + "\n", encoding="utf-8")
-    stream = partial(stream_dataset, rows_at_once=7)
+    stream = partial(stream_dataset, batch_size=7)
     monkeypatch.setattr("maxplus.tables.stream_dataset", stream)
     result = document("evaluate", orchard_model, table)
     assert result["worst"] == whole["worst"] + 1
@@ -156,7 +156,7 @@ def test_classes_with_lowest_recall_are_printed():
     P = np.eye(15)[np.where(np.arange(45) < 4, 14, codes)]
     _, text = validation_text(codes, P, [str(d) for d in range(15)])
     assert "recall of 0, 3 rows" in text.split("recall of 1,")[0]
-    assert "3 other classes have no lower recall" in text
+    assert "3 other classes have an equal or higher recall" in text
 
 
 def test_evaluate_separates_training_rows_from_new_rows(orchard_model, tmp_path):

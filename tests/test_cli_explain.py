@@ -76,7 +76,7 @@ def test_explain_draws_sums_of_terms_and_images(flowers_model, digits_model, tmp
     out = tmp_path / "p.png"
     if kind == "network":
         message = bad("explain", path, IRIS, "--picture", out)
-        assert "--picture requires a sum of terms or a model of images" in message
+        assert "--picture requires a sum of terms or a model for images" in message
         good("explain", digits_model, "digits", "--picture", out)
     else:
         good("explain", path, IRIS, "--row", 70, "--picture", out)

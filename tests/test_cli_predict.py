@@ -39,7 +39,7 @@ def test_predict_accepts_missing_labels_and_any_column_order(orchard_model, tmp_
 def test_radii_are_never_rounded_up():
     rng = np.random.default_rng(0)
     radius = np.r_[rng.lognormal(0, 8, 10_000), 0.0, np.inf, 0.3, 1e-300, 123456.7, 1.0, 1e7 / 3]
-    shown = predict_module._six_digits_down(radius)
+    shown = predict_module._round_down(radius)
     assert (shown <= radius).all()
     finite = np.isfinite(radius)
     np.testing.assert_allclose(shown[finite], radius[finite], rtol=2e-5)
@@ -70,7 +70,7 @@ def test_predict_in_batches_equals_whole_table(orchard_model, tmp_path, monkeypa
     good("predict", orchard_model, ORCHARD, *options, "-o", whole)
     certified = document("certify", orchard_model, ORCHARD)
     stream = maxplus.tables.stream_dataset
-    monkeypatch.setattr(maxplus.tables, "stream_dataset", partial(stream, rows_at_once=7))
+    monkeypatch.setattr(maxplus.tables, "stream_dataset", partial(stream, batch_size=7))
     good("predict", orchard_model, ORCHARD, *options, "-o", parts)
     assert parts.read_bytes() == whole.read_bytes()
     assert document("certify", orchard_model, ORCHARD) == certified

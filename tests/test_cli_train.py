@@ -194,7 +194,7 @@ def test_train_fits_regressors(tmp_path):
     ):
         message = bad("train", table, *options)
         assert f"{options[0]} " in message
-        assert "requires a classification, but the target is numeric" in message
+        assert "requires a categorical target, but the target is numeric" in message
 
 
 def test_suspects_are_numbered_by_row_of_the_file(tmp_path):
@@ -266,7 +266,7 @@ def test_train_validation_exposes_memorised_ids(tmp_path):
     table = tmp_path / "t.csv"
     lines = [f"{n},{label}" for n, label in zip(ids, labels, strict=True)]
     table.write_text("\n".join(["id,label", *lines, ""]))
-    assert "left out 'id'" in bad("train", table)
+    assert "dropped 'id'" in bad("train", table)
     parameters = {"n_hidden": 80, "polish": "log2", "slope": 20}
     options = train(table, tmp_path / "m", "--keep", "id", validate="auto", **parameters)
     result = document(*options)
@@ -297,8 +297,10 @@ def test_validation_does_not_hold_out_the_only_row_of_a_class(tmp_path, labels, 
     rows = [f"{k + 0.5},{k % 3},{'xy'[k % 2]}" for k in range(20)]
     rows += [f"{50 + k},9,{label}" for k, label in enumerate(labels)]
     table.write_text("\n".join(["a,b,label", *rows, ""]))
-    printed = good(*train(table, tmp_path / "m", validate=2, **SMALL))
-    assert f" {message}" in " ".join(printed.split())
+    printed = " ".join(good(*train(table, tmp_path / "m", validate=2, **SMALL)).split())
+    assert f" {message}" in printed
+    assert "Estimated accuracy on 20 new rows: " in printed
+    assert "(95 % prediction interval)" in printed
 
 
 def test_ctrl_c_during_validation_keeps_the_model(tmp_path, monkeypatch):

@@ -1,4 +1,4 @@
-"""Columns as features and labels: `TableEncoder`, built-in data sets, storage and errors."""
+"""Columns as features and labels: `TableEncoder`, built-in datasets, storage and errors."""
 
 import numpy as np
 import pandas as pd
@@ -293,7 +293,7 @@ def test_default_drops_no_column_and_auto_drops_ids_and_constants():
     assert fitted.get_feature_names_out().tolist() == ALL[1:]
     assert fitted.n_features_in_ == 5
     assert fitted.feature_names_in_.tolist() == list(FRAME.columns)
-    assert any(line.startswith("left out 'id'") for line in fitted.decisions_)
+    assert any(line.startswith("dropped 'id'") for line in fitted.decisions_)
     fitted = TableEncoder(drop=["auto", "pain"], keep=["id"]).fit(FRAME)
     assert fitted.get_feature_names_out().tolist() == ALL[:-1]
 
@@ -361,7 +361,7 @@ WRONG_FIELDS = {
     "inputs": [3, "abc", ["a"], [1] * 4],
     "n_inputs": [None, 0, -1, True, 2.0],
     "ranges": [None, [], {}, {"low": [1.0] * 6}],
-    "decisions": [None, "left out", [1], [["a"]]],
+    "decisions": [None, "dropped", [1], [["a"]]],
     "image_shape": [6, [6], [2, 2], [0, 6], [-2, -3], [2.0, 3.0], "23", [2, 3, 1], [True, 6]],
     "data": [None, 3, ["a"]],
     "target": [

@@ -79,7 +79,9 @@ def recorded_parts(monkeypatch):
         return lambda X, y: used.append((name, X.dtype.name, X.shape, y.max()))
 
     monkeypatch.setattr(
-        command, "PARTS", {name: command.Part(name, part(name)) for name in ("default", "paper")}
+        command,
+        "PARTS",
+        {name: command.Part(name, part(name)) for name in ("default", "subgradient")},
     )
     return used
 
@@ -89,21 +91,23 @@ def test_all_parts_are_compiled_in_both_float_types(recorded_parts):
     assert [(name, dtype) for name, dtype, *_ in recorded_parts] == [
         ("default", "float64"),
         ("default", "float32"),
-        ("paper", "float64"),
-        ("paper", "float32"),
+        ("subgradient", "float64"),
+        ("subgradient", "float32"),
     ]
-    assert [line.split()[0] for line in printed.splitlines()] == ["default", "paper"]
+    assert [line.split()[0] for line in printed.splitlines()] == ["default", "subgradient"]
 
 
 def test_parts_are_chosen_by_name(recorded_parts):
-    result = run("compile", "paper", "paper", "--json", "--quiet")
+    result = run("compile", "subgradient", "subgradient", "--json", "--quiet")
     assert (
         {name for name, *_ in recorded_parts}
         == set(json.loads(result.stdout)["seconds"])
-        == {"paper"}
+        == {"subgradient"}
     )
     assert len(recorded_parts) == 2
-    assert "no part 'papers'; choose from default, paper" in bad("compile", "papers")
+    assert "no part 'subgradients'; choose from default, subgradient" in bad(
+        "compile", "subgradients"
+    )
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 
 import maxplus
-from maxplus.evaluation import compare, make_splits, usual_models, validate
+from maxplus.evaluation import compare, default_models, make_splits, validate
 from maxplus.evaluation.comparison import SKLEARN_REGRESSORS
 from maxplus.evaluation.validation import as_dataset
 from strategies import SEEDS, quick
@@ -104,7 +104,7 @@ def test_validation_accepts_regression():
     assert np.isnan(found.figures.covered)
     ours = validate(maxplus.LMMRegressor(epochs=5, random_state=0), X, y, cv=2)
     assert 0.5 < ours.figures.covered <= 1
-    assert ours.to_json()["coverage_promised"] == 0.9
+    assert ours.to_json()["nominal_coverage"] == 0.9
 
 
 def test_validation_exposes_memorising_model():
@@ -183,7 +183,7 @@ def test_comparison_uses_the_same_rows(iris):
         rows, models=models, cv=3, random_state=2, on_progress=lambda *now: result.append(now)
     ).validations
     assert result == [(name, k) for name in models for k in range(4)]
-    assert np.array_equal(found["near"].held_out.names, found["far"].held_out.names)
+    assert np.array_equal(found["near"].held_out.row_numbers, found["far"].held_out.row_numbers)
     for name, model in models.items():
         again = validate(model, rows, cv=3, random_state=2)
         assert found[name].figures.accuracy == again.figures.accuracy
@@ -192,8 +192,8 @@ def test_comparison_uses_the_same_rows(iris):
 
 def test_comparison_includes_standard_baselines():
     names = ["LMM", "ensemble", "logistic", "kNN", "forest", "boosting", "MLP", "SVC"]
-    assert list(usual_models()) == names
-    assert list(usual_models(regression=True)) == ["LMM", *SKLEARN_REGRESSORS]
+    assert list(default_models()) == names
+    assert list(default_models(regression=True)) == ["LMM", *SKLEARN_REGRESSORS]
     rng = np.random.default_rng(0)
     X = rng.normal(size=(60, 2)) * [1.0, 1000.0] + 50.0
     y = 1e4 + 1e3 * (X[:, 0] + X[:, 1] / 1000.0)

@@ -17,7 +17,7 @@ GROUPS = np.repeat(np.arange(30), 4)
 @pytest.mark.parametrize("cv", ["auto", 3, 0.25])
 def test_group_is_never_in_train_and_test(classes, cv):
     y = np.arange(120) // 4 % 3 if classes else np.sin(np.arange(120.0))
-    plan = make_splits(y, cv, classes=classes, groups=GROUPS)
+    plan = make_splits(y, cv, classification=classes, groups=GROUPS)
     assert "groups" in plan.description
     for training, test in plan.pairs:
         assert not set(GROUPS[training]) & set(GROUPS[test])
@@ -66,8 +66,12 @@ def test_validate_holds_whole_groups_out(visits):
     assert plain.figures.accuracy > 0.9
     assert grouped.figures.accuracy < 0.75
     for fold in range(3):
-        held = visits["patient"].iloc[grouped.held_out.names[grouped.held_out.fold == fold] - 1]
-        others = visits["patient"].iloc[grouped.held_out.names[grouped.held_out.fold != fold] - 1]
+        held = visits["patient"].iloc[
+            grouped.held_out.row_numbers[grouped.held_out.fold == fold] - 1
+        ]
+        others = visits["patient"].iloc[
+            grouped.held_out.row_numbers[grouped.held_out.fold != fold] - 1
+        ]
         assert not set(held) & set(others)
 
 
@@ -86,7 +90,7 @@ def test_train_and_compare_accept_groups(tmp_path, visits):
     visits.to_csv(path, index=False)
     brief = (*settings("n_hidden=6", "slope=2", "warmup_epochs=2"), "-o", tmp_path / "m")
     printed = good("train", path, *brief, "--groups", "patient", "--validate", 3)
-    assert "left out 'patient': its rows are held out together (--groups)" in printed
+    assert "dropped 'patient': it defines the groups of rows (--groups)" in printed
     assert "3-fold cross-validation, groups kept together" in printed
     found = document("train", path, *brief, "--groups", "patient", "--validate", 3)
     assert found["features"] == 3

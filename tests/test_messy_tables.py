@@ -76,7 +76,7 @@ def test_every_decision_is_reported_with_its_option(path):
     about = {name: [line for line in decisions if f"{name!r}" in line] for name in HEADER}
     for name in LEFT_OUT:
         (line,) = about[name]
-        assert line.startswith(f"left out {name!r}: ")
+        assert line.startswith(f"dropped {name!r}: ")
         assert line.endswith(f"(--keep {name} to use it)")
     for name, words in {
         "patient": "150 different values in 150 rows",
@@ -178,7 +178,7 @@ def test_rows_without_label_are_dropped_and_counted(write, rows):
     kept = [k for k in range(len(rows)) if k not in (0, 7)]
     assert found.rows.tolist() == kept
     assert found.X.tolist() == [expected(others)[1][k] for k in kept]
-    assert any("left out 2 rows without" in line and "line 2" in line for line in found.decisions)
+    assert any("dropped 2 rows without" in line and "line 2" in line for line in found.decisions)
     all_of_them = load_dataset(str(path), found.encoder)
     assert all_of_them.y is None
     assert len(all_of_them.X) == len(rows)
@@ -237,11 +237,9 @@ def concatenated(parts, name="X"):
 # -- streams --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("rows_at_once", [1, 7, 1000])
+@pytest.mark.parametrize("batch_size", [1, 7, 1000])
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_stream_equals_the_table(
-    tmp_path, rows, encoder, stdin, monkeypatch, rows_at_once, dialect
-):
+def test_stream_equals_the_table(tmp_path, rows, encoder, stdin, monkeypatch, batch_size, dialect):
     monkeypatch.setattr(csv_files, "BLOCK_BYTES", 2000)
     # One warning for all batches, about values in the last rows.
     new = [*rows[:-2], rows[-2] | {"sex": "?"}, rows[-1] | {"colour": "lila"}]
@@ -252,9 +250,9 @@ def test_stream_equals_the_table(
         sources.append("-")
     for source in sources:
         with pytest.warns(UserWarning, match="1 in 'colour'.* 1 in 'sex'") as caught:
-            parts = list(stream_dataset(source, encoder, rows_at_once, also=["patient"]))
+            parts = list(stream_dataset(source, encoder, batch_size, extra_columns=["patient"]))
         assert len(caught) == 1
-        assert max(len(part.X) for part in parts) <= rows_at_once
+        assert max(len(part.X) for part in parts) <= batch_size
         X, names = concatenated(parts), encoder.feature_names
         assert X[:-2].tolist() == expected(new, rows)[1][:-2]
         assert X[-1, [names.index(f"colour = {word}") for word in ("rot", "weiß")]].sum() == 0.0
@@ -284,7 +282,7 @@ def test_standard_input_is_read_as_table(stdin, rows):
 
 def test_stream_raises_the_errors_of_the_table(write, rows, encoder, stdin):
     with refused("'size'", "--keep-columns"):
-        list(stream_dataset(str(write(written(rows))), encoder, also=["size"]))
+        list(stream_dataset(str(write(written(rows))), encoder, extra_columns=["size"]))
     fewer = [{name: cell for name, cell in row.items() if name != "age"} for row in rows]
     with refused("lacks column 'age'", "'town'"):
         list(stream_dataset(str(write(written(fewer))), encoder))
@@ -411,7 +409,7 @@ def test_text_column_is_an_array_of_strings():
     assert words.counts.tolist() == [2, 1, 1]
     assert words[[0, 1, 5]].tolist() == ["b", "", "3"]
     assert (words[2], words[1], len(words)) == ("a", "", 7)
-    joined = Categorical.joined([words, Categorical.of(["c", "a"])])
+    joined = Categorical.concatenate([words, Categorical.of(["c", "a"])])
     assert joined.tolist() == [*words, "c", "a"]
     assert np.array(words).tolist() == words.strings().tolist() == words.tolist()
 

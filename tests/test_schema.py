@@ -53,7 +53,7 @@ KEPT = {
 def test_schema_drops_ids_constants_and_text(cells, name):
     column, message = column_of(list(cells), name)
     assert column is None
-    assert f"left out {name!r}" in message
+    assert f"dropped {name!r}" in message
     kept, _ = column_of(list(cells), name, keep=[name])
     assert kept is not None
 
@@ -62,7 +62,7 @@ def test_schema_drops_ids_constants_and_text(cells, name):
 def test_schema_keeps_informative_columns(cells, name):
     column, message = column_of(list(cells), name)
     assert column is not None
-    assert "left out" not in message
+    assert "dropped" not in message
 
 
 ORDERED = [

@@ -392,7 +392,7 @@ BAD_FILES = {
     "no labels": (ROWS.replace("x\n", "\n").replace("y\n", "?\n"), [], ["'class'", "no values"]),
     "all columns dropped": (ROWS, ["--drop", "a,b"], ["data.csv", "--drop"]),
     "short row": (ROWS + "3,4\n", [], ["line 32", "2 values", "3 columns", "'3,4'", "quotes"]),
-    "open quote": (ROWS + '3,"4,x\n5,6,x\n', [], ["line 32", "columns", "a quote that is not"]),
+    "open quote": (ROWS + '3,"4,x\n5,6,x\n', [], ["line 32", "columns", "an unclosed quote"]),
     "text": (ROWS + "3,abc,x\n", [], ["line 32", "'b'", "'abc'", "--categorical b"]),
     "infinite": (ROWS + "3,1e400,x\n", [], ["line 32", "'b'", "inf", "empty"]),
     "checkpoint": (ROWS, [*ENSEMBLE, "--checkpoint", "c"], ["--checkpoint", "n_estimators"]),
@@ -411,7 +411,7 @@ def test_checkpoint_of_a_regressor_is_rejected(write):
     path = write("a,y\n" + "".join(f"{k / 4},{k * 1.37 % 5}\n" for k in range(60)))
     result = run("train", path, "--checkpoint", "c")
     assert result.exit_code == 2
-    assert result.stderr.startswith("Error: --checkpoint requires a classification")
+    assert result.stderr.startswith("Error: --checkpoint requires a categorical target")
 
 
 def test_invalid_binary_files_and_folders_are_rejected(tmp_path):
@@ -455,7 +455,7 @@ def test_command_error_names_invalid_argument(trained_clinic, tmp_path):
 def test_classes_that_differ_by_case_are_reported():
     frame = pd.DataFrame({"a": np.arange(30) % 7, "class": ["yes", "Yes", "no"] * 10})
     _, decisions = decided(frame)
-    assert "'yes' and 'Yes' of the target 'class' differ by upper and lower case" in decisions[0]
+    assert "'yes' and 'Yes' of the target 'class' differ only in case" in decisions[0]
 
 
 def test_stream_batches_may_have_no_labels(trained_clinic):

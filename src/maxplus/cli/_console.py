@@ -51,12 +51,12 @@ class Console:
         if not (self.as_json or self.quiet):
             typer.echo(printable(text))
 
-    def remark(self, text: str) -> None:
+    def print_message(self, text: str) -> None:
         """Print a message to standard error."""
         if not self.quiet:
             typer.echo(printable(text), err=True)
 
-    def result(self, document: dict[str, Any]) -> None:
+    def print_json(self, document: dict[str, Any]) -> None:
         """Print an indented JSON document if --json is set; NaN becomes null."""
         if not self.as_json:
             return
@@ -105,7 +105,7 @@ def _rich_console(*, quiet: bool, stderr: bool = False) -> RichConsole:
 
 @contextmanager
 def open_console(as_json: bool, quiet: bool) -> Iterator[Console]:
-    """Run a command: print warnings once, and errors of the user without a traceback.
+    """Run a command: print warnings once, and user errors without a traceback.
 
     Exit with code 2 after an error and with 130 after Ctrl-C. If an MPI launcher started the
     process, use MPI and print on rank 0 only. If a single rank fails, all ranks are terminated
@@ -158,9 +158,9 @@ def _print_warnings(console: Console) -> Iterator[None]:
     def show(message: Warning | str, *rest: object) -> None:
         if str(message) not in printed:
             printed.add(str(message))
-            console.remark(f"Warning: {message}")
+            console.print_message(f"Warning: {message}")
 
-    with warnings.catch_warnings(), announce_compilation(console.remark):
+    with warnings.catch_warnings(), announce_compilation(console.print_message):
         warnings.simplefilter("ignore" if console.quiet else "always", UserWarning)
         warnings.showwarning = show  # type: ignore[assignment]
         yield

@@ -18,8 +18,8 @@ DEVIATIONS = "standard deviations of the training data"
 RAW_UNITS = "raw units"
 
 
-class Measure(NamedTuple):
-    """Unit in which perturbations are measured.
+class Perturbation(NamedTuple):
+    """Scale and unit of perturbations.
 
     Attributes
     ----------
@@ -39,22 +39,22 @@ class Measure(NamedTuple):
         return f"{self.unit}; categories and two-valued columns ({shown}) are held fixed"
 
 
-def measure_of(estimator: Any, raw_units: bool, move_categories: bool = False) -> Measure:
-    """Return the unit in which perturbations are measured."""
+def perturbation_of(estimator: Any, raw_units: bool, move_categories: bool = False) -> Perturbation:
+    """Return the scale and the unit of perturbations."""
     from maxplus.explain.domain import held_columns
 
     encoder = encoder_of(estimator)
     if encoder is None:
         reason = "the model file has no standard deviations of the training data"
-        return Measure(None, RAW_UNITS if raw_units else f"{RAW_UNITS} ({reason})")
+        return Perturbation(None, RAW_UNITS if raw_units else f"{RAW_UNITS} ({reason})")
     if encoder.image_shape_ is not None:
         scale = encoder.ranges_.deviations
     else:
         scale = estimator.certificate_scale(categories=move_categories)
     held = tuple(held_columns(encoder.domain().column_names, scale))
     if not raw_units:
-        return Measure(scale, DEVIATIONS, held)
-    return Measure((scale > 0).astype(float) if held else None, RAW_UNITS, held)
+        return Perturbation(scale, DEVIATIONS, held)
+    return Perturbation((scale > 0).astype(float) if held else None, RAW_UNITS, held)
 
 
 def encoder_of(estimator: Any) -> TableEncoder | None:
@@ -126,11 +126,11 @@ def stream_parts(
     *,
     labelled: bool = False,
     strict: bool = False,
-    also: tuple[str, ...] = (),
+    extra_columns: tuple[str, ...] = (),
 ) -> Iterator[Dataset]:
     """Read and encode data for a model in chunks, for tables larger than memory.
 
-    ``also`` lists additional columns to read.
+    ``extra_columns`` lists additional columns to read.
     """
     from maxplus import tables
     from maxplus.tables.csv_files import STDIN
@@ -140,7 +140,9 @@ def stream_parts(
     if encoder is None:
         yield open_dataset(data, estimator, labelled=labelled)
         return
-    parts = tables.stream_dataset(data, encoder, labelled=labelled, strict=strict, also=also)
+    parts = tables.stream_dataset(
+        data, encoder, labelled=labelled, strict=strict, extra_columns=extra_columns
+    )
     # A thread that reads standard input cannot be interrupted by Ctrl-C.
     for part in parts if data == STDIN else prefetch(parts):
         yield _check_dataset(part, data, estimator, labelled)
@@ -180,7 +182,7 @@ class UnknownLabels:
         """Number of rows with an unknown label."""
         return self.counts.total()
 
-    def known(self, data: Dataset) -> tuple[Dataset, NDArray]:
+    def select_known(self, data: Dataset) -> tuple[Dataset, NDArray]:
         """Return the rows with known labels and their class indices; all rows for a regressor."""
         from maxplus.tables import Categorical
 
@@ -225,7 +227,7 @@ class UnknownLabels:
         )
         if self._strict or self.n_unknown == self.n_rows:
             raise ValueError(f"{message}; correct them, or train with such rows")
-        console.remark(
-            f"Warning: {message}. These rows are left out; to predict their labels, run "
+        console.print_message(
+            f"Warning: {message}. These rows are dropped; to predict these labels, run "
             "maxplus train on rows that have them."
         )

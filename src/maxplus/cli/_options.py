@@ -20,7 +20,7 @@ Data = Annotated[
     typer.Argument(
         metavar="DATA",
         help="A CSV (optionally compressed), Excel, Parquet, NPZ or NPY file, a folder of "
-        "Parquet files, - for standard input, or a built-in data set such as iris.",
+        "Parquet files, - for standard input, or a built-in dataset such as iris.",
     ),
 ]
 Model = Annotated[
@@ -61,7 +61,9 @@ Strict = Annotated[
     bool,
     typer.Option(
         "--strict",
-        help="Fail if a category is unknown; by default it is encoded as zeros, with a warning.",
+        help="Fail if a category or label is unknown. By default, unknown categories are encoded "
+        "as zeros (one-hot) or imputed (ordinal), and rows with unknown labels are dropped, with a "
+        "warning.",
     ),
 ]
 
@@ -80,19 +82,19 @@ Target = Annotated[
 Task = Annotated[
     str,
     _columns(
-        "classification, regression, or auto: regression if the target has many distinct numbers."
+        "classification, regression, or auto: regression for fractional or many distinct numbers."
     ),
 ]
 Drop = Annotated[
     list[str] | None,
     _columns(
-        "Columns to leave out, as a comma-separated list; repeatable. Ids, dates, free text and "
-        "constant columns are left out by default as well; --drop none keeps them."
+        "Columns to drop, as a comma-separated list; repeatable. Ids, dates, free text and "
+        "constant columns are dropped by default as well; --drop none keeps them."
     ),
 ]
 Keep = Annotated[
     list[str] | None,
-    _columns("Columns to keep even if they would be left out automatically. None by default."),
+    _columns("Columns to keep even if they would be dropped automatically. None by default."),
 ]
 Categorical = Annotated[
     list[str] | None,
@@ -175,6 +177,6 @@ def validation_splits(text: str) -> str | int | float | None:
     if number >= 2 and number.is_integer():
         return int(number)
     raise ValueError(
-        "--validate must be auto, cv, a number of folds (at least 2), a share such as 0.2, or "
+        "--validate must be auto, cv, a number of folds (at least 2), a fraction such as 0.2, or "
         f"none; got {text!r}"
     )

@@ -36,7 +36,7 @@ def shorten(label: str) -> str:
     return label if len(label) <= MAX_LABEL_LENGTH else label[: MAX_LABEL_LENGTH - 1] + "…"
 
 
-def plain_table(*heads: str, title: str | None = None) -> Table:
+def plain_table(*headers: str, title: str | None = None) -> Table:
     """Return an empty table; columns other than the first are right-aligned."""
     from rich import box
     from rich.table import Table
@@ -44,8 +44,8 @@ def plain_table(*heads: str, title: str | None = None) -> Table:
     table = Table(
         title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0)
     )
-    for k, head in enumerate(heads):
-        table.add_column(head, justify="right" if k else "left", no_wrap=k > 0)
+    for k, header in enumerate(headers):
+        table.add_column(header, justify="right" if k else "left", no_wrap=k > 0)
     return table
 
 

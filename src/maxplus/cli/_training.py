@@ -39,8 +39,8 @@ from maxplus.metrics import ClassificationMetrics
 from maxplus.metrics._readable import readable
 from maxplus.models import LOG2
 from maxplus.tables import Dataset, TableEncoder, load_dataset, load_training, row_hashes
-from maxplus.tables.dataset import SMALL
-from maxplus.tables.schema import AUTO, REGRESSION, in_shell
+from maxplus.tables.dataset import BUILT_IN_TABLES
+from maxplus.tables.schema import AUTO, REGRESSION, quote_for_shell
 from maxplus.training import KeepBestOnInterrupt, Status
 from maxplus.training.progress import ProgressBar
 
@@ -135,8 +135,8 @@ def _class_name(algorithm: str, ensemble: bool, regression: bool) -> str:
     if algorithm == SUBGRADIENT:
         if regression:
             raise ValueError(
-                f"--algorithm {SUBGRADIENT} requires a classification, but the target is numeric; "
-                "omit the option, or add --task classification"
+                f"--algorithm {SUBGRADIENT} requires a categorical target, but the target is "
+                "numeric; omit the option, or add --task classification"
             )
         return "SubgradientLMMClassifier"
     if regression:
@@ -305,8 +305,8 @@ def train_table(
     for option, path in (("--checkpoint", checkpoint), ("--suspects-out", suspects_out)):
         if is_regression and path is not None:
             raise ValueError(
-                f"{option} requires a classification, but the target is numeric; omit the option, "
-                "or add --task classification"
+                f"{option} requires a categorical target, but the target is numeric; omit the "
+                "option, or add --task classification"
             )
     estimator = build_estimator(**options, regression=is_regression)
     if standardize is None:
@@ -355,7 +355,7 @@ def _standardized_frame(data: Dataset) -> Any:
 
 @contextmanager
 def _interruptible(estimator: Any, console: Console) -> Iterator[list[Any]]:
-    """Yield the callbacks for a progress bar and for Ctrl-C, which the command reports itself."""
+    """Yield the callbacks for progress and Ctrl-C; the command reports the interruption."""
     certificate = getattr(estimator, "objective", "") == "max"
     with (
         ProgressBar("training", console.stderr, certificate=certificate) as bar,
@@ -395,8 +395,8 @@ def open_training(
     data: str, encoder: TableEncoder, target: Mapping[str, Any], console: Console
 ) -> Dataset:
     """Read and encode training data, and print how each column is used."""
-    if data in SMALL:
-        # All columns of a built-in data set are features.
+    if data in BUILT_IN_TABLES:
+        # All columns of a built-in dataset are features.
         dropped = [name for name in encoder.drop or () if name != AUTO]
         encoder = clone(encoder).set_params(drop=dropped)
     dataset = load_training(data, **target).encoded(encoder)
@@ -423,7 +423,7 @@ def open_training(
     if comm.is_alone:
         leaks = tuple(_leak_warnings(dataset))
         for line in leaks:
-            console.remark(f"Warning: {line}")
+            console.print_message(f"Warning: {line}")
         dataset.encoder.decisions_ += leaks
     else:
         rows = comm.allgather(len(dataset.X))
@@ -435,11 +435,11 @@ def _leak_warnings(data: Dataset) -> Iterator[str]:
     """Yield a warning for each column that may leak the target."""
     for leak in find_leaks(data):
         is_number = data.target.task == REGRESSION
-        score = f"R² {leak.score:.3f}" if is_number else f"{leak.score:.1%} right"
+        score = f"R² {leak.score:.3f}" if is_number else f"accuracy {leak.score:.1%}"
         yield (
             f"{leak.column!r} alone predicts {data.target.name!r} nearly perfectly "
             f"({score} on held-out rows): if it is known only after the target, it is a leak; "
-            f"leave it out with --drop {in_shell(leak.column)}"
+            f"drop it with --drop {quote_for_shell(leak.column)}"
         )
 
 
@@ -455,7 +455,7 @@ def validate_training(
     if training.is_folded:
         model = make_pipeline(StandardScaler(), model)
     try:
-        splits = make_splits(data.y, cv, classes=training.is_classifier, groups=data.groups)
+        splits = make_splits(data.y, cv, classification=training.is_classifier, groups=data.groups)
         n_splits = len(splits.pairs)
         run = partial(validate, model, data, cv=cv, random_state=training.seed)
         if n_splits == 1:
@@ -466,10 +466,10 @@ def validate_training(
             with console.bar(n_splits) as bar:
                 validation = run(on_progress=partial(bar, "validating"))
     except ValueError as error:
-        console.remark(f"Not validated: {error}")
+        console.print_message(f"Not validated: {error}")
         return None
     except KeyboardInterrupt:
-        console.remark("Validation was interrupted; the model is complete.")
+        console.print_message("Validation was interrupted; the model is complete.")
         return None
     console.print("")
     console.rich.print(validation_table(validation))
@@ -484,7 +484,9 @@ def _validation_text(validation: Validation) -> str:
     if isinstance(validation.figures, ClassificationMetrics):
         n = validation.figures.n_rows
         low, high = map(percent, validation.score_interval(n))
-        text += f" 95 % of new tables with {n:,} rows have an accuracy of {low} to {high}."
+        text += (
+            f" Estimated accuracy on {n:,} new rows: {low} to {high} (95 % prediction interval)."
+        )
     if validation.n_untested:
         n = validation.n_untested
         whose = "its class" if n == 1 else "their classes"
@@ -525,7 +527,7 @@ def validation_table(validation: Validation) -> Table:
     n_hidden = len(figures.classes) - MAX_RECALLS
     if n_hidden > 0:
         others = "the other class has" if n_hidden == 1 else f"{n_hidden} other classes have"
-        table.add_row(f"{others} no lower recall", "", "")
+        table.add_row(f"{others} an equal or higher recall", "", "")
     return table
 
 

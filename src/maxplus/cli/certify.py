@@ -15,10 +15,10 @@ from maxplus.cli import _options as opt
 from maxplus.cli._console import open_console
 from maxplus.cli._model import (
     DEVIATIONS,
-    Measure,
+    Perturbation,
     UnknownLabels,
-    measure_of,
     open_model,
+    perturbation_of,
     stream_parts,
 )
 from maxplus.cli._tables import plain_table
@@ -54,7 +54,9 @@ def certify(
     ] = False,
     plot: Annotated[
         Path | None,
-        opt.output_file(help="Plot certified accuracy against ε to this file; none by default."),
+        opt.output_file(
+            help="Write a plot of certified accuracy against ε to this file; none by default."
+        ),
     ] = None,
     strict: opt.Strict = False,
     as_json: opt.Json = False,
@@ -71,19 +73,19 @@ def certify(
         from maxplus.certify import CertifiedRows
 
         estimator = open_model(model)
-        measure = measure_of(estimator, raw_units, move_categories)
+        perturbation = perturbation_of(estimator, raw_units, move_categories)
         steps = _sorted_eps(eps or EPS)
-        wants_radii = radii or plot is not None
+        needs_radii = radii or plot is not None
         count = CertifiedCounts(
-            estimator, measure, steps, math.inf if wants_radii else ROWS_WITH_RADII
+            estimator, perturbation, steps, math.inf if needs_radii else ROWS_WITH_RADII
         )
         unknown = UnknownLabels(estimator, data, strict=strict)
         for part in stream_parts(data, estimator, labelled=True, strict=strict):
-            count.add(*unknown.known(part))
+            count.add(*unknown.select_known(part))
         unknown.report(console)
         accuracy = count.n_certified / count.n_rows
         found = CertifiedRows.of(count.radius, count.correct) if count.has_radii else None
-        console.print(f"ε and radii are in {measure}.")
+        console.print(f"ε and radii are in {perturbation}.")
         table = plain_table("ε", "certified accuracy")
         for step, share in zip(steps, accuracy, strict=True):
             table.add_row(f"{step:g}", f"{share:.2%}")
@@ -96,8 +98,8 @@ def certify(
             "rows": count.n_rows,
             "right": count.n_correct,
             "rows_with_missing_values": count.n_missing,
-            "unit": measure.unit,
-            "held_fixed": measure.held,
+            "unit": perturbation.unit,
+            "held_fixed": perturbation.held,
             "eps": steps,
             "certified_accuracy": accuracy,
             "median_radius_of_right_rows": None if found is None else found.median,
@@ -107,10 +109,12 @@ def certify(
         if plot is not None:
             from maxplus.plots import plot_certified_accuracy
 
-            plot_certified_accuracy(count.radius, count.correct, unit=measure.unit).savefig(plot)
+            plot_certified_accuracy(count.radius, count.correct, unit=perturbation.unit).savefig(
+                plot
+            )
             console.print(f"Figure: {plot}")
             document["figure"] = str(plot)
-        console.result(document)
+        console.print_json(document)
 
 
 def _sorted_eps(eps: Sequence[float]) -> list[float]:
@@ -126,15 +130,15 @@ class CertifiedCounts:
     Parameters
     ----------
     estimator : fitted classifier
-    measure : unit of ε
+    perturbation : unit of ε
     steps : values of ε, ascending
     max_radii : maximum number of rows for which radii are computed
     """
 
     def __init__(
-        self, estimator: Any, measure: Measure, steps: list[float], max_radii: float
+        self, estimator: Any, perturbation: Perturbation, steps: list[float], max_radii: float
     ) -> None:
-        self.steps, self.measure, self._max_radii = steps, measure, max_radii
+        self.steps, self.perturbation, self._max_radii = steps, perturbation, max_radii
         self._estimator = estimator
         self.n_certified = np.zeros(len(steps), np.int64)
         self.n_rows = self.n_correct = self.n_missing = self.n_equal = 0
@@ -149,7 +153,7 @@ class CertifiedCounts:
 
         if not len(codes):
             return
-        X, model, scale = data.X, self._estimator.model_, self.measure.scale
+        X, model, scale = data.X, self._estimator.model_, self.perturbation.scale
         scores = self._estimator._scores(X)
         correct = certified = scores.argmax(axis=1) == codes
         self.n_rows += len(correct)
@@ -186,25 +190,26 @@ def _sentences(count: CertifiedCounts, found: CertifiedRows | None) -> Iterator[
     """Yield sentences about the certified rows."""
     from maxplus.metrics._readable import readable
 
-    measure = count.measure
-    unit = measure.unit if measure.unit == DEVIATIONS else f"in {measure.unit}"
-    if measure.scale is not None and not measure.scale.any():
+    perturbation = count.perturbation
+    unit = perturbation.unit if perturbation.unit == DEVIATIONS else f"in {perturbation.unit}"
+    if perturbation.scale is not None and not perturbation.scale.any():
         yield (
             "Every column is held fixed, so there are no certificates. --move-categories lets "
             "categories change."
         )
     elif found is not None:
         if found.right:
-            yield f"median certified radius {readable(found.median)}, least {readable(found.least)}"
-        yield found.sentence(unit, measure.held)
+            median, minimum = readable(found.median), readable(found.least)
+            yield f"median certified radius {median}, minimum {minimum}"
+        yield found.sentence(unit, perturbation.held)
         if count.n_equal:
             have = "row has" if count.n_equal == 1 else "rows have"
             yield f"{count.n_equal:,} {have} the same values as a training row."
     else:
         yield (
             f"{count.n_certified[-1]:,} of {count.n_rows:,} rows are correct and provably stay "
-            f"correct if every number changes by up to {count.steps[-1]:g} {unit}. --radii "
-            "computes the median and the least radius."
+            f"correct if every numeric feature changes by up to {count.steps[-1]:g} {unit}. "
+            "--radii computes the median and the minimum radius."
         )
     if count.n_missing:
         has = "has" if count.n_missing == 1 else "have"

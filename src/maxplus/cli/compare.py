@@ -32,7 +32,7 @@ def compare(
     validate: Annotated[
         str,
         typer.Option(
-            metavar="auto|cv|FOLDS|SHARE",
+            metavar="auto|cv|FOLDS|FRACTION",
             help="Validation on held-out rows, as for train, with the same splits for all models.",
         ),
     ] = "auto",
@@ -62,23 +62,25 @@ def compare(
 ) -> None:
     """Cross-validate models of this library and of scikit-learn on a table, side by side.
 
-    All models have default parameters; those of scikit-learn use standardised features. The column
-    "certified" is the fraction of held-out rows that are correct and provably stay correct if every
-    feature changes by up to 0.1 standard deviations, or a dash for models without certificates.
+    Parameters are defaults, except for max_iter. Models of scikit-learn use standardised features,
+    and SVC is calibrated. The column "certified" is the fraction of held-out rows that are correct
+    and provably stay correct if every feature changes by up to 0.1 standard deviations, or a dash
+    for models without certificates.
     With --set robust_eps=…, a second table contains the certified error of LMM.
     Example: maxplus compare patients.csv --target disease
     """
     with open_console(as_json, quiet) as console:
         from maxplus.cli._training import build_estimator, open_training, parse_settings
         from maxplus.evaluation import compare as compare_models
-        from maxplus.evaluation import make_splits, usual_models
+        from maxplus.evaluation import default_models, make_splits
         from maxplus.evaluation.comparison import OURS
         from maxplus.tables.schema import REGRESSION
 
         cv = opt.validation_splits(validate)
         if cv is None:
             raise ValueError(
-                "--validate none: a comparison needs held-out rows; choose auto, cv, or folds"
+                "--validate none: a comparison needs held-out rows; choose auto, cv, or a number "
+                "of folds"
             )
         parameters = parse_settings(settings)
         encoder = opt.table_encoder(drop, keep, categorical, numeric, parameters)
@@ -86,11 +88,11 @@ def compare(
         dataset = open_training(data, encoder, target_options, console)
         assert dataset.y is not None
         regression = dataset.target.task == REGRESSION
-        available = usual_models(regression=regression, seed=seed)
+        available = default_models(regression=regression, seed=seed)
         available[OURS] = build_estimator(settings=parameters, seed=seed, regression=regression)
         chosen = _select(available, opt.names(models))
         splits = make_splits(
-            dataset.y, cv, classes=not regression, seed=seed, groups=dataset.groups
+            dataset.y, cv, classification=not regression, seed=seed, groups=dataset.groups
         )
         n_splits, order = len(splits.pairs), list(chosen)
         with console.bar(n_splits * len(chosen)) as bar:
@@ -111,7 +113,7 @@ def compare(
 
             write_csv(csv, [_csv_columns(comparison)])
             console.print(f"Table: {csv}")
-        console.result({"data": dataset.name, "models": comparison.to_json()})
+        console.print_json({"data": dataset.name, "models": comparison.to_json()})
 
 
 def _select(models: dict[str, Any], requested: tuple[str, ...]) -> dict[str, Any]:
@@ -137,7 +139,7 @@ def _description(comparison: Comparison) -> str:
 class Metric(NamedTuple):
     """A column of the table: header, value, format, and selection of the best value."""
 
-    head: str
+    header: str
     value: Callable[[Any], float]
     text: Callable[[float], str]
     best: Callable[[Sequence[float]], float] | None = min
@@ -147,7 +149,7 @@ def _metrics(comparison: Comparison) -> tuple[Metric, ...]:
     from maxplus.metrics import ClassificationMetrics
     from maxplus.metrics._readable import readable
 
-    seconds = Metric("seconds", lambda v: v.seconds_each, lambda s: f"{s:.2f}")
+    seconds = Metric("seconds", lambda v: v.seconds_per_split, lambda s: f"{s:.2f}")
     first = next(iter(comparison.validations.values()))
     if isinstance(first.figures, ClassificationMetrics):
         return (
@@ -173,7 +175,7 @@ def _metrics(comparison: Comparison) -> tuple[Metric, ...]:
 
 def _table(comparison: Comparison) -> Table:
     """Return a text table with the best value of each column in bold."""
-    from maxplus.evaluation.comparison import EXPLAINED
+    from maxplus.evaluation.comparison import EXPLANATIONS
 
     validations, metrics = comparison.validations, _metrics(comparison)
     cells: dict[str, list[str]] = {name: [] for name in validations}
@@ -183,26 +185,26 @@ def _table(comparison: Comparison) -> Table:
         best = metric.best(defined) if metric.best and defined else math.nan
         for name, value in values.items():
             text = metric.text(value)
-            if metric.head == "accuracy":
+            if metric.header == "accuracy":
                 figures: Any = validations[name].figures
                 text += f" ± {100 * figures.accuracy_error:.1f}"
             cells[name].append(f"[bold]{text}[/]" if value == best else text)
-    table = plain_table("model", *(metric.head for metric in metrics), "explained")
+    table = plain_table("model", *(metric.header for metric in metrics), "explanation")
     for name, texts in cells.items():
-        table.add_row(name, *texts, EXPLAINED.get(name, "no"))
+        table.add_row(name, *texts, EXPLANATIONS.get(name, "none"))
     return table
 
 
 def _csv_columns(comparison: Comparison) -> dict[str, list[Any]]:
     """Return the columns of `_table` with unrounded values."""
-    from maxplus.evaluation.comparison import EXPLAINED
+    from maxplus.evaluation.comparison import EXPLANATIONS
 
     validations: dict[str, Any] = comparison.validations
     columns: dict[str, list[Any]] = {"model": list(validations)}
     for metric in _metrics(comparison):
-        columns[metric.head.replace("\n", " ")] = [metric.value(v) for v in validations.values()]
-        if metric.head == "accuracy":
+        columns[metric.header.replace("\n", " ")] = [metric.value(v) for v in validations.values()]
+        if metric.header == "accuracy":
             errors = [v.figures.accuracy_error for v in validations.values()]
             columns["standard error"] = errors
-    columns["explained"] = [EXPLAINED.get(name, "no") for name in validations]
+    columns["explanation"] = [EXPLANATIONS.get(name, "none") for name in validations]
     return columns

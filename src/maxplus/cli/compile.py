@@ -22,8 +22,8 @@ def compile_kernels(
         list[str] | None,
         typer.Argument(
             metavar="[PART…]",
-            help="Parts of the library to compile: default, paper, engines, regression, products. "
-            "All by default.",
+            help="Parts of the library to compile: default, subgradient, engines, regression, "
+            "products. All by default.",
         ),
     ] = None,
     as_json: opt.Json = False,
@@ -34,7 +34,7 @@ def compile_kernels(
     They are stored next to the package, or in the folder NUMBA_CACHE_DIR, and are valid for this
     processor and these versions of maxplus, Numba and NumPy.
 
-    Example: maxplus compile default paper
+    Example: maxplus compile default subgradient
     """
     selected = list(dict.fromkeys(names or PARTS))
     unknown = [name for name in selected if name not in PARTS]
@@ -53,7 +53,7 @@ def compile_kernels(
                 compile_part(name)
             seconds[name] = time.perf_counter() - start
             console.print(f"{name:<12} {seconds[name]:5.1f} s  {summary}")
-        console.result({"seconds": seconds})
+        console.print_json({"seconds": seconds})
 
 
 def compile_part(name: str) -> None:
@@ -74,7 +74,7 @@ def _default(X: Any, y: Any) -> None:
         clf.predict(many), clf.model_.losses(many, np.tile(y, N_COPIES)), clf.model_.wins(many)
 
 
-def _paper(X: Any, y: Any) -> None:
+def _subgradient(X: Any, y: Any) -> None:
     from maxplus import SubgradientLMMClassifier
 
     SubgradientLMMClassifier(6, engine="sparse", max_iter=3, random_state=0).fit(X, y)
@@ -112,7 +112,7 @@ class Part(NamedTuple):
 
 PARTS = {
     "default": Part("LMMClassifier: fits, predictions, certificates, explanations", _default),
-    "paper": Part("SubgradientLMMClassifier with the sparse engine", _paper),
+    "subgradient": Part("SubgradientLMMClassifier with the sparse engine", _subgradient),
     "engines": Part("SubgradientLMMClassifier with the other engines", _engines),
     "regression": Part("LMMRegressor", _regression),
     "products": Part("min-plus and max-plus products", _products),

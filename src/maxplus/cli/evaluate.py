@@ -64,7 +64,7 @@ def evaluate(
         chunks, name = [], data
         n_equal = 0 if hasattr(estimator, "training_rows_") else None
         for part in stream_parts(data, estimator, labelled=True, strict=strict):
-            rows, y = unknown.known(part)
+            rows, y = unknown.select_known(part)
             name = rows.name
             if len(y):
                 chunks.append({"y": y, "row": rows.rows, **predictions(estimator, rows.X, y)})
@@ -92,7 +92,7 @@ def evaluate(
             console.print(
                 f"Accuracy including {unknown.n_unknown:,} rows with unknown labels: {accuracy:.2%}"
             )
-        console.result(document)
+        console.print_json(document)
 
 
 def _training_note(is_training: bool, n_equal: int | None) -> str:

@@ -63,7 +63,7 @@ def explain(
             "--range",
             metavar="COLUMN=LOW:HIGH|free",
             help="Range of a column in counterfactuals; either limit may be empty. Repeatable. The "
-            "range in training by default; free removes it for all columns.",
+            "range in the training data by default; free removes it for all columns.",
         ),
     ] = None,
     max_columns: Annotated[
@@ -100,7 +100,7 @@ def explain(
         estimator = open_model(model, classifier=False)
         if not is_classifier(estimator) and (fixed or ranges or max_columns is not None):
             raise ValueError(
-                f"{model} is a regressor, and counterfactuals require a classifier; leave out "
+                f"{model} is a regressor, and counterfactuals require a classifier; omit "
                 "--fixed, --range and --max-columns"
             )
         dataset = open_dataset(data, estimator, labelled=False, strict=strict)
@@ -116,7 +116,7 @@ def explain(
         if max_columns is not None:
             for n, row in enumerate(shown):
                 # HiGHS prints some messages even if its output is disabled.
-                with _native_output_discarded():
+                with _discard_native_output():
                     change = estimator.smallest_change(dataset.X[row], max_columns, **options)
                 texts[n] += f"\n  of up to {max_columns} columns: {change}"
         for text in texts:
@@ -134,7 +134,7 @@ def explain(
             _draw(explanation, estimator, picture)
             console.print(f"Picture: {picture}")
             document["picture"] = str(picture)
-        console.result(document)
+        console.print_json(document)
 
 
 def _row_indices(rows: list[int] | None, dataset: Dataset, data: str) -> NDArray:
@@ -262,14 +262,14 @@ def _draw(explanation: Explained, estimator: Any, path: Path) -> None:
         and image_shape(estimator) is None
     ):
         raise ValueError(
-            "--picture requires a sum of terms or a model of images (digits, mnist, "
+            "--picture requires a sum of terms or a model for images (digits, mnist, "
             "fashion_mnist), but this model is a single network for a table"
         )
     plot_explanation(explanation, 0, image_shape(estimator)).savefig(path)
 
 
 @contextmanager
-def _native_output_discarded() -> Iterator[None]:
+def _discard_native_output() -> Iterator[None]:
     """Discard output that compiled libraries write to file descriptor 1.
 
     Some solvers cannot be silenced otherwise. This is not thread-safe.

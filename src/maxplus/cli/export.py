@@ -18,7 +18,7 @@ def export(
         Path,
         typer.Argument(
             metavar="FILE",
-            help="The file to write; its name ends in .onnx.",
+            help="The file to write; its name must end in .onnx.",
             callback=opt.check_output_file,
         ),
     ],
@@ -36,4 +36,4 @@ def export(
             raise ValueError(f"{out} does not end in .onnx, the only supported format")
         export_onnx(open_model(model, classifier=False), out)
         console.print(f"ONNX model: {out}")
-        console.result({"model": str(model), "onnx": str(out)})
+        console.print_json({"model": str(model), "onnx": str(out)})

@@ -16,10 +16,10 @@ from maxplus.cli import _options as opt
 from maxplus.cli._console import open_console
 from maxplus.cli._model import (
     DEVIATIONS,
-    Measure,
+    Perturbation,
     is_classifier,
-    measure_of,
     open_model,
+    perturbation_of,
     stream_parts,
 )
 
@@ -92,17 +92,21 @@ def predict(
             _check_distributed(data, out)
         estimator = open_model(model, classifier=False)
         _check_options(estimator, probabilities, radius, intervals)
-        measure = measure_of(estimator, raw_units, move_categories) if radius else None
-        if measure is not None and (measure.scale is None or measure.held):
-            console.remark(f"certified radius in {measure}")
+        perturbation = perturbation_of(estimator, raw_units, move_categories) if radius else None
+        if perturbation is not None and (perturbation.scale is None or perturbation.held):
+            console.print_message(f"certified radius in {perturbation}")
         kept = opt.names(keep_columns)
 
         def columns_of(part: Dataset) -> dict[str, Any]:
             columns: dict[str, Any] = {"row": part.rows + 1, **_kept_columns(part, kept)}
             columns |= _predictions(estimator, part.X, probabilities, intervals)
-            return columns if measure is None else columns | _radii(estimator, part.X, measure)
+            return (
+                columns
+                if perturbation is None
+                else columns | _radii(estimator, part.X, perturbation)
+            )
 
-        parts = stream_parts(data, estimator, strict=strict, also=kept)
+        parts = stream_parts(data, estimator, strict=strict, extra_columns=kept)
         chunks = in_rank_order(comm, parts, columns_of)
         head = {"model": str(model), "data": data}
         if not comm.is_first:
@@ -110,7 +114,7 @@ def predict(
         elif out is not None:
             n = write_csv(out, chunks, spreadsheet_safe=spreadsheet_safe)
             console.print(f"{n:,} predictions in {out}")
-            console.result({**head, "rows": n, "out": str(out)})
+            console.print_json({**head, "rows": n, "out": str(out)})
         elif as_json:
             stream_json(sys.stdout, head, "predictions", chunks)
         else:
@@ -212,13 +216,13 @@ def _predictions(
     }
 
 
-def _radii(estimator: Any, X: NDArray, measure: Measure) -> dict[str, Any]:
-    unit = f" in {measure.unit}" if measure.unit == DEVIATIONS else ""
-    radius = estimator.certified_radius(X, measure.scale)
-    return {f"certified radius{unit}": _six_digits_down(radius)}
+def _radii(estimator: Any, X: NDArray, perturbation: Perturbation) -> dict[str, Any]:
+    unit = f" in {perturbation.unit}" if perturbation.unit == DEVIATIONS else ""
+    radius = estimator.certified_radius(X, perturbation.scale)
+    return {f"certified radius{unit}": _round_down(radius)}
 
 
-def _six_digits_down(radius: NDArray) -> NDArray:
+def _round_down(radius: NDArray) -> NDArray:
     """Round down to six significant digits, so that the result is still certified."""
     is_finite = np.isfinite(radius) & (radius > 0)
     power = 10.0 ** (5 - np.floor(np.log10(np.where(is_finite, radius, 1.0))))

@@ -11,9 +11,9 @@ from maxplus.cli._model import (
     UnknownLabels,
     image_shape,
     is_classifier,
-    measure_of,
     open_dataset,
     open_model,
+    perturbation_of,
     pixel_limits,
 )
 
@@ -53,7 +53,7 @@ def report(
         y = None
         if rows.y is not None:
             unknown = UnknownLabels(estimator, data, strict=strict)
-            rows, y = unknown.known(rows)
+            rows, y = unknown.select_known(rows)
             unknown.report(console)
             if is_classifier(estimator):
                 y = estimator.classes_[y]
@@ -63,7 +63,7 @@ def report(
         write_atomically(out, page.encode("utf-8"))
         console.print(f"{content['headline']['title']}. {content['headline']['text']}")
         console.print(f"Report: {out}")
-        console.result(
+        console.print_json(
             {
                 "model": str(model),
                 "data": rows.name,
@@ -87,8 +87,8 @@ def _content(estimator: Any, data: Dataset, y: NDArray | None, raw_units: bool) 
         assert data.encoder is not None
         names = data.encoder.feature_names
         return regression_content(estimator, data.X, y, feature_names=names, **options)
-    measure = measure_of(estimator, raw_units)
-    options |= {"scale": measure.scale, "unit": measure.unit, "missing": data.missing}
+    perturbation = perturbation_of(estimator, raw_units)
+    options |= {"scale": perturbation.scale, "unit": perturbation.unit, "missing": data.missing}
     shape = image_shape(estimator)
     if shape is not None:
         options |= {"image_shape": shape, "missing": None, **pixel_limits(estimator, data.X)}

@@ -29,11 +29,11 @@ def rules(
         estimator = open_model(model)
         unknown = UnknownLabels(estimator, data, strict=strict)
         dataset = open_dataset(data, estimator, labelled=True, strict=strict)
-        rows, codes = unknown.known(dataset)
+        rows, codes = unknown.select_known(dataset)
         unknown.report(console)
         found = estimator.rules(rows.X, estimator.classes_[codes], n)
         console.print(str(found))
-        console.result(
+        console.print_json(
             {
                 "model": str(model),
                 "data": dataset.name,

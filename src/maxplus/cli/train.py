@@ -14,7 +14,7 @@ from maxplus.cli._console import INTERRUPTED, open_console
 MODEL, FILES = "Model", "Files"
 PRIVACY_NOTE = (
     "The file contains a hash, the label and the loss of every training row: anyone with the file "
-    "can test guesses of rows."
+    "can test whether a given row was in the training data."
 )
 
 
@@ -26,12 +26,12 @@ def train(
     validate: Annotated[
         str,
         typer.Option(
-            metavar="auto|cv|FOLDS|SHARE|none",
+            metavar="auto|cv|FOLDS|FRACTION|none",
             help="Validation on held-out rows: cv for cross-validation, a number of folds such as "
-            "10, or a share such as 0.2 to hold out. By default five folds up to 2,000 rows, three "
-            "folds up to 10,000 rows, and a fifth held out for larger tables. Column types, "
-            "imputed values and structure are chosen in each split from its training rows. The "
-            "model that is written is trained on all rows.",
+            "10, or a fraction such as 0.2 to hold out. By default five folds up to 2,000 rows, "
+            "three folds up to 10,000 rows, and a 20 % hold-out set for larger tables. Column "
+            "types, imputed values and structure are chosen in each split from its training rows. "
+            "The model that is written is trained on all rows.",
         ),
     ] = "auto",
     seed: opt.Seed = 0,
@@ -185,7 +185,7 @@ def train(
         console.print(f"model          {out}")
         if remember_rows:
             console.print(PRIVACY_NOTE)
-        console.result(document)
+        console.print_json(document)
         if training.is_interrupted:
             saved = checkpoint or resume
             hint = "" if saved is None else f"; continue with --resume {saved}"

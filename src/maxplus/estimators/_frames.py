@@ -42,7 +42,7 @@ def encode_frame(
 
     table = table_of(X)
     encoder = table.encoder
-    if encoder is None and table.is_plain:
+    if encoder is None and table.is_numeric_and_complete:
         return X, {}
     if encoder is None or not hasattr(encoder, "columns_"):
         encoder = TableEncoder() if encoder is None else clone(encoder)

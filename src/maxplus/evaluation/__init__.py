@@ -1,6 +1,6 @@
 """Validation and comparison of models on held-out rows."""
 
-from maxplus.evaluation.comparison import Comparison, compare, usual_models
+from maxplus.evaluation.comparison import Comparison, compare, default_models
 from maxplus.evaluation.splits import Splits, make_splits
 from maxplus.evaluation.validation import Validation, validate
 
@@ -9,7 +9,7 @@ __all__ = [
     "Splits",
     "Validation",
     "compare",
+    "default_models",
     "make_splits",
-    "usual_models",
     "validate",
 ]

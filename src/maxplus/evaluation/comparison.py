@@ -29,9 +29,9 @@ from maxplus.tables.schema import REGRESSION
 
 OURS, ENSEMBLE = "LMM", "ensemble"
 # Kind of explanation that a model provides; models that are not listed provide none.
-EXPLAINED = {
-    OURS: "exactly",
-    ENSEMBLE: "exactly",
+EXPLANATIONS = {
+    OURS: "exact",
+    ENSEMBLE: "exact",
     "logistic": "weights",
     "ridge": "weights",
     "kNN": "neighbours",
@@ -87,12 +87,15 @@ class Comparison:
         """
         return {
             name: validation.to_json()
-            | {"seconds_per_training": validation.seconds_each, "explainable": EXPLAINED.get(name)}
+            | {
+                "seconds_per_split": validation.seconds_per_split,
+                "explanation": EXPLANATIONS.get(name),
+            }
             for name, validation in self.validations.items()
         }
 
 
-def usual_models(*, regression: bool = False, seed: int = 0) -> dict[str, Any]:
+def default_models(*, regression: bool = False, seed: int = 0) -> dict[str, Any]:
     """Return the default models of ``maxplus.compare``.
 
     Parameters
@@ -107,8 +110,8 @@ def usual_models(*, regression: bool = False, seed: int = 0) -> dict[str, Any]:
 
     Examples
     --------
-    >>> from maxplus.evaluation import usual_models
-    >>> "logistic" in usual_models()
+    >>> from maxplus.evaluation import default_models
+    >>> "logistic" in default_models()
     True
     """
     if regression:
@@ -141,7 +144,7 @@ def compare(
     X, y : as in `validate`
     models : dict of str to estimator, optional
         Classifiers with ``predict_proba``, or regressors. By default,
-        `maxplus.evaluation.usual_models`.
+        `maxplus.evaluation.default_models`.
     cv, groups, encoder, random_state : as in `validate`
     on_progress : called with the name of a model and the number of its finished fits
 
@@ -163,7 +166,7 @@ def compare(
     """
     data = as_dataset(X, y, groups)
     if models is None:
-        models = usual_models(regression=data.target.task == REGRESSION, seed=random_state)
+        models = default_models(regression=data.target.task == REGRESSION, seed=random_state)
     return Comparison(
         {
             name: validate(

@@ -44,7 +44,7 @@ def make_splits(
     y: NDArray,
     cv: str | int | float = "auto",
     *,
-    classes: bool = True,
+    classification: bool = True,
     seed: int = 0,
     groups: NDArray | None = None,
 ) -> Splits:
@@ -55,7 +55,7 @@ def make_splits(
     y : class labels, or target values of a regression
     cv : "auto"; "cv" for five folds, or three for more than 2,000 rows; a number of folds, which
         is reduced if every class has fewer rows; or a test size in (0, 1) for a single split
-    classes : whether ``y`` contains class labels
+    classification : whether ``y`` contains class labels
     seed : seed of the shuffling
     groups : group labels of shape (N,); a group is never split
 
@@ -73,17 +73,21 @@ def make_splits(
     n = len(y)
     n_folds_or_size = _folds_or_size(cv, n)
     if groups is not None:
-        return _grouped(y, n_folds_or_size, classes, seed, groups)
-    testable = _rows_of_repeated_classes(y) if classes else np.arange(n)
+        return _grouped(y, n_folds_or_size, classification, seed, groups)
+    testable = _rows_of_repeated_classes(y) if classification else np.arange(n)
     if len(testable) < 2:
         raise ValueError("no row can be held out for validation, because each class has one row")
     if isinstance(n_folds_or_size, int):
-        max_count = int(np.unique(y[testable], return_counts=True)[1].max()) if classes else n
+        max_count = (
+            int(np.unique(y[testable], return_counts=True)[1].max()) if classification else n
+        )
         n_folds = min(n_folds_or_size, max_count)
-        splitter = (StratifiedKFold if classes else KFold)(n_folds, shuffle=True, random_state=seed)
+        splitter = (StratifiedKFold if classification else KFold)(
+            n_folds, shuffle=True, random_state=seed
+        )
         description = f"{n_folds}-fold cross-validation"
     else:
-        splitter_class = StratifiedShuffleSplit if classes else ShuffleSplit
+        splitter_class = StratifiedShuffleSplit if classification else ShuffleSplit
         splitter = splitter_class(1, test_size=n_folds_or_size, random_state=seed)
         description = f"{n_folds_or_size:.0%} of the rows held out"
     test_rows = [testable[test] for _, test in _split(splitter, y[testable], description)]
@@ -92,7 +96,7 @@ def make_splits(
 
 
 def _grouped(
-    y: NDArray, n_folds_or_size: int | float, classes: bool, seed: int, groups: NDArray
+    y: NDArray, n_folds_or_size: int | float, classification: bool, seed: int, groups: NDArray
 ) -> Splits:
     """Split by group; drop test rows whose class has no training row."""
     n_groups = np.unique(groups).size
@@ -100,7 +104,7 @@ def _grouped(
         raise ValueError("no group can be held out for validation, because there is only one group")
     if isinstance(n_folds_or_size, int):
         n_folds = min(n_folds_or_size, n_groups)
-        splitter_class = StratifiedGroupKFold if classes else GroupKFold
+        splitter_class = StratifiedGroupKFold if classification else GroupKFold
         splitter = splitter_class(n_folds, shuffle=True, random_state=seed)
         description = f"{n_folds}-fold cross-validation, groups kept together"
     else:
@@ -109,7 +113,7 @@ def _grouped(
     splits = _split(splitter, y, description, groups)
     pairs = []
     for training, test in splits:
-        testable = test[np.isin(y[test], y[training])] if classes else test
+        testable = test[np.isin(y[test], y[training])] if classification else test
         if len(testable) and len(training):
             pairs.append((training, testable))
     if not pairs:

@@ -45,7 +45,7 @@ class HeldOut(NamedTuple):
 
     Attributes
     ----------
-    names, fold : 1-based row number in the file, and fold, of each row
+    row_numbers, fold : 1-based row number in the file, and fold, of each row
     seconds : fit and predict time of each fold
     y : true classes as column indices of ``outcome``, or target values of a regression
     outcome : probabilities (n, C), or predictions (n,)
@@ -55,7 +55,7 @@ class HeldOut(NamedTuple):
     robust : error rates for perturbations up to ``robust_eps``; None for models trained without it
     """
 
-    names: NDArray
+    row_numbers: NDArray
     fold: NDArray
     seconds: NDArray
     y: NDArray
@@ -101,7 +101,7 @@ class Validation:
         return interval
 
     def score_interval(self, n_rows: int) -> tuple[float, float]:
-        """Return the 95 % prediction interval of the accuracy on ``n_rows`` new rows.
+        """Estimate the 95 % prediction interval of the accuracy on ``n_rows`` new rows.
 
         Parameters
         ----------
@@ -126,7 +126,7 @@ class Validation:
         return self.held_out.robust
 
     @property
-    def seconds_each(self) -> float:
+    def seconds_per_split(self) -> float:
         """Mean fit and predict time of a fold, in seconds."""
         return float(self.held_out.seconds.mean())
 
@@ -153,9 +153,9 @@ class Validation:
             "seconds": float(self.held_out.seconds.sum()),
         }
         if isinstance(self.figures, RegressionMetrics):
-            return document | {"coverage_promised": COVERAGE}
+            return document | {"nominal_coverage": COVERAGE}
         # Convert an index into the held-out rows to a row number in the file.
-        document["figures"]["worst"] = int(self.held_out.names[self.figures.worst])
+        document["figures"]["worst"] = int(self.held_out.row_numbers[self.figures.worst])
         document["baseline"]["label"] = self.baseline_label
         document["dispersion"] = self.dispersion
         document["accuracy_interval"] = list(self.interval)
@@ -177,7 +177,7 @@ class Validation:
         def describe(order: NDArray) -> list[dict[str, Any]]:
             return [
                 {
-                    "row": int(self.held_out.names[n]),
+                    "row": int(self.held_out.row_numbers[n]),
                     "label": labels[y[n]],
                     "predicted": labels[predicted[n]],
                     "probability": float(top_probability[n]),
@@ -241,7 +241,7 @@ def validate(
         encoder = data.encoder or data.table.encoder or TableEncoder()
     assert data.y is not None
     classify = is_classifier(model)
-    splits = make_splits(data.y, cv, classes=classify, seed=random_state, groups=data.groups)
+    splits = make_splits(data.y, cv, classification=classify, seed=random_state, groups=data.groups)
     held_out = _held_out(model, data, encoder, splits, on_progress, callbacks)
     labels = np.unique(data.y) if classify else None
     return Validation(
@@ -267,7 +267,7 @@ def as_dataset(X: Any, y: Any = None, groups: Any = None) -> Dataset:
             table = RawTable(table.name, columns, encoder=table.encoder)
         return split_target(table, name, groups=groups)
     if y is None:
-        raise ValueError("y must contain the labels of an array; got None")
+        raise ValueError("y is required if X is an array; got None")
     X, y = np.asarray(X), np.asarray(y)
     is_number = y.dtype.kind == "f" and (y != np.round(y)).any()
     target = Target("y", REGRESSION if is_number else CLASSIFICATION)
@@ -300,7 +300,7 @@ def _held_out(
     rows = np.concatenate([test for _, test in splits.pairs])
     y = data.y[rows] if classes is None else np.searchsorted(classes, data.y[rows])
     return HeldOut(
-        names=data.rows[rows] + 1,
+        row_numbers=data.rows[rows] + 1,
         fold=np.repeat(np.arange(len(lengths)), lengths),
         seconds=np.array(seconds),
         y=y,

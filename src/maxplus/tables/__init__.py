@@ -1,4 +1,4 @@
-"""Reading of files and data frames, and their encoding as features and labels."""
+"""Reading and encoding of tables from files and data frames."""
 
 from maxplus.tables.columns import Category, Column, Number, Ordinal, UnknownValues
 from maxplus.tables.dataset import (

@@ -34,12 +34,12 @@ _EXACTLY = re.compile(rf"({_DIGITS})({_UNIT})")
 # -- numbers in text ------------------------------------------------------------------------------
 
 
-def parse_number(text: str, *, is_comma: bool = False) -> float:
-    """Return the number, or NaN if the text is not a number; ``is_comma`` for decimal commas."""
+def parse_number(text: str, *, decimal_comma: bool = False) -> float:
+    """Return the number, with a decimal point or comma, or NaN if the text is not a number."""
     try:
         if not text.isascii() or "_" in text:
             return math.nan
-        return float(text.translate(str.maketrans(",.", ".,")) if is_comma else text)
+        return float(text.translate(str.maketrans(",.", ".,")) if decimal_comma else text)
     except ValueError:
         return math.nan
 
@@ -122,9 +122,9 @@ class UnknownValues:
             return
         if self.strict:
             raise TableError(
-                f"{table.name}, {table.where(cells.first(new[0]))}: {column!r} contains the "
+                f"{table.name}, {table.locate(cells.first(new[0]))}: {column!r} contains the "
                 f"unknown category {quoted(cells.values[new[0]])}, which is not in the training "
-                "data; correct it, or leave out --strict"
+                "data; correct it, or omit --strict"
             )
         self.unseen[column] += int(counts[new].sum())
         self._examples.setdefault(column, cells.values[new[0]])
@@ -133,7 +133,7 @@ class UnknownValues:
         """Count missing values of a column that had no missing values in the training data."""
         self.missing[column] += int(np.count_nonzero(missing))
 
-    def unite(self, comm: Communicator) -> None:
+    def sum_over_ranks(self, comm: Communicator) -> None:
         """Add up the counts of all ranks."""
         parts = comm.allgather((self.unseen, self.missing, self._examples))
         self.unseen = sum((unseen for unseen, _, _ in parts), Counter())
@@ -151,8 +151,8 @@ class UnknownValues:
         if self.missing:
             texts = [f"{n:,} in {column!r}" for column, n in self.missing.items()]
             parts.append(
-                f"missing values in columns without any in the training data: {_list(texts)} "
-                "(imputed)"
+                f"missing values (imputed) in columns that had none in the training data: "
+                f"{_list(texts)}"
             )
         if parts:
             warnings.warn(f"{name} has {'; and '.join(parts)}", stacklevel=stacklevel + 1)
@@ -167,7 +167,7 @@ class Column:
     name : str
         Name of the column.
     fill : float, str or None, default=None
-        Imputed value. None raises an error for missing values.
+        Imputed value. If None, missing values raise an error.
     indicator : bool, default=False
         If True, a binary feature indicates missing values.
     had_missing : bool, default=False
@@ -206,8 +206,8 @@ class Column:
         if missing.any():
             if self.fill is None:
                 raise TableError(
-                    f"{table.name}, {table.where(int(missing.argmax()))}: {self.name!r} has no "
-                    "value, and the training data provide none to impute; fill it in"
+                    f"{table.name}, {table.locate(int(missing.argmax()))}: {self.name!r} is "
+                    "missing, and the encoder has no value to impute; fill it in"
                 )
             if self.indicator:
                 out[missing, -1] = 1.0
@@ -250,7 +250,7 @@ class Number(Column):
         """Return the numbers, NaN if missing; raise TableError if a cell is not a number."""
         cells = table.feature(self.name)
         if isinstance(cells, Categorical):
-            parse = partial(parse_number, is_comma=self.name in table.commas)
+            parse = partial(parse_number, decimal_comma=self.name in table.commas)
             read = extract_number if self.from_text else parse
             numbers = np.array([*map(read, cells.values), np.nan])
             # A value may occur in other parts of the table only.
@@ -258,14 +258,14 @@ class Number(Column):
             if bad.size:
                 row = min(map(cells.first, bad.tolist()))
                 raise TableError(
-                    f"{table.name}, {table.where(row)}: {self.name!r} contains "
+                    f"{table.name}, {table.locate(row)}: {self.name!r} contains "
                     f"{quoted(cells[row])}, but numbers are expected; correct it, or leave it empty"
                 )
             cells = numbers[cells.codes]
         if np.isinf(cells).any():
             row = int(np.isinf(cells).argmax())
             raise TableError(
-                f"{table.name}, {table.where(row)}: {self.name!r} contains infinite values "
+                f"{table.name}, {table.locate(row)}: {self.name!r} contains infinite values "
                 f"({cells[row]:g}); leave these cells empty"
             )
         return cells
@@ -344,7 +344,7 @@ def is_bool(value: Any) -> bool:
     return type(value) is bool
 
 
-def are_str(value: Any) -> bool:
+def is_str_list(value: Any) -> bool:
     """Return whether a value is a list of strings."""
     return isinstance(value, list) and all(map(is_str, value))
 
@@ -365,7 +365,7 @@ _CHECKS: dict[str, Callable[[Any], bool]] = {
     **dict.fromkeys(("kind", "name"), is_str),
     **dict.fromkeys(("indicator", "had_missing", "from_text", "other"), is_bool),
     "fill": lambda value: True,
-    "categories": are_str,
+    "categories": is_str_list,
 }
 
 
@@ -386,12 +386,12 @@ def column_from_json(record: Any) -> Column:
         may_be_empty = isinstance(column, Category) and column.indicator
         if len(set(values)) != len(values) or not (params["categories"] or may_be_empty):
             raise ValueError(f"{values!r:.60} are not distinct categories")
-    if not _can_fill(column):
+    if not _is_valid_fill(column):
         raise ValueError(f"{column.name!r:.40} cannot be imputed with {column.fill!r:.40}")
     return column
 
 
-def _can_fill(column: Column) -> bool:
+def _is_valid_fill(column: Column) -> bool:
     fill, known = column.fill, column.values
     if fill is None:
         # The fill value of ordinal columns also replaces unknown categories.

@@ -1,7 +1,7 @@
 """Reader for CSV and other delimited text, based on pyarrow.
 
-In addition to pyarrow, it detects the dialect and decimal commas, reads text that is not UTF-8,
-validates the header, recognises missing-value strings, and reports errors with line numbers.
+The reader also detects the dialect and decimal commas, reads text that is not UTF-8, validates the
+header, recognises missing-value strings, and reports errors with line numbers.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from maxplus.tables.table import (
     Categorical,
     Cells,
     TableError,
-    check_different,
+    check_unique,
     quoted,
     row_text,
 )
@@ -72,7 +72,7 @@ class Source:
     path: Path | None
     kept: bytes | None = None
     # True if bytes that are not UTF-8 were decoded as Latin-1.
-    latin: bool = field(default=False, init=False)
+    is_latin1: bool = field(default=False, init=False)
     # Columns with decimal commas.
     commas: frozenset[str] = field(default=frozenset(), init=False)
 
@@ -88,14 +88,14 @@ class Source:
 
     @property
     def name(self) -> str:
-        """Name in messages."""
+        """Name for messages."""
         return "standard input" if self.path is None else str(self.path)
 
     @property
     def notes(self) -> tuple[str, ...]:
         """Assumptions that were made while reading."""
-        note = f"{self.name} is not all UTF-8 text: it is read as Latin-1"
-        return (note,) if self.latin else ()
+        note = f"{self.name} is not valid UTF-8: the invalid bytes are read as cp1252 (Latin-1)"
+        return (note,) if self.is_latin1 else ()
 
     @contextmanager
     def open(self) -> Iterator[io.BufferedReader]:
@@ -118,7 +118,7 @@ class Source:
             yield io.BufferedReader(_Utf8(text, self), HEAD_BYTES)
 
     def lines(self) -> Iterator[tuple[int, list[str]]]:
-        """Yield the first line number and the cells of each row, if it can be read again."""
+        """Yield the first line number and cells of each row, if the source can be read again."""
         if self.path is None and self.kept is None:
             return
         with self.open() as text, suppress(csv.Error):
@@ -130,7 +130,7 @@ class Source:
                 line = reader.line_num + 1
 
     def line_of(self, row: int) -> str:
-        """Return the location of a row in messages; reads the file up to that row."""
+        """Return the location of a row for messages; reads the file up to that row."""
         lines = (line for line, cells in self.lines() if cells)
         # The first line is the header.
         line = next(islice(lines, row + 1, None), None)
@@ -159,11 +159,13 @@ class _Utf8(io.RawIOBase):
         if "\0" in text:
             if text.startswith(_UTF16_MARKS):
                 raise TableError(f"{name} is UTF-16 text; save it as UTF-8")
-            raise TableError(f"{name} contains null bytes, so it is not UTF-8 text; save it as CSV")
+            raise TableError(
+                f"{name} contains null bytes, so it is not a text file; save it as CSV"
+            )
         try:
             return text.encode()
         except UnicodeEncodeError:
-            self._source.latin = True
+            self._source.is_latin1 = True
             return text.translate(_LATIN).encode()
 
 
@@ -210,7 +212,7 @@ def check_names(name: str, names: Sequence[str]) -> None:
     """Raise TableError if a column has no name, or if two have the same name."""
     if "" in names:
         raise TableError(f"{name}: column {names.index('') + 1} has no name; name it")
-    check_different(name, names)
+    check_unique(name, names)
 
 
 def _check_header(name: str, names: list[str]) -> None:
@@ -218,8 +220,8 @@ def _check_header(name: str, names: list[str]) -> None:
         raise TableError(f"{name} is empty; it needs a header, and a row for each sample")
     if len(names) < 2:
         raise TableError(
-            f"{name} has one column only ({names[0]}); columns must be separated by commas, "
-            "semicolons, tabs or bars"
+            f"{name} has only one column ({names[0]}); columns must be separated by commas, "
+            "semicolons, tabs or vertical bars"
         )
     numbers = [cell for cell in names if _NUMBER.fullmatch(cell)]
     if len(numbers) == len(names):
@@ -243,7 +245,7 @@ def _are_names(numbers: list[str]) -> bool:
 
 
 def _decimal_comma_columns(names: list[str], reader: Any) -> frozenset[str]:
-    """Return the columns with decimal commas, or all columns if none has decimal points."""
+    """Return the columns with decimal commas; all columns if there are no decimal points."""
     columns: dict[int, list[str]] = {}
     try:
         for cells in islice(reader, HEAD_ROWS):
@@ -265,7 +267,7 @@ def _decimal_comma_columns(names: list[str], reader: Any) -> frozenset[str]:
 
 
 def csv_batches(
-    source: Source, texts: set[str], only: Sequence[str] | None = None
+    source: Source, text_columns: set[str], only: Sequence[str] | None = None
 ) -> Iterator[dict[str, Cells]]:
     """Yield the columns of each block of rows.
 
@@ -273,7 +275,7 @@ def csv_batches(
     ----------
     source : Source
         File or standard input.
-    texts : set of str
+    text_columns : set of str
         Columns to read as text. Columns in which a cell is not a number are added.
     only : sequence of str, optional
         Columns to read. By default, and if none of them exists, all columns.
@@ -287,13 +289,13 @@ def csv_batches(
             columns: dict[str, Cells] = {}
             for name, cells in zip(names, batch.columns, strict=True):
                 numbers = None
-                if name not in texts:
-                    is_comma = name in dialect.commas
-                    numbers = _numbers(cells, is_comma)
+                if name not in text_columns:
+                    decimal_comma = name in dialect.commas
+                    numbers = _numbers(cells, decimal_comma)
                     if numbers is None:
-                        numbers = _numbers(_trimmed(cells), is_comma)
+                        numbers = _numbers(_trimmed(cells), decimal_comma)
                 if numbers is None:
-                    texts.add(name)
+                    text_columns.add(name)
                     columns[name] = _text(source.name, name, cells.dictionary_encode())
                 else:
                     columns[name] = numbers
@@ -343,12 +345,12 @@ def _trimmed(cells: pyarrow.Array) -> pyarrow.Array:
     return compute.if_else(missing, pyarrow.scalar(None, pyarrow.string()), cells)
 
 
-def _numbers(cells: pyarrow.Array, is_comma: bool) -> NDArray | None:
+def _numbers(cells: pyarrow.Array, decimal_comma: bool) -> NDArray | None:
     """Convert cells to floats, NaN if missing; return None if a cell is not a number."""
     import pyarrow
     from pyarrow import compute
 
-    if is_comma:
+    if decimal_comma:
         if compute.any(compute.match_substring(cells, ".")).as_py():
             return None
         cells = compute.replace_substring(cells, ",", ".")
@@ -364,10 +366,10 @@ def _text(file: str, name: str, cells: pyarrow.DictionaryArray) -> Categorical:
     if longest > MAX_CELL_LENGTH:
         raise TableError(
             f"{file}: {name!r} has a cell of {longest:,} characters, more than the maximum of "
-            f"{MAX_CELL_LENGTH:,}; look for a quote that is not closed"
+            f"{MAX_CELL_LENGTH:,}; look for an unclosed quote"
         )
     codes = cells.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-    return Categorical.tidy(codes.astype(np.int32, copy=False), values)
+    return Categorical.from_codes(codes.astype(np.int32, copy=False), values)
 
 
 @contextmanager
@@ -388,8 +390,7 @@ def _csv_errors(source: Source) -> Iterator[list[Any]]:
             message = _ragged_row_message(source, ragged[0])
         elif "straddling" in str(error):
             message = (
-                f"{name} has a row of more than {BLOCK_BYTES:,} bytes; look for a quote that is "
-                "not closed"
+                f"{name} has a row of more than {BLOCK_BYTES:,} bytes; look for an unclosed quote"
             )
         raise TableError(message) from None
     except OSError as error:
@@ -409,7 +410,7 @@ def _ragged_row_message(source: Source, row: Any) -> str:
     first = next((line for line, cells in source.lines() if len(cells) == n), None)
     line = "" if first is None else f" in line {first:,}"
     remedy = (
-        "look for a quote that is not closed"
+        "look for an unclosed quote"
         if row.text.count('"') % 2
         else "correct it, or put quotes around a value that contains a separator"
     )

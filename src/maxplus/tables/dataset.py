@@ -1,4 +1,4 @@
-"""Loading and encoding of data sets."""
+"""Loading and encoding of datasets."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ from maxplus.tables.table import (
     rows_of_rank,
 )
 
-SMALL = ("iris", "digits", "wine", "breast_cancer")
-IMAGES = ("mnist", "fashion_mnist")
-SHAPES = {"digits": (8, 8), "mnist": (28, 28), "fashion_mnist": (28, 28)}
+BUILT_IN_TABLES = ("iris", "digits", "wine", "breast_cancer")
+BUILT_IN_IMAGES = ("mnist", "fashion_mnist")
+IMAGE_SHAPES = {"digits": (8, 8), "mnist": (28, 28), "fashion_mnist": (28, 28)}
 # Default number of rows in each part of a stream.
 PART_ROWS = 1 << 16
 
@@ -85,7 +85,7 @@ class Dataset:
 
     @property
     def name(self) -> str:
-        """Name of the file or data set."""
+        """Name of the file or dataset."""
         return self.table.name
 
     @property
@@ -104,7 +104,7 @@ class Dataset:
         Parameters
         ----------
         rows : ndarray of int
-            Indices of the rows in this data set.
+            Indices of the rows in this dataset.
 
         Returns
         -------
@@ -132,7 +132,7 @@ class Dataset:
         """
         if self.encoder is not None:
             return self
-        shape = SHAPES.get(self.name) if self.name in SMALL else None
+        shape = IMAGE_SHAPES.get(self.name) if self.name in BUILT_IN_TABLES else None
         fitted = clone(encoder)
         table = fitted._table(self.table, reset=True)
         X, missing = fitted._fit(table, self.target, shape, self.all_rows)
@@ -146,15 +146,15 @@ def load_training(
 ) -> Dataset:
     """Load training data without encoding it.
 
-    Built-in data sets are iris, digits, wine, breast_cancer, mnist and fashion_mnist, and
+    Built-in datasets are iris, digits, wine, breast_cancer, mnist and fashion_mnist, and
     mnist:test and fashion_mnist:test for the test images. With several MPI ranks, each rank reads a
     part of a Parquet, NPZ or NPY file.
 
     Parameters
     ----------
     data : str
-        Name of a built-in data set or of a file, or "-" for standard input. A file with the name of
-        a built-in data set needs a folder, as in ./iris.
+        Name of a built-in dataset or of a file, or "-" for standard input. Use ./iris for a file
+        with the name of a built-in dataset.
     target, task, groups
         As in `split_target`.
 
@@ -187,9 +187,9 @@ def split_target(
         Name of the target column. By default, the column named target, label, class or y, or the
         last column.
     task : {"auto", "classification", "regression"}, default="auto"
-        Type of the target. "auto" is regression if the target has many distinct numbers.
+        Type of the target. "auto" is regression for fractional or many distinct numbers.
     groups : str, optional
-        Name of a column whose values define the groups of a cross-validation. It is not a feature.
+        Name of a column that defines the groups for cross-validation. It is not a feature.
 
     Returns
     -------
@@ -213,17 +213,17 @@ def split_target(
             raise TableError(
                 f"{table.name}: {groups!r} is the target and cannot be in --groups as well"
             )
-        lines += (f"left out {groups!r}: its rows are held out together (--groups)",)
+        lines += (f"dropped {groups!r}: it defines the groups of rows (--groups)",)
     missing = inferred.missing(table)
-    n, first = int(missing.sum()), table.where(int(missing.argmax())) if missing.any() else None
+    n, first = int(missing.sum()), table.locate(int(missing.argmax())) if missing.any() else None
     counts = comm.allgather((table.n_rows, n, first))
     n = sum(count for _, count, _ in counts)
     if n == sum(n_rows for n_rows, _, _ in counts):
-        raise mark_collective(inferred.error_without_labels(table.name))
+        raise mark_collective(inferred.no_labels_error(table.name))
     rows, first_row, all_rows = np.arange(table.n_rows), comm.before(table.n_rows), None
     if n:
         first = next(where for _, _, where in counts if where is not None)
-        lines += (inferred.line_of_unlabelled(n, first),)
+        lines += (inferred.unlabelled_message(n, first),)
         rows = np.flatnonzero(~missing)
         all_rows, table = table.without(inferred.name, groups), table.take(rows)
     with comm.raise_on_all_ranks():
@@ -279,10 +279,10 @@ def load_dataset(
     first_row = comm.before(table.n_rows)
     n_missing = comm.total(int(target.missing(table).sum()))
     if labelled and n_missing and n_missing == comm.total(table.n_rows):
-        raise mark_collective(target.error_without_labels(table.name))
+        raise mark_collective(target.no_labels_error(table.name))
     with comm.raise_on_all_ranks():
         dataset = _encoded(table, encoder, labelled, unknown, first_row)
-    unknown.unite(comm)
+    unknown.sum_over_ranks(comm)
     if comm.is_first:
         unknown.warn(table.name)
     return dataset
@@ -291,15 +291,15 @@ def load_dataset(
 def stream_dataset(
     data: str,
     encoder: TableEncoder,
-    rows_at_once: int = PART_ROWS,
+    batch_size: int = PART_ROWS,
     *,
     labelled: bool = False,
     strict: bool = False,
-    also: Sequence[str] = (),
+    extra_columns: Sequence[str] = (),
 ) -> Iterator[Dataset]:
     """Load and encode data in parts, for tables that do not fit into memory.
 
-    Only the columns of the model, its target and the columns in ``also`` are read. Unknown
+    Only the columns of the model, its target and the columns in ``extra_columns`` are read. Unknown
     categories of all parts are reported in one warning at the end.
 
     Parameters
@@ -308,13 +308,13 @@ def stream_dataset(
         Data to load, as in `load_training`.
     encoder : TableEncoder
         Encoder of the model.
-    rows_at_once : int, default=65536
+    batch_size : int, default=65536
         Maximum number of rows in each part.
     labelled : bool, default=False
         If True, drop rows without a label, and parts without any labels.
     strict : bool, default=False
         If True, raise an error for unknown categories.
-    also : sequence of str, default=()
+    extra_columns : sequence of str, default=()
         Names of additional columns to read.
 
     Yields
@@ -334,7 +334,7 @@ def stream_dataset(
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = os.path.join(folder, "new.csv")
     ...     frame.to_csv(path, index=False)
-    ...     [len(part.X) for part in stream_dataset(path, clf.encoder_, rows_at_once=5)]
+    ...     [len(part.X) for part in stream_dataset(path, clf.encoder_, batch_size=5)]
     [5, 5, 2]
     """
     if is_built_in(data):
@@ -343,16 +343,16 @@ def stream_dataset(
     _check_file(data)
     target, unknown = encoder.target_, UnknownValues(strict=strict)
     first_row, name, n_parts = 0, data, 0
-    for table in read_batches(data, encoder.read_as, also=also):
-        for k in range(0, table.n_rows, rows_at_once):
-            part = table.part(k, k + rows_at_once)
+    for table in read_batches(data, encoder.read_as, extra_columns=extra_columns):
+        for k in range(0, table.n_rows, batch_size):
+            part = table.part(k, k + batch_size)
             if labelled and target.name in part.columns and target.missing(part).all():
                 continue
             n_parts += 1
             yield _encoded(part, encoder, labelled, unknown, first_row + k)
         first_row, name = first_row + table.n_rows, table.name
     if not n_parts:
-        raise target.error_without_labels(name)
+        raise target.no_labels_error(name)
     unknown.warn(name)
 
 
@@ -366,8 +366,8 @@ def _encoded(
     if has_labels:
         unlabelled = target.missing(table)
         if labelled and unlabelled.any():
-            n, first = int(unlabelled.sum()), table.where(int(unlabelled.argmax()))
-            lines = (target.line_of_unlabelled(n, first),)
+            n, first = int(unlabelled.sum()), table.locate(int(unlabelled.argmax()))
+            lines = (target.unlabelled_message(n, first),)
             rows = np.flatnonzero(~unlabelled)
             table = table.take(rows)
         elif unlabelled.any():
@@ -378,20 +378,20 @@ def _encoded(
 
 
 def is_built_in(data: str) -> bool:
-    """Return whether ``data`` is the name of a built-in data set."""
-    return data in SMALL or is_images(data)
+    """Return whether ``data`` is the name of a built-in dataset."""
+    return data in BUILT_IN_TABLES or is_images(data)
 
 
 def is_images(data: str) -> bool:
-    """Return whether ``data`` is the name of a built-in data set of images."""
+    """Return whether ``data`` is the name of a built-in dataset of images."""
     name, _, part = data.partition(":")
-    return name in IMAGES and part in ("", "train", "test")
+    return name in BUILT_IN_IMAGES and part in ("", "train", "test")
 
 
 def _read(data: str, encoder: TableEncoder | None = None) -> RawTable:
     """Return the rows of this rank."""
     comm = current()
-    if data in SMALL:
+    if data in BUILT_IN_TABLES:
         table = _load_built_in(data)
         rows = rows_of_rank(table.n_rows, comm.rank, comm.size)
         return table.part(rows.start, rows.stop)
@@ -406,7 +406,7 @@ def _read(data: str, encoder: TableEncoder | None = None) -> RawTable:
     if not comm.total(table.n_rows):
         raise mark_collective(NoRowsError(table.name))
     first = comm.before(table.n_rows)
-    return replace(table, where=lambda row: row_text(first + row))
+    return replace(table, locate=lambda row: row_text(first + row))
 
 
 def require_partitionable(data: str) -> None:
@@ -415,8 +415,8 @@ def require_partitionable(data: str) -> None:
     if not (path.is_dir() or path.suffix.lower() in (*PARQUET, *NUMPY)):
         raise mark_collective(
             TableError(
-                f"{data} cannot be read by several ranks, each a part of it; convert it to "
-                "Parquet, or to NPY or NPZ, or run the command without mpiexec"
+                f"{data} cannot be read in parts by several ranks; convert it to Parquet, NPY or "
+                "NPZ, or run the command without mpiexec"
             )
         )
 
@@ -424,8 +424,8 @@ def require_partitionable(data: str) -> None:
 def _check_file(data: str) -> None:
     if not (data == STDIN or Path(data).exists() or Path(data).suffix):
         raise TableError(
-            f"{data!r} is neither a file nor a built-in data set; the built-in data sets are "
-            f"{', '.join(SMALL + IMAGES)}"
+            f"{data!r} is neither a file nor a built-in dataset; the built-in datasets are "
+            f"{', '.join(BUILT_IN_TABLES + BUILT_IN_IMAGES)}"
         )
 
 
@@ -452,7 +452,7 @@ def _load_images(data: str) -> Dataset:
     if not comm.is_alone:
         X, y = X[rows], y[rows]
     title = f"{name}:{part or 'train'}"
-    encoder = TableEncoder.of_images(X, title, SHAPES[name])
+    encoder = TableEncoder.of_images(X, title, IMAGE_SHAPES[name])
     return Dataset(RawTable(title, {}, encoded=X), encoder.target_, y, rows, encoder=encoder, X=X)
 
 

@@ -24,11 +24,11 @@ from maxplus.tables.columns import (
     Number,
     Ordinal,
     UnknownValues,
-    are_str,
     check_fields,
     column_from_json,
     is_bool,
     is_str,
+    is_str_list,
     listed_names,
 )
 from maxplus.tables.files import check_memory
@@ -61,7 +61,7 @@ Check = Callable[[Any], bool]
 
 
 class Encoded(NamedTuple):
-    """Features of shape (n_rows, n_features), and missing values of shape (n_rows, n_columns)."""
+    """Features (n_rows, n_features), and mask of missing values (n_rows, n_columns)."""
 
     X: NDArray
     missing: NDArray
@@ -70,13 +70,14 @@ class Encoded(NamedTuple):
 class TableEncoder(TransformerMixin, BaseEstimator):
     """Encode the columns of a table as numeric features.
 
-    Numeric columns are one feature. Categorical columns are one-hot encoded, and infrequent
+    A numeric column becomes one feature. Categorical columns are one-hot encoded, and infrequent
     categories of columns with many values share one feature. Ordinal text, such as "low", "medium",
     "high", or "<5", "5-9", is encoded by position. Text with units, such as "70 kg", is encoded by
-    its number. Missing values are imputed with the median or the most frequent value. If a column
-    has several missing values, a binary indicator feature is added. Unknown categories are encoded
-    as zeros (one-hot) or as the imputed value (ordinal), with a warning. The estimators of this
-    library fit an encoder (``encoder_``) when `fit` is called with a data frame.
+    its number. Missing values are imputed with the median or the most frequent value. A binary
+    indicator is added if at least 5 values are missing and, in a numeric column, at least 5 %.
+    Unknown categories are encoded as zeros (one-hot) or as the imputed value (ordinal), with a
+    warning. The estimators of this library fit an encoder (``encoder_``) when `fit` is called with
+    a data frame.
 
     Parameters
     ----------
@@ -306,7 +307,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         Returns
         -------
         Encoded
-            Features and missing values.
+            Features and mask of missing values.
         """
         X, missing = self._encode(table, UnknownValues() if unknown is None else unknown)
         return Encoded(self.standardized(X), missing)
@@ -448,7 +449,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         encoder.target_ = Target(**record["target"])
         names = [*(column.name for column in encoder.columns_), encoder.target_.name]
         if len(set(names)) != len(names):
-            raise ValueError(f"the encoder's names cannot be {names!r:.60}")
+            raise ValueError(f"the encoder's column names must be unique; got {names!r:.60}")
         P, shape = encoder.n_features, record["image_shape"]
         encoder.ranges_ = Ranges.from_json(record["ranges"], P)
         if shape is not None and shape[0] * shape[1] != P:
@@ -459,7 +460,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         encoder.data_, encoder.decisions_ = record["data"], tuple(record["decisions"])
         n, inputs = record["n_inputs"], record["inputs"]
         if n < len(encoder.columns_) or (inputs is not None and len(inputs) != n):
-            raise ValueError(f"the encoder's n_inputs cannot be {n}, with inputs {inputs!r:.60}")
+            raise ValueError(
+                f"the encoder's n_inputs, {n}, does not match its columns and inputs {inputs!r:.60}"
+            )
         encoder.n_features_in_ = n
         if inputs is not None:
             encoder.feature_names_in_ = np.array(inputs, object)
@@ -575,14 +578,14 @@ _FIELDS: dict[str, Check] = {
     **dict.fromkeys(("parameters", "ranges", "target"), lambda v: isinstance(v, dict)),
     "columns": lambda v: isinstance(v, list),
     "n_inputs": lambda v: type(v) is int,
-    "inputs": lambda v: v is None or are_str(v),
+    "inputs": lambda v: v is None or is_str_list(v),
     "image_shape": lambda v: v is None or _is_shape(v),
     "data": is_str,
-    "decisions": are_str,
+    "decisions": is_str_list,
 }
 _PARAMETERS: dict[str, Check] = {
-    **dict.fromkeys(("categorical", "numeric", "keep"), are_str),
-    "drop": lambda v: v is None or is_str(v) or are_str(v),
+    **dict.fromkeys(("categorical", "numeric", "keep"), is_str_list),
+    "drop": lambda v: v is None or is_str(v) or is_str_list(v),
     "missing": lambda v: v in (IMPUTE, ERROR),
     "standardize": is_bool,
 }

@@ -30,7 +30,7 @@ from maxplus.tables.table import (
     NoRowsError,
     RawTable,
     TableError,
-    check_different,
+    check_unique,
     columns_from_arrow,
     join,
     require,
@@ -108,7 +108,7 @@ def read_table(path: str | Path, read_as: ReadAs | None = None) -> RawTable:
 
 
 def read_batches(
-    path: str | Path, read_as: ReadAs | None = None, *, also: Sequence[str] = ()
+    path: str | Path, read_as: ReadAs | None = None, *, extra_columns: Sequence[str] = ()
 ) -> Iterator[RawTable]:
     """Read a table in batches of rows, for tables that do not fit into memory.
 
@@ -119,7 +119,7 @@ def read_batches(
     read_as : mapping of str to bool, optional
         Columns to read, if they exist, and their types as in `read_table`. By default, all columns
         are read, with an additional pass over CSV files to infer the types.
-    also : sequence of str, default=()
+    extra_columns : sequence of str, default=()
         Additional columns to read, which must exist.
 
     Yields
@@ -141,9 +141,9 @@ def read_batches(
     """
     suffix, n_rows = _suffix(path), 0
     # Columns that are copied to the output are read as text, to preserve their format.
-    types = None if read_as is None else {**dict.fromkeys(also, True), **read_as}
+    types = None if read_as is None else {**dict.fromkeys(extra_columns, True), **read_as}
     for table in _tables(path, suffix, types):
-        for name in also:
+        for name in extra_columns:
             require(table, name, "--keep-columns")
         if table.n_rows:
             n_rows += table.n_rows
@@ -158,11 +158,11 @@ def _tables(path: str | Path, suffix: str, types: ReadAs | None) -> Iterator[Raw
     if suffix in EXCEL:
         yield _read_excel(Path(path))
     elif suffix in CSV:
-        source, texts = Source.of(path, once=types is not None), _texts(types or {})
+        source, text_columns = Source.of(path, once=types is not None), _text_columns(types or {})
         if types is None:
-            for _ in csv_batches(source, texts):
-                pass  # Adds text columns to ``texts``.
-        for columns in csv_batches(source, texts, only):
+            for _ in csv_batches(source, text_columns):
+                pass  # Adds text columns to ``text_columns``.
+        for columns in csv_batches(source, text_columns, only):
             table = _csv_table(source, columns, types or {}, first_row)
             yield table
             first_row += table.n_rows
@@ -193,7 +193,7 @@ def _suffix(path: str | Path) -> str:
     except OSError as error:
         if error.errno == errno.ELOOP:
             raise TableError(
-                f"{path} is a symbolic link that leads back to itself; name the file"
+                f"{path} is a circular symbolic link; specify the file itself"
             ) from None
     if path.is_dir():
         return PARQUET[0]
@@ -237,13 +237,13 @@ def _collect(name: str, batches: Iterable[Mapping[str, Cells]]) -> list[Mapping[
 
 
 def _read_csv(source: Source, types: ReadAs) -> RawTable:
-    texts = _texts(types)
-    batches = _collect(source.name, csv_batches(source, texts))
+    text_columns = _text_columns(types)
+    batches = _collect(source.name, csv_batches(source, text_columns))
     columns = join(batches)
     # Columns with text after numbers are read again as text.
     mixed = [
         name
-        for name in texts.intersection(columns)
+        for name in text_columns.intersection(columns)
         if not all(isinstance(batch[name], Categorical) for batch in batches)
     ]
     if mixed:
@@ -251,7 +251,7 @@ def _read_csv(source: Source, types: ReadAs) -> RawTable:
     return _csv_table(source, columns, types)
 
 
-def _texts(types: ReadAs) -> set[str]:
+def _text_columns(types: ReadAs) -> set[str]:
     return {name for name, is_text in types.items() if is_text}
 
 
@@ -260,10 +260,10 @@ def _csv_table(
 ) -> RawTable:
     """Return a table; raise TableError if a numeric column contains text."""
 
-    def where(row: int) -> str:
+    def locate(row: int) -> str:
         return source.line_of(first_row + row)
 
-    table = RawTable(source.name, columns, where, source.notes, source.commas)
+    table = RawTable(source.name, columns, locate, source.notes, source.commas)
     for name in columns:
         if types.get(name) is False:
             columns[name] = Number(name).numbers(table)
@@ -291,11 +291,11 @@ def _parquet_batches(
     for file in files:
         with _open_parquet(file) as content:
             file_columns = content.schema_arrow.names
-            check_different(str(file), file_columns)
+            check_unique(str(file), file_columns)
             names = names or file_columns
             if set(file_columns) != set(names):
                 raise TableError(
-                    f"{file} has other columns than {files[0]}; all must have the same"
+                    f"{file} and {files[0]} have different columns; all files must have the same"
                 )
             if not rows and file == files[0]:
                 yield columns_from_arrow(content.schema_arrow.empty_table())
@@ -322,7 +322,9 @@ def _parquet_files(path: Path) -> list[Path]:
         if not file.is_file():
             raise TableError(f"{file} is not a file; keep only Parquet files in {path}")
     if not files:
-        raise TableError(f"{path} is a folder without Parquet files; name a file in it")
+        raise TableError(
+            f"{path} is a folder without Parquet files; specify another folder or a file"
+        )
     return files
 
 
@@ -424,8 +426,8 @@ def _load_npz(path: Path) -> dict[str, NDArray]:
                 if n_bytes > max(MAX_BYTES, MAX_RATIO * size):
                     raise TableError(
                         f"{path} has {size:,} bytes, and {n_bytes:,} after decompression, over "
-                        f"{MAX_RATIO} times as many; if that is right, write it uncompressed with "
-                        "np.savez"
+                        f"{MAX_RATIO} times as many; if this is intended, write it uncompressed "
+                        "with np.savez"
                     )
                 return {
                     member.filename.removesuffix(".npy"): _read_array(path, archive, member)
@@ -447,7 +449,7 @@ def _read_array(path: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -
         if dtype.hasobject:
             raise TableError(
                 f"{path}: the array {member.filename.removesuffix('.npy')!r} contains Python "
-                "objects, which are not read; save numbers, or text as with astype(str)"
+                "objects, which cannot be loaded; save numbers, or text with astype(str)"
             )
         n_bytes = math.prod(shape) * dtype.itemsize
         if n_bytes != member.file_size - stream.tell():

@@ -42,7 +42,7 @@ TASKS = AUTO, CLASSIFICATION, REGRESSION = ("auto", "classification", "regressio
 IMPUTE, ERROR = "impute", "error"
 # Default names of the target column.
 TARGET_NAMES = ("target", "label", "class", "y")
-# Minimum share of numbers in a column in which text is an error.
+# Text is an error in a column with at least this fraction of numbers.
 MIN_NUMBERS = 0.95
 # An integer target is numeric if it has more than MANY_CLASSES distinct values, or more than
 # FEW_CLASSES with fewer than ROWS_PER_CLASS rows each.
@@ -140,17 +140,17 @@ class Target(NamedTuple):
             )
         return cells.astype(np.int64)
 
-    def error_without_labels(self, name: str) -> TableError:
+    def no_labels_error(self, name: str) -> TableError:
         """Return the error for a table without labels."""
         return TableError(
-            f"{name}: the target {self.name!r} has no values; fill them in, or name another "
-            "column with --target when you train"
+            f"{name}: the target {self.name!r} has no values; fill them in, or specify "
+            "another column with --target in training"
         )
 
-    def line_of_unlabelled(self, n: int, first: str) -> str:
+    def unlabelled_message(self, n: int, first: str) -> str:
         """Return the log line about n rows without a label."""
         return (
-            f"left out {n:,} row{'s' * (n > 1)} without a value of the target {self.name!r}, the "
+            f"dropped {n:,} row{'s' * (n > 1)} without a value of the target {self.name!r}, the "
             f"first in {first}"
         )
 
@@ -202,11 +202,11 @@ def infer_schema(table: RawTable, params: Mapping[str, Any], target: str | None 
             _check_numbers(table, name, cells)
         reason = reason_to_drop(name, cells)
         if reason == NO_VALUES and AUTO in drop:
-            lines.append(f"left out {name!r}: {reason}")
+            lines.append(f"dropped {name!r}: {reason}")
         elif reason == NO_VALUES:
             columns.append(Category(name, "", indicator=True, had_missing=True))
         elif reason is not None and name not in kept:
-            lines.append(f"left out {name!r}: {reason} (--keep {in_shell(name)} to use it)")
+            lines.append(f"dropped {name!r}: {reason} (--keep {quote_for_shell(name)} to use it)")
         else:
             column = _column(table, name, cells, params, lines)
             columns.append(column)
@@ -227,7 +227,7 @@ def infer_schema(table: RawTable, params: Mapping[str, Any], target: str | None 
 
 
 def _check_params(table: RawTable, params: Mapping[str, Any], target: str | None) -> None:
-    """Raise TableError if a column does not exist, or if parameters are in conflict."""
+    """Raise TableError if a column does not exist, or if parameters conflict."""
     if params["missing"] not in (IMPUTE, ERROR):
         raise TableError(
             f"{table.name}: missing must be one of impute, error; got {params['missing']!r:.60}"
@@ -266,7 +266,7 @@ def _column(
         imputed = f"{column.fill:g}, the median"
     else:
         column = _categories(name, as_text(cells), is_categorical, lines)
-        statistic = "middle one" if isinstance(column, Ordinal) else "most frequent"
+        statistic = "median" if isinstance(column, Ordinal) else "most frequent"
         imputed = f"{quoted(column.fill, 40)}, the {statistic}"
     missing = is_missing(cells)
     if not missing.any():
@@ -296,7 +296,7 @@ def _number(table: RawTable, name: str, cells: Cells, lines: list[str]) -> Numbe
         examples = [f"{quoted(text, 20)} is {extract_number(text):g}" for text in cells.values[:3]]
         lines.append(
             f"{name!r} is encoded as the number in its text: {', '.join(examples)}, … "
-            f"(--categorical {in_shell(name)} to one-hot encode it)"
+            f"(--categorical {quote_for_shell(name)} to one-hot encode it)"
         )
     # The lower median is a value of the column, so the imputed value of integers is an integer.
     middle = (present.size - 1) // 2
@@ -316,7 +316,7 @@ def _categories(
     if keep_all:
         return Category(name, most_frequent, categories=tuple(sorted(known)))
     order = tuple(known) if cells.ordered and len(known) > 1 else sort_levels(known)
-    override_hint = f"(--categorical {in_shell(name)} to one-hot encode it)"
+    override_hint = f"(--categorical {quote_for_shell(name)} to one-hot encode it)"
     if order is not None:
         listed = " < ".join(order[:4]) + (" < …" if len(order) > 4 else "")
         lines.append(f"{name!r} is ordinal: {listed} are encoded as 0, 1, … {override_hint}")
@@ -345,17 +345,17 @@ def _median(order: tuple[str, ...], cells: Categorical) -> str:
 
 def _check_numbers(table: RawTable, name: str, cells: Categorical) -> None:
     """Raise TableError if a numeric column contains a few text cells."""
-    counts, is_comma = cells.counts, name in table.commas
-    parsed = [parse_number(text, is_comma=is_comma) for text in cells.values]
+    counts, decimal_comma = cells.counts, name in table.commas
+    parsed = [parse_number(text, decimal_comma=decimal_comma) for text in cells.values]
     is_text = np.isnan(parsed) & (counts > 0)
     n, n_text = int(counts.sum()), int(counts[is_text].sum())
     if not n_text or n - n_text < max(MIN_NUMBERS * n, FEW_VALUES):
         return
     row = min(map(cells.first, np.flatnonzero(is_text).tolist()))
     raise TableError(
-        f"{table.name}, {table.where(row)}: {name!r} contains {quoted(cells[row])}, but "
+        f"{table.name}, {table.locate(row)}: {name!r} contains {quoted(cells[row])}, but "
         f"{n - n_text:,} of {n:,} values are numbers; correct it or leave it empty, "
-        f"or name the column with --categorical {in_shell(name)}"
+        f"or specify --categorical {quote_for_shell(name)}"
     )
 
 
@@ -379,7 +379,7 @@ def reason_to_drop(name: str, cells: Cells) -> str | None:
     if high - low == n - 1 and np.unique(present).size == n:
         return f"the integers {low:.0f} to {high:.0f}, each exactly once, like row ids"
     if is_id_name(name) and 2 * (k := np.unique(present).size) > n:
-        return f"an id by its name, with {k:,} different values in {n:,} rows"
+        return f"an id, judging by its name, with {k:,} different values in {n:,} rows"
     return None
 
 
@@ -406,7 +406,7 @@ def _reason_to_drop_text(name: str, cells: Categorical, has_indicator: bool) -> 
     if _has_many_values(k, n) and not _frequent_values(cells):
         return f"{k:,} different values in {n:,} rows, none of them frequent"
     if is_id_name(name) and 2 * k > n and k > FEW_VALUES:
-        return f"an id by its name, with {k:,} different values in {n:,} rows"
+        return f"an id, judging by its name, with {k:,} different values in {n:,} rows"
     return None
 
 
@@ -506,7 +506,7 @@ def infer_target(
         Name of the target. By default, the only column named target, label, class or y, or the
         last column.
     task : {"auto", "classification", "regression"}, default="auto"
-        Type of the target. "auto" is regression if the target has many distinct numbers.
+        Type of the target. "auto" is regression for fractional or many distinct numbers.
     """
     if task not in TASKS:
         raise TableError(
@@ -524,7 +524,7 @@ def infer_target(
 
 
 def label_name(y: Any, table: RawTable) -> str:
-    """Return the name of labels that are not in the table, ``y.name`` or a default."""
+    """Return a name for labels that are not in the table: ``y.name`` or a default."""
     name = getattr(y, "name", None)
     # The name must differ from the names of the features.
     if isinstance(name, str) and name and name not in table.columns:
@@ -548,7 +548,7 @@ def _infer_task(cells: Cells, name: str, task: str, lines: list[str]) -> str:
         if few_rows:
             lines.append(
                 f"few rows: the target {name!r} has {n:,} classes in {n_rows:,} rows, fewer than "
-                f"{ROWS_PER_CLASS} each (--target for another column, --task regression for "
+                f"{ROWS_PER_CLASS} per class (--target for another column, --task regression for "
                 "numbers)"
             )
         return CLASSIFICATION
@@ -561,19 +561,19 @@ def _infer_task(cells: Cells, name: str, task: str, lines: list[str]) -> str:
 
 
 def _similar_classes(cells: Cells, name: str) -> list[str]:
-    """Return a log line if two classes differ only in upper and lower case."""
+    """Return a log line if two classes differ only in case."""
     by_lower_case: dict[str, str] = {}
     for value in cells.values if isinstance(cells, Categorical) else ():
         other = by_lower_case.setdefault(value.casefold(), value)
         if other != value:
             return [
-                f"{other!r} and {value!r} of the target {name!r} differ by upper and lower case "
-                "only: they are two classes (correct the file if they should be one)"
+                f"{other!r} and {value!r} of the target {name!r} differ only in case: "
+                "they are two classes (correct the file if they should be one)"
             ]
     return []
 
 
-def in_shell(name: str) -> str:
+def quote_for_shell(name: str) -> str:
     """Quote a name for the command line if necessary."""
     return f'"{name}"' if re.search(r"[^\w.-]", name) else name
 

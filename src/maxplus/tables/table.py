@@ -73,17 +73,21 @@ class Categorical:
         index: dict[str, int] = {}
         texts = (cell if type(cell) is str else cell_text(cell) for cell in cells)
         codes = np.array([index.setdefault(text, len(index)) for text in texts], np.int32)
-        return cls.tidy(codes, list(index))
+        return cls.from_codes(codes, list(index))
 
     @classmethod
     def of_numbers(cls, cells: NDArray) -> Categorical:
         """Convert numbers to text."""
         distinct, codes = np.unique(cells, return_inverse=True)
-        return cls.tidy(codes.astype(np.int32), [cell_text(cell) for cell in distinct.tolist()])
+        return cls.from_codes(
+            codes.astype(np.int32), [cell_text(cell) for cell in distinct.tolist()]
+        )
 
     @classmethod
-    def tidy(cls, codes: NDArray, values: Sequence[str], ordered: bool = False) -> Categorical:
-        """Strip and merge values, and replace codes of missing-value strings by −1."""
+    def from_codes(
+        cls, codes: NDArray, values: Sequence[str], ordered: bool = False
+    ) -> Categorical:
+        """Return a column with stripped, distinct values; missing-value strings have code −1."""
         index: dict[str, int] = {}
         # The last entry is the new code of −1.
         new_codes = np.full(len(values) + 1, -1, np.int32)
@@ -96,7 +100,7 @@ class Categorical:
         return cls(codes.astype(np.int32, copy=False), tuple(index), ordered)
 
     @classmethod
-    def joined(cls, parts: Sequence[Categorical]) -> Categorical:
+    def concatenate(cls, parts: Sequence[Categorical]) -> Categorical:
         """Concatenate parts of a column."""
         index: dict[str, int] = {}
         codes = []
@@ -109,7 +113,7 @@ class Categorical:
     def without_none(self) -> Categorical:
         """Return the column with the text "none" as a missing value."""
         values = ["" if value.lower() == NONE else value for value in self.values]
-        return Categorical.tidy(self.codes, values, self.ordered) if "" in values else self
+        return Categorical.from_codes(self.codes, values, self.ordered) if "" in values else self
 
     @property
     def missing(self) -> NDArray:
@@ -160,7 +164,7 @@ Cells = NDArray | Categorical
 
 
 def row_text(row: int) -> str:
-    """Return the location of a row in messages, if line numbers are not available."""
+    """Return the location of a row for messages, if line numbers are not available."""
     return f"row {row + 1:,}"
 
 
@@ -173,10 +177,10 @@ class RawTable:
     name : str
         Name of the file, for messages.
     columns : mapping of str to ndarray or Categorical
-        Columns by name. Numbers are float64 with NaN for missing values. Other arrays in a dict are
-        converted.
-    where : callable
-        Function that returns the location of a row in messages, such as "line 17".
+        Columns by name. Numbers are float64 with NaN for missing values. Other arrays are converted
+        if the mapping is a dict.
+    locate : callable
+        Function that returns the location of a row for messages, such as "line 17".
     notes : tuple of str, default=()
         Assumptions that were made while reading.
     commas : frozenset of str, default=frozenset()
@@ -189,7 +193,7 @@ class RawTable:
 
     name: str
     columns: Mapping[str, Cells]
-    where: Callable[[int], str] = row_text
+    locate: Callable[[int], str] = row_text
     notes: tuple[str, ...] = ()
     commas: frozenset[str] = frozenset()
     encoder: TableEncoder | None = None
@@ -216,7 +220,7 @@ class RawTable:
         return self.n_rows, len(self.columns)
 
     @property
-    def is_plain(self) -> bool:
+    def is_numeric_and_complete(self) -> bool:
         """True if all columns are numbers without missing values."""
         return not any(
             isinstance(cells, Categorical) or np.isnan(cells).any()
@@ -230,16 +234,16 @@ class RawTable:
 
     def part(self, start: int, stop: int) -> RawTable:
         """Return the rows from ``start`` to ``stop``, with their original locations."""
-        return self._rows(slice(start, stop), lambda row: self.where(row + start))
+        return self._rows(slice(start, stop), lambda row: self.locate(row + start))
 
     def take(self, rows: NDArray) -> RawTable:
         """Return the given rows, with their original locations."""
-        return self._rows(rows, lambda row: self.where(int(rows[row])))
+        return self._rows(rows, lambda row: self.locate(int(rows[row])))
 
-    def _rows(self, rows: Any, where: Callable[[int], str]) -> RawTable:
+    def _rows(self, rows: Any, locate: Callable[[int], str]) -> RawTable:
         columns = {name: cells[rows] for name, cells in self.columns.items()}
         encoded = None if self.encoded is None else self.encoded[rows]
-        return replace(self, columns=columns, where=where, encoded=encoded)
+        return replace(self, columns=columns, locate=locate, encoded=encoded)
 
     def without(self, *names: str | None) -> RawTable:
         """Return the table without the given columns."""
@@ -287,19 +291,19 @@ def join(batches: Sequence[Mapping[str, Cells]]) -> dict[str, Cells]:
     for name in batches[0] if batches else ():
         parts = [batch[name] for batch in batches]
         if any(isinstance(part, Categorical) for part in parts):
-            columns[name] = Categorical.joined([as_text(part) for part in parts])
+            columns[name] = Categorical.concatenate([as_text(part) for part in parts])
         else:
             columns[name] = np.concatenate(parts)
     return columns
 
 
-def check_different(name: str, names: Sequence[str]) -> None:
+def check_unique(name: str, names: Sequence[str]) -> None:
     """Raise TableError if two columns have the same name."""
     duplicates = sorted(name for name, n in Counter(names).items() if n > 1)
     if duplicates:
         raise TableError(
             f"{name} has several columns named {', '.join(map(repr, duplicates))}; "
-            "rename them, so that all names are different"
+            "rename them, so that all names are unique"
         )
 
 
@@ -322,7 +326,7 @@ def check_not_missing(table: RawTable, columns: Iterable[tuple[str, Cells]]) -> 
     for name, cells in columns:
         missing = is_missing(cells)
         if missing.any():
-            first = table.where(int(missing.argmax()))
+            first = table.locate(int(missing.argmax()))
             listed.append(f"{np.count_nonzero(missing):,} in {name!r} (first in {first})")
     if listed:
         raise TableError(
@@ -370,7 +374,7 @@ def table_of(frame: Any, name: str = "the data frame") -> RawTable:
     frame : data frame of pandas, polars or pyarrow
         Data frame to convert.
     name : str, default="the data frame"
-        Name in messages.
+        Name for messages.
 
     Returns
     -------
@@ -391,16 +395,16 @@ def table_of(frame: Any, name: str = "the data frame") -> RawTable:
     if hasattr(frame, "iloc"):
         # The index of a pandas data frame is ignored.
         names = [str(key) for key in frame.columns]
-        check_different(name, names)
+        check_unique(name, names)
         cells = [_cells_from_pandas(frame.iloc[:, k]) for k in range(len(names))]
         return RawTable(name, dict(zip(names, cells, strict=True)))
     try:
         table = frame if isinstance(frame, pyarrow.Table) else pyarrow.table(frame)
     except (TypeError, pyarrow.ArrowException) as error:
         raise TableError(
-            f"{name}, a {type(frame).__name__}, cannot be read by pyarrow: {error}"
+            f"{name}, of type {type(frame).__name__}, cannot be converted by pyarrow: {error}"
         ) from None
-    check_different(name, table.column_names)
+    check_unique(name, table.column_names)
     return RawTable(name, columns_from_arrow(table))
 
 
@@ -428,7 +432,7 @@ def _cells_from_arrow(column: pyarrow.Array | pyarrow.ChunkedArray) -> Cells:
         column = column.cast(pyarrow.string()).dictionary_encode()
     codes = column.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int32)
     values = ["" if value is None else str(value) for value in column.dictionary.to_pylist()]
-    return Categorical.tidy(codes, values, bool(column.type.ordered))
+    return Categorical.from_codes(codes, values, bool(column.type.ordered))
 
 
 def _cells_from_pandas(column: Any) -> Cells:
@@ -450,7 +454,7 @@ def rows_of_rank(n: int, rank: int, size: int) -> range:
 
 
 def on_all_rows(work: Callable[[RawTable], T], table: RawTable) -> T:
-    """Return ``work(table of all rows)``, which runs on rank 0, on all ranks.
+    """Apply ``work`` to the rows of all ranks on rank 0, and return the result on all ranks.
 
     Rank 0 gathers complete columns one at a time, so the result is the same as in a single process.
     """
@@ -459,7 +463,7 @@ def on_all_rows(work: Callable[[RawTable], T], table: RawTable) -> T:
 
 
 class _SharedColumns(Mapping[str, Cells]):
-    """Columns of all ranks for `Communicator.root_only`, gathered on access; the last is kept."""
+    """Columns of all ranks for `Communicator.root_only`, gathered on access; the last is cached."""
 
     def __init__(self, own: RawTable, comm: Communicator) -> None:
         self._own, self._comm = own, comm
@@ -474,7 +478,7 @@ class _SharedColumns(Mapping[str, Cells]):
         cells = self._own.columns[question[1]]
         if not isinstance(cells, Categorical):
             return comm.gather(cells)
-        whole = Categorical.joined(comm.allgather(cells[:0]))
+        whole = Categorical.concatenate(comm.allgather(cells[:0]))
         index = {value: k for k, value in enumerate(whole.values)}
         new_codes = np.array([*(index[value] for value in cells.values), -1], np.int32)
         return replace(whole, codes=comm.gather(new_codes[cells.codes]))
