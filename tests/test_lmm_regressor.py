@@ -112,6 +112,16 @@ def test_regressor_predicts_additive_targets_better_than_boosting():
     assert set(np.argsort(-reg.feature_importances_)[:5]) == set(range(5))
 
 
+def test_regressor_fits_effects_of_group_codes():
+    """The code of a group has an arbitrary effect, so that the shape function has many jumps."""
+    rng = np.random.default_rng(0)
+    effect, group, t = rng.normal(size=20), rng.integers(0, 20, 1200), rng.uniform(size=1200)
+    X, y = np.column_stack([group, t]), effect[group] * (1 + t) + rng.normal(0, 0.1, 1200)
+    reg = LMMRegressor(random_state=0).fit(X[:800], y[:800])
+    boosting = HistGradientBoostingRegressor(random_state=0).fit(X[:800], y[:800])
+    assert reg.score(X[800:], y[800:]) > boosting.score(X[800:], y[800:]) > 0.97
+
+
 def test_regressor_is_invariant_to_offsets_and_scales():
     X, y = noisy(waves, n=300)
     moved = X * [1e3, 1e-4] + [5e3, 7.0]
@@ -314,9 +324,9 @@ def test_regressor_callbacks_report_and_stop_search_and_training():
     result = []
     reg = LMMRegressor(epochs=4, random_state=0, callbacks=result.append).fit(X, y)
     stages = [p.stage for p in result]
-    assert stages == ["choice"] * 13 + ["terms"] * 4
-    assert [p.iteration for p in result[:13]] == list(range(1, 14))
-    assert result[0].max_iter == 13
+    assert stages == ["choice"] * 15 + ["terms"] * 4
+    assert [p.iteration for p in result[:15]] == list(range(1, 16))
+    assert result[0].max_iter == 15
     assert isinstance(result[-1].model, AdditiveLMM)
     reg = LMMRegressor(epochs=4, random_state=0, callbacks=lambda p: p.stage == "choice")
     reg.fit(X, y)

@@ -126,9 +126,9 @@ class TermTraining(ABC):
             **evaluation,
         )
 
-    def annealing_for(self, n_rows: int) -> Annealing:
-        """Return the annealing schedule for a number of rows."""
-        return self.annealing
+    def annealing_for(self, structure: Structure, n_rows: int) -> Annealing:
+        """Return the annealing schedule of a structure for a number of rows."""
+        return self.annealing._replace(rate=structure.rate, min_steps=structure.min_steps)
 
     def train(
         self,
@@ -139,7 +139,7 @@ class TermTraining(ABC):
         on_epoch: OnEpoch | None = None,
     ) -> AdditiveLMM:
         """Train a structure for a fraction ``length`` of the full number of epochs."""
-        annealing = self.annealing_for(len(prepared.U))._replace(length=length)
+        annealing = self.annealing_for(structure, len(prepared.U))._replace(length=length)
         rng = np.random.default_rng(seed)
         signs = self.monotonic_signs
         model = self.train_mapped(structure, prepared, annealing, rng, on_epoch, signs)
@@ -184,7 +184,7 @@ class TermTraining(ABC):
         # Seeds 0 to n_folds − 1 are used by the search.
         seeds = [seed, self.n_folds]
         prepared = self.prepare(rows, np.random.default_rng(seeds))
-        n_epochs = self.annealing_for(len(rows.y)).epochs(len(rows.y))
+        n_epochs = self.annealing_for(self.structures[chosen], len(rows.y)).epochs(len(rows.y))
         report = EpochReport(monitor, n_epochs)
         model = self.train(self.structures[chosen], prepared, 1.0, [*seeds, 1], report)
         return model, np.array(report.losses), report.status
@@ -324,11 +324,12 @@ class JointTraining(TermTraining, SumStage):
         factor = temperature(model.scores(rows.X), rows.y, rows.weight)
         return self.scorer(model.scaled(factor), rows)
 
-    def annealing_for(self, n_rows: int) -> Annealing:
-        """Return the annealing schedule, with more steps for many rows."""
+    def annealing_for(self, structure: Structure, n_rows: int) -> Annealing:
+        """Return the annealing schedule of a structure, with more steps for many rows."""
+        annealing = super().annealing_for(structure, n_rows)
         if n_rows < MANY_ROWS:
-            return self.annealing
-        return self.annealing._replace(min_steps=MIN_STEPS_MANY_ROWS)
+            return annealing
+        return annealing._replace(min_steps=max(MIN_STEPS_MANY_ROWS, structure.min_steps))
 
     def prepare(self, rows: TrainingData, rng: np.random.Generator) -> Prepared:
         """Transform features, and select features and pairs.

@@ -189,8 +189,8 @@ class RobustTraining(JointTraining):
             choice = choice._replace(chosen=len(scores) - 1, temperature=1.0)
         return choice, status
 
-    def annealing_for(self, n_rows: int) -> Annealing:
-        """Return the annealing schedule for any number of rows."""
+    def annealing_for(self, structure: Any, n_rows: int) -> Annealing:
+        """Return the annealing schedule, which is the same for all candidates."""
         return self.annealing
 
     def prepare(self, rows: TrainingData, rng: np.random.Generator) -> Any:

@@ -64,6 +64,8 @@ LOSSES = {SQUARED: "squared", "absolute_error": "absolute"}
 MAX_TARGET = 1e150
 # Extension of ``bounds_`` on each side, as a fraction of the range of the training targets.
 MARGIN = 0.05
+# Longer training with larger steps, for shapes with jumps, such as those of codes of groups.
+DETAILED = Structure(pairs_per_feature=1.0, size=2.0, rate=0.1, min_steps=1_500)
 # Candidate structures in order of capacity, from smooth shape functions to many boxes.
 STRUCTURES = (
     Structure(units=1, size=0.5),
@@ -72,7 +74,9 @@ STRUCTURES = (
     Structure(units=2, pairs_per_feature=1.0, size=1.0),
     Structure(units=2, pairs_per_feature=1.0, boxes=4, size=1.0),
     Structure(units=3, pairs_per_feature=1.0, boxes=8, box_units=3, size=2.0),
-    Structure(units=3, has_shapes=False, boxes=8, box_units=8, size=3.0),
+    DETAILED._replace(units=16),
+    DETAILED._replace(units=8, boxes=8, box_units=8),
+    DETAILED._replace(units=16, boxes=8, box_units=16, size=4.0),
 )
 EFFORT = Effort(survivors=3, first=1.0, others=1.0, min_rows=3_000, share=1 / 8)
 # Length of the training run for the selection of pairs, as a fraction of the full length.
@@ -152,7 +156,7 @@ class LMMRegressor(StatusMixin, BaseMaxPlusRegressor):
     Notes
     -----
     A training run costs O(epochs·N·Σ_t H_t·m_t), where term t has H_t hidden units and m_t
-    features. The search trains all seven structures on the first of three folds and the best three
+    features. The search trains all nine structures on the first of three folds and the best three
     on the other folds. It uses a subsample of large data sets. The chosen structure is trained on
     all samples. Each feature is transformed monotonically, with outliers clipped
     (`maxplus.models.FeatureMap`).

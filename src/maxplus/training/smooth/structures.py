@@ -12,10 +12,12 @@ from numpy.typing import NDArray
 from maxplus._compile.jit import njit
 from maxplus.models import LMM, AdditiveLMM, Term
 from maxplus.models._softmax import softmax
+from maxplus.training.smooth.soft_terms import TERM_ANNEALING
 
 # Initial height of a unit for the classes that it was not initialised with, below its own.
 DROP = 0.5
-# Maximum number of units of a term over one or two features; many classes share them.
+# Maximum number of units of a term over one or two features with more than two classes. If more
+# are required, all classes share them.
 MAX_UNITS = 24
 # Quantile bins per feature in the search for pairs.
 N_BINS = 6
@@ -37,6 +39,8 @@ class Structure(NamedTuple):
     box_units : units per class of a term over all features
     size : typical change of a score over a distance of 1 between mapped features; that of one of T
         terms is size / √T
+    rate : step size of Adam at the beginning, relative to that of a term
+    min_steps : minimum number of steps
     """
 
     units: int = 2
@@ -45,6 +49,8 @@ class Structure(NamedTuple):
     boxes: int = 0
     box_units: int = 2
     size: float = 2.0
+    rate: float = TERM_ANNEALING.rate
+    min_steps: int = TERM_ANNEALING.min_steps
 
     def __str__(self) -> str:
         """Return a description of the structure."""
@@ -53,7 +59,8 @@ class Structure(NamedTuple):
             parts.append(f"pairs of {self.units}")
         if self.boxes:
             parts.append(f"{self.boxes} box terms of {self.box_units}")
-        return f"{', '.join(parts)}; size {self.size:g}"
+        rate = f", rate {self.rate:g}" if self.rate != TERM_ANNEALING.rate else ""
+        return f"{', '.join(parts)}; size {self.size:g}{rate}"
 
     def n_pairs(self, n_features: int) -> int:
         """Return the number of terms over two features."""
@@ -104,7 +111,7 @@ def initial_terms(
 def _initial_lmm(classes: Sequence[NDArray], n_units: int, rng: np.random.Generator) -> LMM:
     """Return boxes around rows of each class, with slope 1."""
     C, m = len(classes), classes[0].shape[1]
-    if m <= 2 and C * n_units > MAX_UNITS:
+    if m <= 2 and C > 2 and C * n_units > MAX_UNITS:
         return _shared_units(classes, rng)
     centre, half_width = np.zeros((C, n_units, m)), np.ones((C, n_units, m))
     for d, rows in enumerate(classes):
