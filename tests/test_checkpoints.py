@@ -12,6 +12,7 @@ import maxplus
 from file_mutations import tamper
 from maxplus import LMMClassifier, MaxPlusClassifier, SubgradientLMMClassifier
 from maxplus.io import Checkpoint, FileError, container
+from maxplus.training import polyak
 from processes import kill_writers
 
 SETTINGS = {
@@ -49,6 +50,20 @@ def test_resumed_training_ends_with_the_same_weights(tmp_path, iris, name):
             assert np.array_equal(again.history_[column], whole.history_[column])
         assert (again.max_loss_, again.slope_) == (whole.max_loss_, whole.slope_)
         assert np.array_equal(again.prototypes_, whole.prototypes_)
+
+
+def test_checkpoint_of_parameter_that_cannot_be_stored_fails_at_the_start(tmp_path, iris):
+    reports = []
+    clf = SubgradientLMMClassifier(
+        8,
+        max_iter=1500,
+        step=polyak(),
+        callbacks=[Checkpoint(tmp_path / "checkpoint"), reports.append],
+    )
+    with pytest.raises(ValueError, match="cannot be stored in a file; save the estimator"):
+        clf.fit(iris.X, iris.y)
+    assert not reports
+    assert not hasattr(clf, "model_")
 
 
 def interrupt(path, step, data):

@@ -229,7 +229,7 @@ def _walk(terms, p, x, side, begin, limit, lowest, second, feature, constant, y,
             first, gap = _first_pass(Z, S, y, lead)
             if first <= end and delta + first <= length and first < np.inf:
                 return change + delta + first
-            if rise == 0.0:
+            if rise * steepest == 0.0:
                 break
             # The last argument is the shortest step that float64 resolves.
             delta += max(end, gap / (rise * steepest), EPS * (abs(u) / rise + abs(at) + delta))

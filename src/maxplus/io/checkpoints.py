@@ -60,6 +60,8 @@ class Checkpoint:
         """Write the state if the interval has elapsed; stages without a state are repeated."""
         now = time.monotonic()
         if progress.origin is not self._origin:
+            # Parameters that cannot be stored raise an error now, and not at the first checkpoint.
+            parameters_to_json(progress.origin.estimator)
             self._origin = progress.origin
             self._due = now - progress.seconds + self.every
         if progress.state is None or not (progress.is_last or now >= self._due):
