@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich import box
@@ -70,7 +70,9 @@ def demo(
 def _table(comparison: IrisComparison, side: str) -> Table:
     """Return a table of the paper's and the measured results."""
     found = table(side, [comparison])
-    shown = Table(title=found.caption, box=box.SIMPLE_HEAD, title_justify="left")
+    # Narrow enough for terminals of 80 columns.
+    style: dict[str, Any] = {"box": box.SIMPLE_HEAD, "pad_edge": False, "collapse_padding": True}
+    shown = Table(title=found.caption, title_justify="left", **style)
     for name in (*found.columns, "seconds"):
         shown.add_column(name, justify="left" if name == "model" else "right")
     for row in found.rows:

@@ -61,7 +61,7 @@ def classifier(model, X, classes=None):
         "mean_loss_": float(losses.mean()),
         "temperature_": 1.5,
         "scale_": np.ones(model.n_features),
-        "unit_activation_counts_": model.wins(X),
+        "unit_activation_counts_": model.activation_counts(X),
         "term_means_": term_means(model, X),
         "loss_curve_": np.array([1.0, 0.5]),
         "feature_importances_": np.full(model.n_features, 1.0 / model.n_features),

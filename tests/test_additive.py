@@ -216,7 +216,7 @@ def test_on_epoch_stops_training():
 
 def test_overflowing_training_raises():
     U, y, start = additive_problem(100)
-    with pytest.raises(TrainingOverflowError, match="lower its rate"):
+    with pytest.raises(TrainingOverflowError, match="use a smaller rate"):
         train_terms(start, U, y, TERM_ANNEALING._replace(rate=1e308), np.random.default_rng(0))
 
 
@@ -306,10 +306,10 @@ def mapped_model(rng, dtype=np.float64):
 def test_activation_counts_of_a_sum():
     model, X = mapped_model(np.random.default_rng(20))
     U = model.mapped(X)
-    parts = [lmm.wins(U[:, features]) for features, lmm in model.terms]
-    assert_array_equal(model.wins(X), np.concatenate(parts))
-    assert model.wins(X).shape == (model.n_hidden,)
-    assert model.wins(X).sum() == len(X) * 3 * len(model.terms)
+    parts = [lmm.activation_counts(U[:, features]) for features, lmm in model.terms]
+    assert_array_equal(model.activation_counts(X), np.concatenate(parts))
+    assert model.activation_counts(X).shape == (model.n_hidden,)
+    assert model.activation_counts(X).sum() == len(X) * 3 * len(model.terms)
 
 
 @quick(30)
@@ -376,7 +376,7 @@ def test_mean_rejects_incompatible_models():
     model, _ = mapped_model(rng)
     plain = AdditiveLMM(model.terms, 4)
     for other in (plain, AdditiveLMM(model.terms, 5), mapped_model(rng)[0]):
-        with pytest.raises(ValueError, match="model 1 has others than model 0"):
+        with pytest.raises(ValueError, match="model 1 differs from model 0"):
             AdditiveLMM.mean([model, other])
     with pytest.raises(ValueError, match="at least one model"):
         AdditiveLMM.mean([])

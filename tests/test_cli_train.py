@@ -415,7 +415,7 @@ def drawn(*reports):
 
 def test_progress_bar_shows_distance_to_target():
     assert ProgressBar._gap(math.log(2) + 0.25) == " (0.250 to log 2)"
-    assert ProgressBar._gap(0.5) == " (certified)"
+    assert ProgressBar._gap(0.5) == " (perfect fit)"
 
 
 def test_progress_bar_ends_with_completed_work():

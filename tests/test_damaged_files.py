@@ -111,7 +111,7 @@ def use(estimator, X, path):
     model = estimator.model_
     if getattr(model, "is_sum", False) and isinstance(X, np.ndarray):
         assert np.isfinite(model.scores(X)).all()
-        assert model.wins(X).shape == (model.n_hidden,)
+        assert model.activation_counts(X).shape == (model.n_hidden,)
         margins = Margins(model, X[:5], np.zeros(5, int), np.ones(model.n_features))
         assert not np.isnan(margins.lowest(np.arange(5), np.full(5, 0.1))).any()
         if hasattr(estimator, "term_means_"):

@@ -249,7 +249,7 @@ def losses_by_block(engine):
     for size in (1, 2, 5, 3, 4):
         block = Block(size)
         engine.advance(block)
-        assert (block.n, block.signal) == (size, Signal.GOES_ON)
+        assert (block.n, block.signal) == (size, Signal.CONTINUE)
         yield block.loss
 
 

@@ -64,7 +64,7 @@ def run(engine, *sizes):
     for size in sizes:
         blocks.append(Block(size))
         engine.advance(blocks[-1])
-        if blocks[-1].signal != Signal.GOES_ON:
+        if blocks[-1].signal != Signal.CONTINUE:
             break
     columns = {c: np.concatenate([getattr(b, c)[: b.n] for b in blocks]) for c in History.columns}
     return columns, blocks[-1].signal

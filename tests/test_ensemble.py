@@ -91,7 +91,7 @@ def test_ensemble_fitted_attributes_cover_all_training_rows(iris, options):
     assert clf.max_loss_ == losses.max()
     assert clf.mean_loss_ == pytest.approx(losses.mean())
     assert clf.perfect_fit_ == (losses.max() < LOG2)
-    assert_array_equal(clf.unit_activation_counts_, clf.model_.wins(iris.X))
+    assert_array_equal(clf.unit_activation_counts_, clf.model_.activation_counts(iris.X))
     assert clf.loss_curve_.shape == (options["warmup_epochs"],)
     assert np.isfinite(clf.loss_curve_).all()
     assert clf.feature_importances_.sum() == pytest.approx(1.0)
@@ -106,7 +106,7 @@ def test_pruned_ensemble_keeps_training_scores(iris):
     assert pruned.dropped + pruned.left == 180
     assert clf.n_hidden_ == pruned.left == clf.unit_activation_counts_.size
     assert_array_equal(clf.decision_function(iris.X), before)
-    assert_array_equal(clf.unit_activation_counts_, clf.model_.wins(iris.X))
+    assert_array_equal(clf.unit_activation_counts_, clf.model_.activation_counts(iris.X))
 
 
 @BOTH

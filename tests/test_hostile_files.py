@@ -159,7 +159,7 @@ def test_long_headers_are_neither_read_nor_written(tmp_path, fitted, monkeypatch
 
 def test_load_refuses_file_larger_than_memory(path, monkeypatch):
     monkeypatch.setattr(container.memory, "available_bytes", lambda: 1000)
-    assert "only 1.0 kB are available; read it on a larger machine" in message(path)
+    assert "only 1.0 kB is available; read it on a larger machine" in message(path)
 
 
 def test_load_refuses_file_truncated_while_reading(path, monkeypatch):

@@ -145,7 +145,13 @@ def test_serial_and_parallel_kernels_give_the_same_results(fitted, iris, monkeyp
     def results():
         flips = nearest_counterfactuals(model, X)
         paths = decisive_paths(model, X)
-        return (model.scores(X), model.wins(X), certified_radius(model, X), *flips, *paths)
+        return (
+            model.scores(X),
+            model.activation_counts(X),
+            certified_radius(model, X),
+            *flips,
+            *paths,
+        )
 
     few = results()
     for place in ("certify.margins", "explain.boundary", "models._lmm_kernels"):

@@ -105,7 +105,7 @@ def test_fit_rejects_too_large_problem_before_allocation(blobs, name, model, mon
     monkeypatch.setattr(memory, "available_bytes", lambda: available)
     with pytest.raises(memory.NotEnoughMemoryError, match=needs or "needs .* MB") as caught:
         model.fit(*blobs)
-    assert f"only {memory.human_bytes(available)} are available; use fewer" in str(caught.value)
+    assert f"only {memory.human_bytes(available)} is available; use fewer" in str(caught.value)
 
 
 def test_box_initialization_limits_units_by_clustered_samples(blobs, monkeypatch):

@@ -288,7 +288,7 @@ def test_methods_accept_zero_samples(case, dtype):
     if hasattr(model, "hidden"):
         assert model.hidden(none).shape == (0, H)
     if hasattr(model, "wins"):
-        assert_array_equal(model.wins(none), np.zeros(H))
+        assert_array_equal(model.activation_counts(none), np.zeros(H))
 
 
 @EVERY_MODEL
@@ -417,4 +417,4 @@ def test_nan_gives_valid_indices(case, dtype):
             for entries in model.subgradient(rows[0], 0).values():
                 assert all((index >= 0).all() for index in entries.index)
             if case.model is LMM:
-                assert model.wins(rows).sum() == len(rows) * C
+                assert model.activation_counts(rows).sum() == len(rows) * C

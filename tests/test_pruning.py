@@ -28,8 +28,8 @@ def test_activation_counts_match_active_paths(dtype, n):
     model = random_model(rng)
     model = LMM(*(W.astype(dtype) for W in (model.W0, model.W1, model.W2)))
     X = rng.integers(-3, 4, (n, 3)).astype(dtype)
-    assert np.array_equal(model.wins(X), slow_wins(model, X))
-    assert model.wins(X).sum() == 3 * n
+    assert np.array_equal(model.activation_counts(X), slow_wins(model, X))
+    assert model.activation_counts(X).sum() == 3 * n
 
 
 @given(st.integers(0, 10**6))

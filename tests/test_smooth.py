@@ -294,7 +294,7 @@ def course(comm, layers, pushes):
     """Return the weights and the state after some steps, each resumed from a saved state."""
     weights = SoftWeights(comm, *layers)
     for k in range(STEPS):
-        shown = [layer.copy() for layer in weights.show(np.float32(0.3 - 0.05 * k))]
+        shown = [layer.copy() for layer in weights.soft_layers(np.float32(0.3 - 0.05 * k))]
         for sums, push in zip(weights.sums(), pushes, strict=True):
             sums[:] = push[k].sum(axis=0)
         weights.move(0.1)

@@ -38,7 +38,7 @@ from maxplus.training.engines.sparse._state import (
     lanes_per_chunk,
     ring_length,
 )
-from maxplus.training.steps import FOREVER
+from maxplus.training.steps import MAX_ITERATION
 from memory_used import arrays_of, own_bytes
 from trainings import assert_same_training, start_at
 
@@ -157,7 +157,7 @@ def test_sparse_bounds_are_never_violated(two_workers, objective, data, w0_updat
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("small_from", [None, 0, 40, FOREVER])
+@pytest.mark.parametrize("small_from", [None, 0, 40, MAX_ITERATION])
 def test_iteration_from_which_steps_count_as_small_does_not_change_iterates(
     small_from, two_workers
 ):
@@ -165,7 +165,7 @@ def test_iteration_from_which_steps_count_as_small_does_not_change_iterates(
     rule = level(200) if small_from is None else level(200)._replace(small_from=small_from)
     engine = assert_sparse_equals_dense(200, X[:200], y[:200], 20, rule, 7, audit=True)
     # From there on, chunks have their own bounds.
-    assert np.isfinite(engine._state.search.base).any() == (small_from != FOREVER)
+    assert np.isfinite(engine._state.search.base).any() == (small_from != MAX_ITERATION)
 
 
 def test_audit_detects_a_violated_bound():

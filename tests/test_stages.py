@@ -242,7 +242,7 @@ def test_ctrl_c_within_an_epoch_keeps_completed_batches(tmp_path, iris):
 
 def test_early_stopping_requires_enough_samples(iris):
     few = np.r_[0:3, 50:53, 100:103]
-    with pytest.raises(ValueError, match=r"validation_fraction=0.1 of 9 samples holds none"):
+    with pytest.raises(ValueError, match=r"validation_fraction=0.1 of 9 samples leaves"):
         LMMClassifier(early_stopping=True).fit(iris.X[few], iris.y[few])
 
 
@@ -290,7 +290,7 @@ def test_pruning_after_partial_fit_keeps_units_of_first_samples(iris):
     W1, kept = clf.W1_.copy(), clf.unit_activation_counts_ > 0
     assert kept[needed].all()
     # On the new samples alone, some of these units are inactive.
-    assert (clf.model_.wins(iris.X[:5]) == 0)[needed].any()
+    assert (clf.model_.activation_counts(iris.X[:5]) == 0)[needed].any()
     clf.prune()
     assert np.array_equal(clf.W1_, W1[:, kept])
 
@@ -339,7 +339,7 @@ def test_polish_reinitializes_idle_units(iris):
     assert result.n_iter > 3
     # Some units that were inactive before the polish are active after it.
     idle = clf.unit_activation_counts_ == 0
-    assert (result.model.wins(iris.X)[idle] > 0).any()
+    assert (result.model.activation_counts(iris.X)[idle] > 0).any()
 
 
 def test_polish_skips_contradictory_samples(digits):
@@ -430,7 +430,7 @@ def test_polish_has_a_limit(cloud):
     clf = LMMClassifier(6, standardize=False, polish=None, random_state=0).fit(*cloud)
     problem = TrainingProblem(cloud.X, cloud.y, rng=np.random.default_rng(0))
     free = Polish().run(clf.model_, problem, TrainingMonitor())
-    short = Polish(visits=200).run(clf.model_, problem, TrainingMonitor())
+    short = Polish(max_evaluations=200).run(clf.model_, problem, TrainingMonitor())
     assert short.steps <= 200 + 45 < free.steps
     assert short.status is Status.GIVEN_UP
 

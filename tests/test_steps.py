@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numba import typeof
 
 from maxplus.training.steps import (
-    FOREVER,
+    MAX_ITERATION,
     constant,
     level,
     paper_alpha,
@@ -67,8 +67,8 @@ def test_paper_step_formula(learning_rate, n_classes, expected):
 @pytest.mark.parametrize(
     ("rule", "target", "small_from"),
     [
-        (polyak(), 0.0, FOREVER),
-        (polyak(0.5), 0.5, FOREVER),
+        (polyak(), 0.0, MAX_ITERATION),
+        (polyak(0.5), 0.5, MAX_ITERATION),
         (constant(0.1), 0.0, 0),
         (constant(0.1, target=0.2), 0.2, 0),
         (two_phase(polyak(0.3), constant(0.1), 30), 0.3, 30),

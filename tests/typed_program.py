@@ -30,7 +30,7 @@ from maxplus.explain import Explanation, Rules
 from maxplus.models import LMM, AdditiveLMM
 from maxplus.training import MaxLoss, Progress, StepRule, TrainingProblem, polyak, train
 from maxplus.training.engines import DenseEngine
-from maxplus.training.stages import Iterated
+from maxplus.training.stages import IterationsOutcome
 
 Array = NDArray[Any]
 
@@ -93,7 +93,7 @@ def train_with_an_engine(X: Array, y: Array) -> None:
     model = LMM.of_boxes(X, 0.0, np.eye(len(X)), 1.0)
     rule = assert_type(polyak(), StepRule)
     done = train(DenseEngine(model, TrainingProblem(X, y, MaxLoss(), rule)), 100)
-    assert_type(done, Iterated)
+    assert_type(done, IterationsOutcome)
     assert_type(done.history["step"], Array)
 
 

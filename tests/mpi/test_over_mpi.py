@@ -47,10 +47,10 @@ def test_communicator_sends_messages(comm):
         assert shared[: len(counts)].tolist() == [place + 1.0 for place in range(len(counts))]
 
 
-@pytest.mark.parametrize("is_crowded", [False, True])
-def test_rank_exchange_works_with_and_without_a_processor_per_rank(comm, is_crowded):
+@pytest.mark.parametrize("is_oversubscribed", [False, True])
+def test_rank_exchange_works_with_and_without_a_processor_per_rank(comm, is_oversubscribed):
     with maxplus.distributed.use_mpi(comm) as communicator:
-        communicator._is_crowded = is_crowded
+        communicator._is_oversubscribed = is_oversubscribed
         for n in (1, 43, 43, 7) * 50:
             own = np.random.default_rng((communicator.rank, n)).normal(size=n)
             received = np.empty((communicator.size, n))

@@ -82,7 +82,7 @@ def imin(typingctx, a, b):
 
 
 def hidden_one(builder: Any, kind: Any) -> Any:
-    """Emit the number 1 without showing its value to LLVM: see `plus`."""
+    """Emit the number 1 with its value hidden from LLVM: see `plus`."""
     one = ir.Constant(kind, 1.0)
     if _REGISTER is None:
         return one

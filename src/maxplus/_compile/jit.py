@@ -112,8 +112,8 @@ exact_inner: Any = numba.njit(error_model="numpy", fastmath=False, **_LINK_ONLY)
 def warn_uncached() -> None:
     """Warn once that compiled kernels are not cached."""
     warnings.warn(
-        "compiled kernels cannot be kept on the disk, so every process compiles its own; name a "
-        "folder that can be written to in the environment variable NUMBA_CACHE_DIR",
+        "compiled kernels cannot be cached on disk, so every process compiles its own; set the "
+        "environment variable NUMBA_CACHE_DIR to a writable folder",
         RuntimeWarning,
         stacklevel=2,
     )

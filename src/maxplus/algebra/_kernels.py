@@ -68,7 +68,7 @@ def first_index(a, b, value):
     first = none
     for j in range(a.size):
         first = imin(first, np.int32(j) if a[j] + b[j] == value else none)
-    # Callers index arrays by it: whatever the numbers are, it must be a valid index.
+    # Callers index arrays with it, so it must be valid even for NaN.
     return imin(first, np.int32(a.size - 1))
 
 

@@ -140,7 +140,7 @@ def _product(A: ArrayLike, B: ArrayLike, zero: float, index: bool) -> Any:
     values = np.empty((A.shape[0], BT.shape[0]), dtype)
     winners = np.empty(values.shape, np.int64)
     if index and A.shape[1] == 0 and values.size:
-        raise ValueError("return_index=True needs at least one column in A: nothing can win")
+        raise ValueError(f"return_index=True needs at least one column in A; got shape {A.shape}")
     if _holds_opposite(A, zero) or _holds_opposite(BT, zero):
         _kernels.annihilating_sums(A, BT, dtype.type(zero), values, winners)
     elif index:

@@ -202,7 +202,7 @@ class Magnitude:
         parts[:, 0] = self._intercept
         parts[:, 1::2] = products
         parts[:, 2::2] = self._constants
-        # Added from left to right, as the scripts of reports do it.
+        # Added from left to right, as in the scripts of reports.
         return np.add.accumulate(parts, axis=1)[:, -1]
 
     def rounding(self, products: NDArray) -> NDArray:

@@ -238,7 +238,7 @@ def term_margins(
 ) -> NDArray:
     """Return lower bounds of z_y − z_d of an LMM for inputs between low and high, shape (N, C).
 
-    If unit h decides z_d, then z_d = g_h + W2[h, d], and z_y is at least each of
+    If unit h determines z_d, then z_d = g_h + W2[h, d], and z_y is at least each of
 
     - max_k (min g_k + W2[k, y]), where g_h ≤ max g_h,
     - g_h + W2[h, y],

@@ -13,12 +13,12 @@ from maxplus.certify.margins import Margins
 from maxplus.models._checks import as_rows
 from maxplus.models.lmm import TermSum
 
-# A radius is found up to this share of itself; the certified side is returned.
+# Relative tolerance of radii; the lower end, which is certified, is returned.
 TOLERANCE = 1e-6
 GROWTH = 4.0
 # Numbers in the rows that are bounded together: 32 MB.
 VALUES_AT_ONCE = 4_000_000
-# Names of held columns that a sentence lists.
+# Maximum number of held columns that are listed by name.
 N_NAMES = 3
 
 
@@ -38,8 +38,8 @@ def certified_at(
     at least the difference of the `box_bounds` for other terms. All rows are certified for eps = 0.
 
     Without a feature map, no score changes by more than eps times the sum of the terms'
-    max_i |W0[i]|·scale_p. Rows with a lead of more than twice that need no bounds and cost one
-    forward pass, others three or four, and one less if ``scores`` are given. If the margin is
+    max_i |W0[i]|·scale_p. Rows whose lead is more than twice that need no bounds and cost one
+    forward pass; other rows cost three or four (one less if ``scores`` are given). If the margin is
     almost 0 at eps, the radius itself is computed, because it has a tolerance of a millionth.
 
     Parameters
@@ -117,7 +117,7 @@ def certified_radius(model: TermSum, X: NDArray, scale: ArrayLike | None = None)
 
     The sum of the terms' lowest margins (`certified_at`) falls with eps, by at most 2·eps·slope,
     where the slope is the sum of the terms' max_i |W0[i]|·scale_p, each times the largest rise of
-    the feature map. It is positive up to (z₁ − z₂) / (2·slope) at least, from where the search
+    the feature map. It is positive at least up to (z₁ − z₂) / (2·slope), where the search
     starts; z₁ and z₂ are the two highest scores. Rows are searched together, with about eight
     evaluations. Each costs at most two forward passes over the rows that are still open,
     O(N·Σ_t m_t·H_t), and less where few units come close to the maximum.
@@ -209,9 +209,9 @@ def _guess(
 
 
 class CertifiedRows(NamedTuple):
-    """Number of rows and of right rows, and the median and smallest radius of the right rows.
+    """Number of rows and of correct ones, and the median and smallest radius of the correct rows.
 
-    Both radii are NaN if no row is right. Radii of wrong predictions are ignored.
+    A row is correct if its prediction is. Both radii are NaN if no row is correct.
     """
 
     rows: int
@@ -221,7 +221,7 @@ class CertifiedRows(NamedTuple):
 
     @classmethod
     def of(cls, radius: ArrayLike, right: ArrayLike) -> CertifiedRows:
-        """Summarise radii of rows, given the mask of right predictions."""
+        """Summarise radii of rows, given the mask of correct predictions."""
         radii, is_right = np.asarray(radius, np.float64), np.asarray(right, bool)
         if radii.ndim != 1 or radii.shape != is_right.shape:
             raise ValueError(
@@ -235,7 +235,7 @@ class CertifiedRows(NamedTuple):
         return cls(len(radii), kept.size, float(kept[(kept.size - 1) // 2]), float(kept[0]))
 
     def sentence(self, unit: str = "training deviations", held: Sequence[str] = ()) -> str:
-        """Describe how many rows are right, and up to which radius they are certified.
+        """Describe how many rows are correct, and up to which radius they are certified.
 
         Parameters
         ----------
@@ -258,7 +258,7 @@ class CertifiedRows(NamedTuple):
         )
 
     def _reach(self, unit: str, held: Sequence[str]) -> str:
-        """Describe the radii of half of the right rows and of all right rows."""
+        """Describe the radii of half of the correct rows and of all correct rows."""
         fixed = f" ({_join_names(held)} held fixed)" if held else ""
         if np.isposinf(self.least):
             return (

@@ -71,7 +71,11 @@ def _default(X: Any, y: Any) -> None:
     for clf in (LMMClassifier(warmup_epochs=1, random_state=0).fit(X, y), single.fit(X, y)):
         clf.certified_accuracy(X, y, 0.1), clf.explain(X[:3])
         many = np.tile(X, (N_COPIES, 1))
-        clf.predict(many), clf.model_.losses(many, np.tile(y, N_COPIES)), clf.model_.wins(many)
+        (
+            clf.predict(many),
+            clf.model_.losses(many, np.tile(y, N_COPIES)),
+            clf.model_.activation_counts(many),
+        )
 
 
 def _subgradient(X: Any, y: Any) -> None:

@@ -1,4 +1,4 @@
-"""Communicators: collective operations of the ranks of a training.
+"""Communicators: collective operations of the ranks of a fit.
 
 All code uses a `Communicator`, by default `SERIAL`, a single process.
 """
@@ -22,11 +22,11 @@ E = TypeVar("E", bound=BaseException)
 
 
 class DifferentRanksError(ValueError):
-    """The ranks of a training were called with different arguments."""
+    """Error raised if ranks pass different arguments."""
 
 
 class Communicator:
-    """Collective operations among the ranks 0..size−1 of a training, each of which has some rows.
+    """Collective operations of the ranks 0..size−1 of a fit, each of which has some rows.
 
     This class is a single process, whose operations return their arguments; a subclass with several
     ranks overrides them. All ranks call the same methods in the same order. Rows are numbered
@@ -81,11 +81,11 @@ class Communicator:
         """Combine numbers, each of which is 0 on all ranks except one; in place, bitwise."""
 
     def allgather_local(self, n: int) -> list[int]:
-        """Return the numbers of the ranks that share memory with this rank."""
+        """Return ``n`` of each rank that shares memory with this rank."""
         return [n]
 
     def shared_memory(self, shape: tuple[int, ...]) -> NDArray:
-        """Return float64 numbers in memory that these ranks share, one array for each shape."""
+        """Return a float64 array that these ranks share; one array per shape."""
         return np.zeros(shape)
 
     def raised_on_all_ranks(self, error: BaseException) -> bool:
@@ -103,7 +103,7 @@ class Communicator:
         return sum(self.allgather(n)[: self.rank])
 
     def largest(self, value: float) -> float:
-        """Return the maximum over all ranks; NaN if any value is."""
+        """Return the maximum over all ranks; NaN if any value is NaN."""
         return float(np.max(self.allgather(value)))
 
     def mean(self, values: NDArray) -> float:
@@ -114,10 +114,10 @@ class Communicator:
         return float(total / n)
 
     def any(self, truth: bool) -> bool:
-        """Return whether it is true on any rank."""
+        """Return whether ``truth`` holds on any rank."""
         return any(self.allgather(truth))
 
-    def agree(self, settings: Mapping[str, Any]) -> None:
+    def require_equal(self, settings: Mapping[str, Any]) -> None:
         """Raise DifferentRanksError, on all ranks, if their values of ``settings`` differ."""
         if self.is_alone:
             return
@@ -262,7 +262,7 @@ def use_mpi(comm: Any = None) -> Iterator[Communicator]:
     >>> from sklearn.datasets import load_iris
     >>> import maxplus
     >>> X, y = load_iris(return_X_y=True)
-    >>> with maxplus.distributed.use_mpi() as comm:  # of mpiexec -n 4: each has every fourth flower
+    >>> with maxplus.distributed.use_mpi() as comm:  # mpiexec -n 4: each has every fourth row
     ...     clf = maxplus.SubgradientLMMClassifier(12, max_iter=5, random_state=0)
     ...     clf = clf.fit(X[comm.rank :: comm.size], y[comm.rank :: comm.size])
     >>> clf.n_features_in_
@@ -277,7 +277,7 @@ def use_mpi(comm: Any = None) -> Iterator[Communicator]:
             yield communicator
     except BaseException as error:
         if not communicator.raised_on_all_ranks(error):
-            communicator.end(error)
+            communicator.abort(error)
         if not communicator.is_first:
             _print_on_first_only(error)
         raise
@@ -298,9 +298,9 @@ def _print_on_first_only(error: BaseException) -> None:
 
 # -- launchers -----------------------------------------------------------------------------------
 
-# Environment variables in which MPI launchers, including SLURM, pass the number of processes,
+# Environment variables in which MPI launchers, including SLURM, pass the number of processes.
 SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "PMIX_SIZE", "MV2_COMM_WORLD_SIZE")
-# and the rank of the process.
+# Environment variables in which they pass the rank of the process.
 RANKS = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "MV2_COMM_WORLD_RANK")
 
 

@@ -32,7 +32,7 @@ class MPICommunicator(Communicator):
         self._comm, self._failures = comm.Dup(), comm.Dup()
         self.rank, self.size = comm.rank, comm.size
         self._windows: dict[tuple[int, ...], Any] = {}
-        self._is_crowded = False
+        self._is_oversubscribed = False
         from mpi4py import MPI
 
         self._machine = self._comm.Split_type(MPI.COMM_TYPE_SHARED)
@@ -42,8 +42,8 @@ class MPICommunicator(Communicator):
             processors = set().union(*self._machine.allgather(_processors()))
             self.cores = max(1, len(processors) // self._machine.size)
             # Blocking and non-blocking collectives do not match: all ranks must use the same kind.
-            crowded = self._machine.size > len(processors)
-            self._is_crowded = any(self._comm.allgather(crowded))
+            oversubscribed = self._machine.size > len(processors)
+            self._is_oversubscribed = any(self._comm.allgather(oversubscribed))
 
     @classmethod
     def of(cls, comm: Any = None) -> MPICommunicator:
@@ -57,7 +57,7 @@ class MPICommunicator(Communicator):
             ) from None
         if comm is None and MPI.COMM_WORLD.size == 1 and is_launched():
             raise ImportError(
-                "a launcher has started several processes, but mpi4py sees one alone: it was made "
+                "a launcher has started several processes, but mpi4py finds only one: it was built "
                 "for another MPI; reinstall it for this one: MPICC=mpicc pip install "
                 "--no-binary mpi4py mpi4py"
             )
@@ -67,7 +67,7 @@ class MPICommunicator(Communicator):
         """Raise DifferentRanksError unless all ranks run the same versions."""
         import numba
 
-        self.agree(
+        self.require_equal(
             {
                 "version of maxplus": maxplus.__version__,
                 "version of Python": platform.python_version_tuple()[:2],
@@ -131,7 +131,7 @@ class MPICommunicator(Communicator):
 
     def allgather_into(self, own: NDArray, received: NDArray) -> None:
         """Fill ``received`` (size, …) with ``own`` of each rank: few numbers, low latency."""
-        if self._is_crowded:
+        if self._is_oversubscribed:
             # A blocking call would occupy the processor that the other rank may need.
             request = self._comm.Iallgather(own, received)
             while not request.Test():
@@ -146,11 +146,11 @@ class MPICommunicator(Communicator):
         self._comm.Allreduce(MPI.IN_PLACE, numbers.reshape(-1).view(np.int64), op=MPI.BOR)
 
     def allgather_local(self, n: int) -> list[int]:
-        """Return the numbers of the ranks on this machine."""
+        """Return ``n`` of each rank on this machine."""
         return self._machine.allgather(n)
 
     def shared_memory(self, shape: tuple[int, ...]) -> NDArray:
-        """Return float64 numbers in a shared-memory window of this machine, one for each shape."""
+        """Return a float64 array in a shared-memory window of this machine; one per shape."""
         from mpi4py import MPI
 
         n = math.prod(shape)
@@ -177,7 +177,7 @@ class MPICommunicator(Communicator):
         mark_collective(error)
         return True
 
-    def end(self, error: BaseException) -> None:
+    def abort(self, error: BaseException) -> None:
         """Print the error of this rank and abort all ranks."""
         if self.is_alone:
             return
@@ -219,4 +219,4 @@ def _processors() -> set[int]:
 def _remedy(error: BaseException) -> str:
     if isinstance(error, MemoryError):
         return "; use more machines or fewer ranks on each, or fewer hidden units"
-    return "; a training with a checkpoint goes on from it with resume"
+    return "; if a checkpoint was written, continue from it with resume"

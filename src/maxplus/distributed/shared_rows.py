@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from maxplus.distributed.communicator import SERIAL, Communicator, mark_collective, using
 
 T = TypeVar("T")
-See = Callable[[NDArray], NDArray]
+Transform = Callable[[NDArray], NDArray]
 
 # Kinds of requests of rank 0; the last two are sent after the function has returned or failed.
 ROWS, COLUMNS, REDUCTION, RESULT, ERROR = "rows", "columns", "reduction", "result", "error"
@@ -30,7 +30,7 @@ class Share(Protocol):
     def whole(self, comm: Communicator) -> Any:
         """Return a view of all parts for rank 0, which requests data from all ranks."""
 
-    def answer(self, comm: Communicator, request: Any) -> Any:
+    def serve(self, comm: Communicator, request: Any) -> Any:
         """Serve a request on all ranks; rank 0 receives the data of all ranks."""
 
 
@@ -59,22 +59,26 @@ def _serve(comm: Communicator, share: Share) -> Any:
             return request[1]
         if request[0] == ERROR:
             raise mark_collective(request[1])
-        share.answer(comm, request)
+        share.serve(comm, request)
 
 
 class SharedRows:
     """Rows (N, P) of all ranks; indexing returns arrays.
 
-    Rows are selected by their numbers, a mask or a slice, columns by ``[:, slice]``. ``see`` is a
-    function that is applied to rows on the rank that has them (see `seen`).
+    Rows are selected by their numbers, a mask or a slice, columns by ``[:, slice]``. ``transform``
+    is a function that is applied to rows on the rank that has them (see `transformed`).
     """
 
     def __init__(
-        self, comm: Communicator, own: NDArray, counts: list[int], see: See | None = None
+        self,
+        comm: Communicator,
+        own: NDArray,
+        counts: list[int],
+        transform: Transform | None = None,
     ) -> None:
-        self._comm, self._own, self._counts, self._see = comm, own, counts, see
+        self._comm, self._own, self._counts, self._transform = comm, own, counts, transform
         self._ends = np.cumsum(counts)
-        like = own[:0] if see is None else see(own[:0])
+        like = own[:0] if transform is None else transform(own[:0])
         self.shape = (int(self._ends[-1]), *like.shape[1:])
         self.dtype = like.dtype
 
@@ -87,9 +91,9 @@ class SharedRows:
         """Number of elements."""
         return int(np.prod(self.shape))
 
-    def seen(self, see: See) -> SharedRows:
-        """Return the same rows, with ``see`` applied to each request."""
-        return SharedRows(self._comm, self._own, self._counts, see)
+    def transformed(self, transform: Transform) -> SharedRows:
+        """Return the same rows, with ``transform`` applied to each request."""
+        return SharedRows(self._comm, self._own, self._counts, transform)
 
     def __getitem__(self, which: Any) -> NDArray:
         """Return some rows, or some columns of all rows."""
@@ -144,9 +148,9 @@ class SharedRows:
         return [value for value in found if value is not None]
 
     def _request(self, kind: str, what: Any) -> Any:
-        request = kind, what, self._see
+        request = kind, what, self._transform
         self._comm.bcast(request)
-        return RowsShare(self._own).answer(self._comm, request)
+        return RowsShare(self._own).serve(self._comm, request)
 
 
 class RowsShare:
@@ -159,18 +163,18 @@ class RowsShare:
         """Return the rows of all ranks, for rank 0."""
         return SharedRows(comm, self.own, comm.allgather(len(self.own)))
 
-    def answer(self, comm: Communicator, request: Any) -> Any:
+    def serve(self, comm: Communicator, request: Any) -> Any:
         """Send the requested rows, columns or reduction of this rank to rank 0."""
-        (kind, what, see), own = request, self.own
-        seen = (lambda rows: rows) if see is None else see
+        (kind, what, transform), own = request, self.own
+        transformed = (lambda rows: rows) if transform is None else transform
         if kind == ROWS:
             begin = comm.before(len(own))
             mine = what[(what >= begin) & (what < begin + len(own))] - begin
-            return comm.gather(seen(own[mine]))
+            return comm.gather(transformed(own[mine]))
         if kind == COLUMNS:
-            return comm.gather(np.ascontiguousarray(seen(own)[:, what]))
+            return comm.gather(np.ascontiguousarray(transformed(own)[:, what]))
         reduce, axis = what
-        return comm.allgather(reduce(seen(own), axis) if own.size else None)
+        return comm.allgather(reduce(transformed(own), axis) if own.size else None)
 
 
 def count_nonzero(X: NDArray | SharedRows) -> int:

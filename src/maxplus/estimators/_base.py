@@ -332,8 +332,8 @@ class BaseMaxPlusClassifier(StatusMixin, ClassifierMixin, BaseMaxPlusEstimator):
         comm = current()
         with comm.raise_on_all_ranks():
             self._check_parameters()
-        comm.agree({"estimator": type(self).__name__})
-        comm.agree(self._shared_params())
+        comm.require_equal({"estimator": type(self).__name__})
+        comm.require_equal(self._shared_params())
         self._warn_of_no_effect()
         data = TrainingData.for_classification(
             self, X, y, sample_weight, classes, model=previous and previous[0]
@@ -395,7 +395,7 @@ class BaseMaxPlusClassifier(StatusMixin, ClassifierMixin, BaseMaxPlusEstimator):
         state = FitState.from_checkpoint(saved, self._required_state(), data.X.shape[1])
         stages = {stage.name: stage for stage in self._stages(data, state)}
         if saved.stage not in stages:
-            raise StateError(f"there is no stage {saved.stage!r:.40}")
+            raise StateError(f"its stage {saved.stage!r:.40} is unknown")
         problem = self._problem(data, state, rng)
         model = stages[saved.stage].check(saved, problem, self._model_class)
         if model.n_classes != data.n_classes:
@@ -437,7 +437,7 @@ class BaseMaxPlusClassifier(StatusMixin, ClassifierMixin, BaseMaxPlusEstimator):
         """Warn if training was interrupted or did not converge."""
         if trained.status is Status.INTERRUPTED:
             warn_user(self._interruption_message(trained))
-        elif trained.status.falls_short:
+        elif trained.status.is_failure:
             warn_user(self._convergence_message(trained.status), ConvergenceWarning)
 
     def _convergence_message(self, status: Status) -> str:
@@ -446,8 +446,8 @@ class BaseMaxPlusClassifier(StatusMixin, ClassifierMixin, BaseMaxPlusEstimator):
 
     def _interruption_message(self, trained: TrainingResult) -> str:
         if trained.outcomes:
-            unit, adjective = ITERATION_NAMES.get(trained.last, trained.last), ""
-            if trained.last == Iterations.name:
+            unit, adjective = ITERATION_NAMES.get(trained.last_stage, trained.last_stage), ""
+            if trained.last_stage == Iterations.name:
                 unit, adjective = f"of {self.max_iter} {unit}", f"{self.keep} "
             when = f"after {trained.outcomes[-1].n_iter} {unit}"
             kept = f"the {adjective}parameters so far are kept"

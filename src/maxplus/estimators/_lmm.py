@@ -183,7 +183,7 @@ class BaseLMMClassifier(ExplainMixin, WeightsMixin, BaseMaxPlusClassifier):
             return term_means(model, part) if is_sum else None, feature_importances(model, part)
 
         means, importances = comm.root_only(measure, data.X)
-        counts = comm.sum(model.wins(data.X))
+        counts = comm.sum(model.activation_counts(data.X))
         if state.unit_activation_counts is not None:
             # `prune` keeps units that are active on samples of earlier calls.
             counts = counts + state.unit_activation_counts

@@ -294,7 +294,7 @@ def _check_ranks_agree(
             )
         )
     names = data.columns.get("feature_names_in_")
-    comm.agree(
+    comm.require_equal(
         {
             "number of features": data.X.shape[1],
             "names of features": None if names is None else tuple(names),
@@ -460,7 +460,7 @@ class Scaling(NamedTuple):
     def __call__(self, X: NDArray) -> NDArray:
         """Scale X, preserving its dtype. The identity map returns X itself."""
         if isinstance(X, SharedRows):
-            return X.seen(self)
+            return X.transformed(self)
         if self.is_identity:
             return X
         scaled = np.empty(X.shape, X.dtype)

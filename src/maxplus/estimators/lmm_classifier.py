@@ -596,7 +596,7 @@ class LMMClassifier(BaseLMMClassifier):
         """Return a polish that processes at most as many samples as the warm-up."""
         epochs = self._annealing(size, n_samples, length).epochs(n_samples)
         skip = count_samples(self.max_suspects, n_samples)
-        return Polish(LOG2, skip, visits=epochs * n_samples)
+        return Polish(LOG2, skip, max_evaluations=epochs * n_samples)
 
     def _retrain(
         self,

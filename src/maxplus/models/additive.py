@@ -158,8 +158,8 @@ class AdditiveLMM(TermSum):
         for k, model in enumerate(models):
             if model.n_features != n_features or model.feature_map != feature_map:
                 raise ValueError(
-                    f"models must have the same features and the same feature map; model {k} has "
-                    "others than model 0"
+                    f"models must have the same features and the same feature map; model {k} "
+                    "differs from model 0"
                 )
         share = 1.0 / len(models)
         terms = [Term(f, lmm.scaled(share)) for model in models for f, lmm in model.terms]

@@ -281,7 +281,7 @@ class Model(Network):
         deque(map(setitem, layers, where, moved), maxlen=0)
 
     def _rows(self, X: ArrayLike) -> NDArray:
-        """Return X as kernels need it; ValueError if its number of columns is wrong."""
+        """Return X as an array for kernels; ValueError if its number of columns is wrong."""
         return as_rows(X, self.n_features, self.dtype)
 
     def _sample(self, x: ArrayLike, y: int) -> tuple[NDArray, int]:

@@ -221,9 +221,9 @@ def _divisor(distance: float, dtype: np.dtype) -> float:
     least = 1e4 * float(np.finfo(dtype).tiny)
     if 0.0 < distance < least:
         raise ValueError(
-            f"the samples of X differ by {distance:g}, so little that weights of type {dtype} "
-            f"cannot tell them apart (at least {least:g}); scale the features first, for example "
-            "with StandardScaler"
+            f"the samples of X differ by only {distance:g}, which is too little for weights of "
+            f"type {dtype} (at least {least:g}); scale the features first, for example with "
+            "StandardScaler"
         )
     return distance or 1.0
 

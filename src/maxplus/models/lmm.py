@@ -73,7 +73,7 @@ class TermSum(Network):
     def n_hidden(self) -> int:
         """Number of hidden units H of all terms."""
 
-    def wins(self, X: ArrayLike) -> NDArray:
+    def activation_counts(self, X: ArrayLike) -> NDArray:
         """Return, for each unit, the number of scores of its term that it determines.
 
         A term has one score for each sample and class. Units are numbered consecutively, in the
@@ -334,7 +334,7 @@ class LMM(Model, TermSum):
         return ActivePath(unit, row)
 
     def subgradient(self, x: NDArray, y: int, layers: Sequence[str] | None = None) -> Subgradient:
-        """∂/∂W2[h*_d, d] = e_d, ∂/∂W1[i*_d, h*_d] += e_d, ∂/∂W0[i*_d] += e_d·x[p(i*_d)].
+        """Return ∂/∂W2[h*_d, d] = e_d, ∂/∂W1[i*_d, h*_d] += e_d, ∂/∂W0[i*_d] += e_d·x[p(i*_d)].
 
         There are at most C entries per layer; entries that several classes share are summed (as in
         the appendix of the paper). O(P·H).

@@ -402,7 +402,7 @@ def _read(data: str, encoder: TableEncoder | None = None) -> RawTable:
     with comm.raise_on_all_ranks():
         table = read_part(Path(data), comm.rank, comm.size)
     types = tuple(isinstance(cells, Categorical) for cells in table.columns.values())
-    comm.agree({"columns": tuple(table.columns), "types of columns": types})
+    comm.require_equal({"columns": tuple(table.columns), "types of columns": types})
     if not comm.total(table.n_rows):
         raise mark_collective(NoRowsError(table.name))
     first = comm.before(table.n_rows)

@@ -218,7 +218,7 @@ def check_memory(name: str, needed: int, taken: int = 0) -> None:
     if available is not None and needed > available + taken:
         raise TableError(
             f"{name} needs at least {human_bytes(needed)} of memory, but only "
-            f"{human_bytes(available + taken)} are available; use fewer rows or columns (predict, "
+            f"{human_bytes(available + taken)} is available; use fewer rows or columns (predict, "
             "evaluate and certify read a file in parts)"
         )
 

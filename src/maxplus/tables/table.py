@@ -473,7 +473,7 @@ class _SharedColumns(Mapping[str, Cells]):
         """Return the table of the rows of all ranks, on rank 0."""
         return RawTable(self._own.name, self)
 
-    def answer(self, comm: Communicator, question: Any) -> Cells:
+    def serve(self, comm: Communicator, question: Any) -> Cells:
         """Gather a column from all ranks."""
         cells = self._own.columns[question[1]]
         if not isinstance(cells, Categorical):
@@ -487,7 +487,7 @@ class _SharedColumns(Mapping[str, Cells]):
         if self._last is None or self._last[0] != name:
             request = "column", name
             self._comm.bcast(request)
-            self._last = name, self.answer(self._comm, request)
+            self._last = name, self.serve(self._comm, request)
         return self._last[1]
 
     def __contains__(self, name: object) -> bool:

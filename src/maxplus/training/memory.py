@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-# Remedy for problems whose memory is that of weights and rows.
+# Remedy if most of the memory is that of weights and rows.
 FEWER_UNITS = "use fewer hidden units or fewer samples"
 
 
@@ -30,7 +30,7 @@ def require(needed: int, what: str, remedy: str) -> None:
     if available is not None and needed > available:
         raise NotEnoughMemoryError(
             f"{what} needs {human_bytes(needed)} of memory, but only "
-            f"{human_bytes(available)} are available; {remedy}"
+            f"{human_bytes(available)} is available; {remedy}"
         )
 
 
@@ -81,8 +81,8 @@ def _cgroup(root: Path = Path("/")) -> int | None:
             top = root / "sys/fs/cgroup" / ("memory" if controllers else "")
             own = top / path.lstrip("/")
             # In a container, the group of the container is mounted at the top.
-            around = [folder for folder in (own, *own.parents) if folder.is_relative_to(top)]
-            left += [_left_of(folder, *_FILES[bool(controllers)]) for folder in {*around, top}]
+            enclosing = [folder for folder in (own, *own.parents) if folder.is_relative_to(top)]
+            left += [_left_of(folder, *_FILES[bool(controllers)]) for folder in {*enclosing, top}]
     return min((n for n in left if n is not None), default=None)
 
 
@@ -102,8 +102,10 @@ def _left_of(folder: Path, limit: str, used: str, idle: str) -> int | None:
     except (OSError, ValueError):
         return None
     try:
-        facts = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
-        taken -= int(facts.get(idle, 0))
+        statistics = dict(
+            line.split() for line in (folder / "memory.stat").read_text().splitlines()
+        )
+        taken -= int(statistics.get(idle, 0))
     except (OSError, ValueError):
         pass
     return max(0, most - taken)

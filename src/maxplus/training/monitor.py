@@ -62,8 +62,8 @@ class KeepBestOnInterrupt:
     Without it, Ctrl-C raises KeyboardInterrupt, and the estimator is left unchanged. With it, the
     first Ctrl-C ends the fit at its next report with the status "interrupted" and, in an estimator,
     a warning. A second Ctrl-C raises KeyboardInterrupt immediately. ``maxplus train`` uses it. Do
-    not use it in a search or a cross-validation, where a partly trained model would be scored like
-    a complete one.
+    not use it in a grid search or a cross-validation, where a partly trained model would be scored
+    like a complete one.
 
     Signals can be handled in the main thread only, and a handler that is already installed for
     SIGINT has precedence; in both cases the callback has no effect. With several ranks, pass it on
@@ -136,7 +136,7 @@ class TrainingMonitor:
         self._callbacks = list(callbacks)
         self._keepers = [c for c in self._callbacks if isinstance(c, KeepBestOnInterrupt)]
         self._origin, self._parent = origin, parent
-        self._settle: Callable[[TrainingState], TrainingState] | None = None
+        self._complete_state: Callable[[TrainingState], TrainingState] | None = None
         self._handlers = ExitStack()
         self._interrupted = self._stopped = False
         self.begin("", is_last=True)
@@ -156,13 +156,13 @@ class TrainingMonitor:
         stage: str,
         *,
         is_last: bool,
-        settle: Callable[[TrainingState], TrainingState] | None = None,
+        complete_state: Callable[[TrainingState], TrainingState] | None = None,
     ) -> None:
         """Begin a stage and its clock; ``is_last`` if no stage with a state follows it.
 
-        ``settle`` adds the results of earlier stages to each state of this one.
+        ``complete_state`` adds the results of earlier stages to a state of this one.
         """
-        self._stage, self._is_last, self._settle = stage, is_last, settle
+        self._stage, self._is_last, self._complete_state = stage, is_last, complete_state
         self._began = time.perf_counter()
 
     @property
@@ -235,7 +235,7 @@ class TrainingMonitor:
             self.seconds,
             model,
             self.interrupted or (end is not None and self._is_last),
-            self._settled(state),
+            self._completed(state),
             self._origin,
         )
         results = [callback(progress) for callback in self._callbacks]
@@ -244,13 +244,13 @@ class TrainingMonitor:
         self._stopped |= any(results)
         return self.stop_reason
 
-    def _settled(
+    def _completed(
         self, state: Callable[[], TrainingState] | None
     ) -> Callable[[], TrainingState] | None:
-        settle = self._settle
-        if state is None or settle is None:
+        complete = self._complete_state
+        if state is None or complete is None:
             return state
-        return lambda: settle(state())
+        return lambda: complete(state())
 
 
 def run_parallel(
@@ -295,7 +295,7 @@ def _use_one_core() -> None:
     threadpool_limits(1)
 
 
-COMPILING = "compiling kernels, once: later runs find them on the disk"
+COMPILING = "compiling kernels (only once: later runs load them from the disk)"
 
 _announced = threading.Event()
 

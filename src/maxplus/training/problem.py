@@ -59,7 +59,7 @@ class Objective(Protocol):
 class MaxLoss:
     """L(W) = max_n Loss_n(W); a subgradient of the worst sample's loss is a subgradient of L.
 
-    Sample weights have no effect. The lowest sample wins ties.
+    Sample weights have no effect. Ties are broken by the lowest index.
     """
 
     name = "max"
@@ -93,9 +93,9 @@ class TrimmedMaxLoss(MaxLoss):
     """L(W) = the (k + 1)-th largest Loss_n(W): the maximum without the k largest losses.
 
     If up to k labels are wrong, their samples have the largest losses of a good model, and the
-    maximum of the other losses is that of a correct label. The samples to ignore are selected in
+    maximum of the other losses belongs to a correct label. The samples to ignore are selected in
     each iteration. The objective is not convex in the scores: it can have several local minima.
-    The lowest sample wins ties. A loss that is not finite is never ignored.
+    Ties are broken by the lowest index. A loss that is not finite is never ignored.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ class TrimmedMaxLoss(MaxLoss):
         self.n_trimmed = n_trimmed
 
     def count(self, n_samples: int) -> int:
-        """Return how many of a number of samples are ignored."""
+        """Return the number of ignored samples, of ``n_samples``."""
         return min(count_samples(self.n_trimmed, n_samples), n_samples - 1)
 
     def value(self, losses: NDArray, weight: NDArray | None) -> ObjectiveValue:
@@ -135,10 +135,10 @@ class TrimmedMaxLoss(MaxLoss):
 class TopKLoss:
     """L(W) = the mean of the k largest Loss_n(W), and the mean of those samples' subgradients.
 
-    It lies between the maximum (k = 1, bit-identical iterates) and the mean (k = N). The lowest
-    sample wins ties. Sums start with the worst sample and are divided by k last, so that all
-    engines give bit-identical results. Sample weights have no effect, except that estimators drop
-    samples of weight 0.
+    It lies between the maximum (k = 1, bit-identical iterates) and the mean (k = N). Ties are
+    broken by the lowest index. Sums start with the worst sample and are divided by k last, so that
+    all engines give bit-identical results. Sample weights have no effect, except that estimators
+    drop samples of weight 0.
 
     Parameters
     ----------
@@ -209,7 +209,7 @@ class TrainingProblem:
     y : array of shape (N,): classes 0..C−1, or regression targets
     objective : the objective that an engine minimises; custom ones require ``DenseEngine``
     step : the step sizes of its iterations; from `polyak`, `constant`, `level` or `two_phase`
-    w0_update_interval : W0 moves at iterations t with (t + 1) % w0_update_interval == 0; 0 is never
+    w0_update_interval : W0 is updated if (t + 1) % w0_update_interval == 0; never if it is 0
     start : the number t of the first iteration
     weight : positive sample weights of shape (N,), or None; they affect means only
     rng : generator of stages that draw or shuffle samples
@@ -237,8 +237,8 @@ class TrainingProblem:
         """
         if not isinstance(self.step, StepRule):
             raise TypeError(
-                f"step must be a StepRule, got {self.step!r:.60}; make one with polyak, constant, "
-                "level or two_phase of maxplus.training.steps, for example step=polyak()"
+                f"step must be a StepRule, got {self.step!r:.60}; create one with polyak, "
+                "constant, level or two_phase of maxplus.training.steps, for example step=polyak()"
             )
         object.__setattr__(self, "X", frozen(self.X))
         object.__setattr__(self, "y", frozen(np.ascontiguousarray(self.y)))

@@ -18,9 +18,9 @@ from maxplus.training.stages import Iterations, Polish
 class ProgressBar:
     """Progress bar on standard error with iteration, best loss, current loss and time left.
 
-    Until the first report the bar has no total. With ``certificate``, for maximum losses, it also
-    shows the difference between the best loss and log 2, below which all training samples are
-    classified correctly. If kernels have to be compiled first, a line above says so.
+    Until the first report the bar has no total. With ``shows_gap``, for maximum losses, it also
+    shows the difference between the best loss and log 2: below log 2, all training samples are
+    classified correctly. A message is printed above the bar if kernels have to be compiled first.
 
     Use it as a context manager and as a callback::
 
@@ -29,9 +29,9 @@ class ProgressBar:
     """
 
     def __init__(
-        self, title: str, console: Console | None = None, *, certificate: bool = False
+        self, title: str, console: Console | None = None, *, shows_gap: bool = False
     ) -> None:
-        self._certificate = certificate
+        self._has_max_loss = shows_gap
         self._bar = RichProgress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -93,13 +93,13 @@ class ProgressBar:
             self._bar.update(self._task, total=last.iteration, done=done)
 
     def _shows_gap(self, stage: str) -> bool:
-        # Only a maximum loss is a certificate; a polish reports maximum losses.
-        return stage == Polish.name or (stage == Iterations.name and self._certificate)
+        # Only a maximum loss implies a perfect fit; a polish reports maximum losses.
+        return stage == Polish.name or (stage == Iterations.name and self._has_max_loss)
 
     @staticmethod
     def _gap(best: float) -> str:
         gap = best - LOG2
-        return f" ({gap:.3f} to log 2)" if gap >= 0 else " (certified)"
+        return f" ({gap:.3f} to log 2)" if gap >= 0 else " (perfect fit)"
 
 
 def _number(loss: float) -> str:

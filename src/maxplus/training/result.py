@@ -15,13 +15,13 @@ BEFORE = "before."
 
 
 class TrainingOverflowError(ArithmeticError, ValueError):
-    """Error if weights exceed the range of their float type; the fit has no result."""
+    """Error raised if weights exceed the range of their float type; the fit has no result."""
 
 
 class Signal(IntEnum):
     """Reason why a block of iterations ended."""
 
-    GOES_ON = 0
+    CONTINUE = 0
     TARGET = 1
     STATIONARY = 2
     OVERFLOW = 3
@@ -38,7 +38,7 @@ class Status(Enum):
     POLISHED = "polished", "every training loss is below the polish's level"
     SKIPPED = "skipped", "all losses except those of allowed suspects are below the polish's level"
     GIVEN_UP = "given_up", "the polish could not bring all samples below its level: see suspects_"
-    UNFIT = "unfit", "some training samples do not fit and were left as they are: see suspects_"
+    UNFIT = "unfit", "some training losses are not below the polish's level: see suspects_"
     CALLBACK = "callback", "stopped by a callback"
     INTERRUPTED = "interrupted", "interrupted by the user"
 
@@ -59,7 +59,7 @@ class Status(Enum):
         raise ValueError(f"there is no status {text!r:.60}")
 
     @property
-    def falls_short(self) -> bool:
+    def is_failure(self) -> bool:
         """True if training failed: it was not stopped and did not reach its goal."""
         return self in (Status.GIVEN_UP, Status.OVERFLOW)
 
@@ -77,7 +77,7 @@ class Block:
         self.sample = np.empty(size, np.int64)
         self.step = np.empty(size)
         self.n = 0
-        self.signal = Signal.GOES_ON
+        self.signal = Signal.CONTINUE
 
     def record(self, loss: float, sample: int, step: float) -> None:
         """Append one iteration."""
@@ -93,8 +93,8 @@ class Block:
 class History(Mapping[str, NDArray]):
     """Arrays per iteration: ``loss`` before the step, worst ``sample``, ``step`` size.
 
-    Engines that draw samples (sgd) record the drawn sample and its loss. If training ended before
-    the maximum number of iterations, the last step is 0.
+    Engines that draw samples (sgd) record the drawn sample and its loss. The last step is 0
+    if the target was reached, the subgradient is zero or a score overflowed.
     """
 
     columns: ClassVar[dict[str, type]] = {
@@ -178,7 +178,7 @@ class TrainingState:
             if name.startswith(prefix)
         }
 
-    def after(self, before: Mapping[str, NDArray]) -> TrainingState:
+    def with_earlier_results(self, before: Mapping[str, NDArray]) -> TrainingState:
         """Return the same state with the results of earlier stages."""
         return replace(self, arrays={**self.arrays, **prefixed(BEFORE, before)})
 
@@ -208,7 +208,7 @@ class TrainingState:
         try:
             rng.bit_generator.state = self.generator
         except (TypeError, ValueError, KeyError, OverflowError) as error:
-            raise StateError(f"the state of the random generator cannot be: {error!r}") from None
+            raise StateError(f"the state of the random generator is invalid: {error!r}") from None
 
 
 def prefixed(prefix: str, arrays: Mapping[str, NDArray]) -> dict[str, NDArray]:

@@ -14,15 +14,15 @@ from numpy.typing import NDArray
 
 from maxplus._compile.jit import njit
 
-FOREVER = int(np.iinfo(np.int64).max)
+MAX_ITERATION = int(np.iinfo(np.int64).max)
 
 
 class StepRule(NamedTuple):
     """A step-size rule as data; all rules have one type, so that kernels are compiled once.
 
-    Without ``memory``: Polyak steps at iterations t < ``polyak_until``, the constant ``alpha`` from
-    there. With ``memory``, which holds the lowest loss so far: see `level`; ``polyak_until`` is the
-    horizon. ``step_size`` writes to the memory, so every fit needs a copy (`with_new_memory`).
+    Without ``memory``: Polyak steps at iterations t < ``polyak_until``, then the constant
+    ``alpha``. With ``memory``, which holds the lowest loss so far: see `level`; ``polyak_until`` is
+    the horizon. ``step_size`` writes to the memory, so every fit needs a copy (`with_new_memory`).
 
     Training ends when the objective is at or below ``target``. From iteration ``small_from`` on,
     steps are estimated to be small relative to differences of scores. Engines may use this to save
@@ -41,8 +41,8 @@ class StepRule(NamedTuple):
 
 
 NO_MEMORY = np.empty(0)
-# Share of the horizon after which the steps of a level rule count as small. In measurements, the
-# bounds of skipped chunks in the sparse engine cost more than they saved before.
+# Share of the horizon after which the steps of a level rule count as small. Until then, the bounds
+# that allow the sparse engine to skip chunks take more time than they save (measured).
 LEVEL_SMALL_FROM = 0.95
 
 
@@ -64,7 +64,7 @@ def polyak(target: float = 0.0) -> StepRule:
     >>> polyak(0.5).target
     0.5
     """
-    return StepRule(FOREVER, FOREVER, target, 0.0, NO_MEMORY)
+    return StepRule(MAX_ITERATION, MAX_ITERATION, target, 0.0, NO_MEMORY)
 
 
 def constant(alpha: float, target: float = 0.0) -> StepRule:
@@ -126,14 +126,14 @@ def level(horizon: int, target: float = 0.0, best: float = math.inf) -> StepRule
         α_t = (L(W_t) − level_t) / ‖L'(W_t)‖².
 
     The first step is a Polyak step with the target L*. If L* is attainable, L_best converges to
-    it, as with Polyak's rule. Otherwise, steps towards a fixed target would not become short; here
+    it, as with Polyak's rule. Otherwise, steps towards a fixed target would not become small; here
     the gap closes with the iterations, and the loss converges. The gap shrinks linearly because
     linear schedules give subgradient methods the best last iterate (Zamani and Glineur, 2023). In
-    experiments, gaps that were halved when descent stalled became small too early.
+    experiments, halving the gap whenever the loss stagnated made it small too early.
 
     Parameters
     ----------
-    horizon : planned number of iterations; afterwards the gap stays at its last share
+    horizon : planned number of iterations; afterwards the share stays at 1 / horizon
     target : the loss at which training ends
     best : the lowest loss of earlier iterations, if training is continued
 

@@ -1,10 +1,10 @@
 """Kernels of trees that are stored level by level in a flat array.
 
-Level l starts at ``offsets[l]``; level 0 are the n leaves, level l + 1 has half as many nodes,
+Level l starts at ``offsets[l]``; level 0 contains the n leaves, level l + 1 has half as many nodes,
 rounded up, and the last level is the root. Node j of a level has the children 2j and 2j + 1 of the
-level below; if that number is odd, the last node has a single child and the same value. Any n ≥ 1
-works with fewer than 2n + log₂ n nodes, and leaves are in order: descending to the left child first
-finds the lowest index.
+level below; if that level has an odd number of nodes, the last node has a single child and the same
+value. Any n ≥ 1 works with fewer than 2n + log₂ n nodes, and leaves are in order: descending to the
+left child first finds the lowest index.
 """
 
 import numpy as np

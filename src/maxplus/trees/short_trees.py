@@ -91,7 +91,7 @@ class ShortComputationalForest:
         value : float
         """
         if not 0 <= tree < self.n_trees:
-            raise IndexError(f"tree {tree} is not one of the {self.n_trees} trees")
+            raise IndexError(f"tree {tree} is not in 0..{self.n_trees - 1}")
         self._check(leaf, value)
         _kernels.update(
             self.nodes[tree], self.offsets, leaf, self.nodes.dtype.type(value), self._maximum
@@ -113,9 +113,9 @@ class ShortComputationalForest:
 
     def _check(self, leaf: int, value: ArrayLike) -> None:
         if not 0 <= leaf < self.n_leaves:
-            raise IndexError(f"leaf {leaf} is not one of the {self.n_leaves} leaves")
+            raise IndexError(f"leaf {leaf} is not in 0..{self.n_leaves - 1}")
         if np.isnan(value).any():
-            raise ValueError("value is NaN, which has no place in an order")
+            raise ValueError("value is NaN, which cannot be ordered; give a number or an infinity")
 
 
 class ShortComputationalTree:
@@ -144,7 +144,7 @@ class ShortComputationalTree:
     def __init__(self, values: ArrayLike, kind: Kind = "max") -> None:
         leaves = np.asarray(values)
         if leaves.ndim != 1 or leaves.size == 0:
-            raise ValueError(f"values must be a vector of at least one number, got {leaves.shape}")
+            raise ValueError(f"values must be a vector of size >= 1, got shape {leaves.shape}")
         self._forest = ShortComputationalForest(leaves[None], kind)
 
     def __len__(self) -> int:

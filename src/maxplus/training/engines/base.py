@@ -38,7 +38,7 @@ class Engine(ABC):
     Parameters
     ----------
     model : Model
-        The model whose weights the steps move, in place.
+        The model to train, in place.
     problem : TrainingProblem
     """
 
@@ -48,20 +48,19 @@ class Engine(ABC):
     models: ClassVar[tuple[type[Model], ...]] = (Model,)
 
     memory_remedy: ClassVar[str] = memory.FEWER_UNITS
-    # True if it supports several ranks.
-    spans_ranks: ClassVar[bool] = False
+    supports_mpi: ClassVar[bool] = False
 
     def __init__(self, model: Model, problem: TrainingProblem) -> None:
-        if not (problem.comm.is_alone or self.spans_ranks):
+        if not (problem.comm.is_alone or self.supports_mpi):
             raise ValueError(
-                f"engine={self.name!r} is for one process; over {problem.comm.size} ranks use "
-                "engine='sparse', which gives the same iterates"
+                f"engine={self.name!r} is for one process, got {problem.comm.size} ranks; use "
+                "engine='sparse', the only one for several ranks"
             )
         if not self.minimises(type(problem.objective)):
             own = " or ".join(objective.__name__ for objective in self.objectives)
             raise ValueError(
                 f"engine={self.name!r} minimises {own}, not {type(problem.objective).__name__}; "
-                "use engine='dense' (DenseEngine), which minimises every objective"
+                "use engine='dense' (DenseEngine), which minimises any objective"
             )
         memory.require(
             self.bytes_needed(model, problem), f"engine={self.name!r}", self.memory_remedy
@@ -122,7 +121,7 @@ class Engine(ABC):
         (iteration,), (signal,) = (state.array(n, np.int64, (1,)) for n in ("iteration", "signal"))
         state.array("best_loss", np.float64, (1,), finite=False)
         if iteration < problem.start or signal not in list(Signal):
-            raise StateError(f"it cannot be at iteration {iteration} with signal {signal}")
+            raise StateError(f"its iteration {iteration} or its signal {signal} is invalid")
         memory, expected = state.arrays.get("step.memory", NO_MEMORY), problem.step.memory
         if (memory.dtype, memory.shape) != (expected.dtype, expected.shape) or np.isnan(
             memory

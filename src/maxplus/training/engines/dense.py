@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from maxplus.training.engines.base import Best, Engine
-from maxplus.training.engines.step import w0_moves
+from maxplus.training.engines.step import updates_w0
 from maxplus.training.problem import MaxLoss, MeanLoss, TopKLoss
 from maxplus.training.result import Block, Signal
 from maxplus.training.steps import step_size
@@ -20,7 +20,7 @@ class DenseEngine(Engine):
     Parameters
     ----------
     model : Model
-        The model whose weights the steps move, in place.
+        The model to train, in place.
     problem : TrainingProblem
     """
 
@@ -29,11 +29,11 @@ class DenseEngine(Engine):
 
     @classmethod
     def minimises(cls, objective: type) -> bool:
-        """Return True: any value and subgradient will do."""
+        """Return True: any objective is supported."""
         return True
 
     def advance(self, block: Block) -> None:
-        """Do the remaining iterations of ``block``."""
+        """Run the remaining iterations of ``block``."""
         problem, objective = self.problem, self.problem.objective
         while block.n < block.loss.size:
             t = self.iteration
@@ -57,7 +57,7 @@ class DenseEngine(Engine):
         return None
 
     def _layers(self, t: int) -> tuple[str, ...]:
-        """Return the layers that move at iteration t."""
-        if w0_moves(t, self.problem.w0_update_interval):
+        """Return the layers that iteration t updates."""
+        if updates_w0(t, self.problem.w0_update_interval):
             return self.model.layers
         return tuple(name for name in self.model.layers if name != "W0")

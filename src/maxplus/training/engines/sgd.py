@@ -28,7 +28,7 @@ class SGDEngine(Engine):
     Parameters
     ----------
     model : Model
-        The model whose weights the steps move, in place.
+        The model to train, in place.
     problem : TrainingProblem
     """
 

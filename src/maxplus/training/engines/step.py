@@ -1,7 +1,7 @@
 """The step of compiled engines and of the polish: subgradient, step size, update, journal.
 
 The dense engine does the same with `Subgradient` objects, for any model. Both use `step_size` of
-`maxplus.training.steps` and the schedule of W0 in `w0_moves`.
+`maxplus.training.steps` and the schedule of W0 in `updates_w0`.
 """
 
 from typing import NamedTuple
@@ -18,7 +18,7 @@ _ABSENT = -1
 
 
 @njit(cache=True)
-def w0_moves(t, w0_update_interval):
+def updates_w0(t, w0_update_interval):
     """Return whether iteration t updates W0."""
     return w0_update_interval > 0 and (t + 1) % w0_update_interval == 0
 
@@ -107,7 +107,7 @@ def descend(weights, grad, x, y, loss, t, rule, w0_update_interval, journal, ite
     ``grad`` holds z, h_star and i_star of the sample; its other arrays are filled. α = 0 means that
     the subgradient is zero.
     """
-    subgradient_entries(x, y, w0_moves(t, w0_update_interval), grad)
+    subgradient_entries(x, y, updates_w0(t, w0_update_interval), grad)
     alpha = step_size(rule, t, loss, squared_norm(grad))
     if alpha != 0.0:
         move(weights, grad, alpha, journal, iteration)

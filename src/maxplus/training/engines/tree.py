@@ -19,8 +19,8 @@ from maxplus.training.result import Block, Signal
 from maxplus.trees._kernels import build, level_offsets, root, update, winner
 from maxplus.trees.short_trees import nodes_per_tree
 
-_GOES_ON, _TARGET, _STATIONARY, _OVERFLOW = (
-    int(Signal.GOES_ON),
+_CONTINUE, _TARGET, _STATIONARY, _OVERFLOW = (
+    int(Signal.CONTINUE),
     int(Signal.TARGET),
     int(Signal.STATIONARY),
     int(Signal.OVERFLOW),
@@ -50,7 +50,7 @@ class TreeEngine(CompiledEngine):
     Parameters
     ----------
     model : Model
-        The model whose weights the steps move, in place.
+        The model to train, in place.
     problem : TrainingProblem
     """
 
@@ -207,7 +207,7 @@ def _step(k, X, y, weights, grad, trees, rule, w0_update_interval, t, journal, l
     step[k] = descend(
         weights, grad, X[n], y[n], loss[k], t + k, rule, w0_update_interval, journal, k
     )
-    return _STATIONARY if step[k] == 0.0 else _GOES_ON
+    return _STATIONARY if step[k] == 0.0 else _CONTINUE
 
 
 @njit(cache=True)
@@ -230,9 +230,9 @@ def _run_block(
         signal = _step(
             k, X, y, weights, grad, trees, rule, w0_update_interval, t, journal, loss, sample, step
         )
-        if signal != _GOES_ON:
+        if signal != _CONTINUE:
             return k + 1, signal
         for n in prange(X.shape[0]):
             _update_sample(n, X, y, weights, grad, trees, scratch)
         _update_losses(trees, scratch)
-    return loss.size, _GOES_ON
+    return loss.size, _CONTINUE

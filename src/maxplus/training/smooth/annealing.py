@@ -42,7 +42,7 @@ class Annealing(NamedTuple):
     length : factor of the number of epochs
     n_epochs : number of epochs; by default at least 10, and enough for ``min_steps``
     min_steps : minimum number of steps if ``length`` is 1
-    batch_size : samples per step; by default an eighth of all, within 8 and 200
+    batch_size : samples per step; by default an eighth of all, between 8 and 200
     """
 
     scale: float = 1.0
@@ -126,7 +126,7 @@ class Batches:
         return cls(comm, counts, annealing.batch(sum(counts)))
 
     @property
-    def number(self) -> int:
+    def n_batches(self) -> int:
         """The number of batches of an epoch."""
         return max(1, sum(self.counts) // self.size)
 
@@ -135,13 +135,13 @@ class Batches:
         n = self.counts[self.comm.rank]
         if self.comm.is_alone:
             order = rng.permutation(n)
-            return [order[k * self.size :][: self.size] for k in range(self.number)], rng
+            return [order[k * self.size :][: self.size] for k in range(self.n_batches)], rng
         own = np.random.default_rng([int(rng.integers(2**63)), self.comm.rank])
         order = own.permutation(n)
-        return [order[self._cut(n, k) : self._cut(n, k + 1)] for k in range(self.number)], own
+        return [order[self._cut(n, k) : self._cut(n, k + 1)] for k in range(self.n_batches)], own
 
     def _cut(self, n: int, k: int) -> int:
-        return k * n // self.number
+        return k * n // self.n_batches
 
     def share(self, k: int) -> float:
         """Return the share of the rows of batch k that belong to this rank."""

@@ -1,4 +1,4 @@
-"""Monotone constraints of a sum of terms with two outputs.
+"""Monotonicity constraints on a sum of terms with two outputs.
 
 z_1 − z_0 does not decrease in a feature with sign +1 if, in every term, z_1 does not decrease and
 z_0 does not increase in it. This holds by construction: a unit belongs to one class and has no wall
@@ -33,7 +33,7 @@ class Monotonic(NamedTuple):
 
     @classmethod
     def of(cls, signs: NDArray, feature_map: FeatureMap) -> Monotonic:
-        """Return the constraints of features that a map transforms."""
+        """Return the constraints on features that a map transforms."""
         starts = feature_map.starts
         return cls(signs, feature_map.u[starts[:-1]], feature_map.u[starts[1:] - 1])
 

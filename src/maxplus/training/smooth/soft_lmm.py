@@ -50,8 +50,8 @@ ROWS_AT_ONCE = 4_096
 class Rescaling(NamedTuple):
     """Units of the soft model: data are centred and divided by ``reach``, scores by ``size``.
 
-    Data are rounded to float32 in these units, so that neither their offset nor their scale costs
-    digits.
+    Data are rounded to float32 in these units, so that precision does not depend on their offset
+    and scale.
     """
 
     W0: NDArray
@@ -63,7 +63,7 @@ class Rescaling(NamedTuple):
 
     @classmethod
     def of(cls, model: LMM, X: NDArray, size: float) -> Rescaling:
-        """Return the units for a model and its samples, where scores of ``size`` are typical."""
+        """Return the units for a model with typical scores of ``size``, and its samples."""
         W0 = model.W0.astype(np.float64)
         reach = size / max(float(np.abs(W0).max()), np.finfo(np.float64).tiny)
         low, high = _typical_range(X, reach)
@@ -128,10 +128,10 @@ class SoftWeights:
         # Allocated once: new memory in every step would cost more than the computation.
         self._exponentials, self._sums = np.empty(W1.size, np.float32), np.empty_like(self.theta)
 
-    def show(self, tau: np.float32) -> Layers:
+    def soft_layers(self, tau: np.float32) -> Layers:
         """Return exp(−W1/τ), which the next call overwrites, and W2; O(P·H)."""
         W1, W2 = self.layers(self.theta)
-        # In NumPy 1, a Python number divided by a float32 is a float64, which kernels refuse.
+        # In NumPy 1, a Python number divided by a float32 is a float64, which kernels reject.
         exp_all(W1.reshape(-1), np.float32(-1) / tau, self._exponentials)
         return Layers(self._exponentials.reshape(W1.shape), W2)
 
@@ -175,8 +175,8 @@ class SoftLMM:
     """Loss and gradient of a soft model with fixed W0, in float32.
 
     The largest array is reused for all batches, because its allocation would take as long as the
-    computation. So only one thread at a time may use an object. ``size`` is a factor of the scores
-    in the softmax.
+    computation. An object must not be used by several threads at once. ``size`` is a factor of the
+    scores in the softmax.
     """
 
     def __init__(self, W0: NDArray, size: float = 1.0) -> None:
@@ -192,16 +192,17 @@ class SoftLMM:
         tau: float,
         margin: float = 0.0,
         weight: NDArray | None = None,
-        worth: float = 1.0,
+        batch_weight: float = 1.0,
     ) -> float:
         """Return the mean loss of a batch and write the gradient to ``weights.sums()``; O(n·P·H).
 
         ``margin`` is added to the scores of all wrong classes, as an adversary could do. ``tau``
-        and ``margin`` are in units of scores, ``weight`` (n,) are sample weights, ``worth`` is the
-        weight of the batch. All ranks call it together; the loss is 0 on a rank without samples.
+        and ``margin`` are in units of scores, ``weight`` (n,) are sample weights, and
+        ``batch_weight`` is that of the batch. All ranks call it together; the loss is 0 on a rank
+        without samples.
         """
         n, t = len(y), np.float32(tau)
-        U, W2 = weights.show(t)
+        U, W2 = weights.soft_layers(t)
         sums = weights.sums()
         if n == 0:
             for layer in sums:
@@ -210,7 +211,7 @@ class SoftLMM:
         if len(self._E) < n:
             self._E = np.empty((n, self.W0.size), np.float32)
         E = self._E[:n]
-        # In NumPy 1, a Python number divided by a float32 is a float64, which kernels refuse.
+        # In NumPy 1, a Python number divided by a float32 is a float64, which kernels reject.
         exp_inputs(X, self.W0, np.float32(-1) / t, E)
         S = E @ U
         g = -t * np.log(S)
@@ -226,7 +227,7 @@ class SoftLMM:
         z *= self.size
         p = np.exp(np.maximum(z, -LIMIT))
         p /= p.sum(axis=1, keepdims=True)
-        share = worth * (np.full(n, 1 / n) if weight is None else weight / weight.sum())
+        share = batch_weight * (np.full(n, 1 / n) if weight is None else weight / weight.sum())
         loss = float(-(share @ np.log(p[true])))
         p[true] -= 1.0
         p[np.abs(p) < NEGLIGIBLE**2] = 0.0

@@ -154,7 +154,7 @@ def train_terms(
         if on_epoch is not None and on_epoch(epoch, mean, trained):
             break
     if not all(np.isfinite(W).all() for W in weights):
-        raise TrainingOverflowError("the joint training of terms overflowed: lower its rate")
+        raise TrainingOverflowError("the joint training of terms overflowed: use a smaller rate")
     return trained()
 
 

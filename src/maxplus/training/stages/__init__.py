@@ -2,22 +2,22 @@
 
 from maxplus.training.smooth.annealing import Annealing
 from maxplus.training.stages.base import Outcome, Stage, TrainingResult, run_stages
-from maxplus.training.stages.iterations import Iterated, Iterations, train
-from maxplus.training.stages.polish import Polish, Polished, ValidatedPolish
-from maxplus.training.stages.warm_up import WarmedUp, WarmUp
+from maxplus.training.stages.iterations import Iterations, IterationsOutcome, train
+from maxplus.training.stages.polish import Polish, PolishOutcome, ValidatedPolish
+from maxplus.training.stages.warm_up import WarmUp, WarmUpOutcome
 
 __all__ = [
     "Annealing",
-    "Iterated",
     "Iterations",
+    "IterationsOutcome",
     "Outcome",
     "Polish",
-    "Polished",
+    "PolishOutcome",
     "Stage",
     "TrainingResult",
     "ValidatedPolish",
     "WarmUp",
-    "WarmedUp",
+    "WarmUpOutcome",
     "run_stages",
     "train",
 ]

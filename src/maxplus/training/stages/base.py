@@ -38,7 +38,7 @@ class Outcome(ABC):
 class Stage(Protocol):
     """A stage of training, which improves the model of the previous stage.
 
-    With ``has_state``, training can resume in the middle of the stage; a stage without a state is
+    If ``has_state`` is True, training can resume in the middle of the stage; otherwise the stage is
     repeated from its beginning.
     """
 
@@ -60,12 +60,12 @@ class Stage(Protocol):
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """Result of all stages: the model, the status, and the outcome of each stage."""
+    """Result of all stages: the model, the status, each outcome, and the name of the last stage."""
 
     model: Any
     outcomes: tuple[Outcome, ...]
     status: Status
-    last: str
+    last_stage: str
 
     @property
     def n_iter(self) -> int:
@@ -119,12 +119,12 @@ def run_stages(
     >>> bool(done.model.losses(X, y).max() <= start.losses(X, y).max())
     True
     """
-    settled = dict(before or {})
+    results = dict(before or {})
     outcomes: list[Outcome] = []
-    status, last = Status.MAX_ITER, ""
+    status, last_stage = Status.MAX_ITER, ""
     names = [stage.name for stage in stages]
     if state is not None and state.stage not in names:
-        raise StateError(f"there is no stage {state.stage!r:.40} in this training")
+        raise StateError(f"its stage {state.stage!r:.40} is not one of {', '.join(names)}")
     first = 0 if state is None else names.index(state.stage)
     require_finite(model)
     for k, stage in enumerate(stages[first:], first):
@@ -135,18 +135,18 @@ def run_stages(
         monitor.begin(
             stage.name,
             is_last=not any(later.has_state for later in stages[k + 1 :]),
-            settle=lambda own, known=dict(settled): own.after(known),  # type: ignore[misc]
+            complete_state=lambda own, known=dict(results): own.with_earlier_results(known),  # type: ignore[misc]
         )
         outcome = stage.run(model, problem, monitor, state if k == first else None)
         require_finite(outcome.model)
         outcomes.append(outcome)
-        model, status, last = outcome.model, outcome.status, stage.name
-        settled |= outcome.arrays | {
-            "n_iter": settled.get("n_iter", np.zeros(1, np.int64)) + outcome.n_iter
+        model, status, last_stage = outcome.model, outcome.status, stage.name
+        results |= outcome.arrays | {
+            "n_iter": results.get("n_iter", np.zeros(1, np.int64)) + outcome.n_iter
         }
         if status.ends_training:
             break
-    return TrainingResult(model, tuple(outcomes), status, last)
+    return TrainingResult(model, tuple(outcomes), status, last_stage)
 
 
 def require_finite(model: Network) -> None:
@@ -155,6 +155,6 @@ def require_finite(model: Network) -> None:
         if not np.isfinite(W).all():
             overflow = TrainingOverflowError(
                 f"training overflowed: the weights {name} left the range of {model.dtype}; scale "
-                "X (for example with StandardScaler) or take a smaller slope"
+                "X (for example with StandardScaler) or use a smaller slope"
             )
             raise mark_collective(overflow)

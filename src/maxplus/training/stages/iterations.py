@@ -28,7 +28,7 @@ from maxplus.training.stages.base import Outcome
 # negligible.
 SECONDS_PER_BLOCK = 0.2
 
-ENDS = {
+FINAL_STATUS = {
     Signal.TARGET: Status.TARGET,
     Signal.STATIONARY: Status.STATIONARY,
     Signal.OVERFLOW: Status.OVERFLOW,
@@ -37,7 +37,7 @@ HISTORY = "history."
 
 
 @dataclass(frozen=True)
-class Iterated(Outcome):
+class IterationsOutcome(Outcome):
     """Result of iterations: their history and duration."""
 
     history: History
@@ -56,7 +56,10 @@ class Iterated(Outcome):
 
 @dataclass(frozen=True)
 class Iterations:
-    """Up to ``max_iter`` iterations of an engine, which keeps the best or the last weights."""
+    """Stage of up to ``max_iter`` iterations of an engine.
+
+    ``keep`` is "best" or "last": the weights that the outcome contains.
+    """
 
     engine: type[Engine]
     max_iter: int
@@ -71,11 +74,11 @@ class Iterations:
         problem: TrainingProblem,
         monitor: TrainingMonitor,
         state: TrainingState | None = None,
-    ) -> Iterated:
+    ) -> IterationsOutcome:
         """Train a copy of the model."""
         engine = self.engine(model.copy(), problem)
         done = advance(engine, self.max_iter, monitor, state)
-        return Iterated(
+        return IterationsOutcome(
             engine.best if self.keep == "best" else engine.model,
             done.status,
             done.history,
@@ -96,7 +99,7 @@ def train(
     max_iter: int,
     callbacks: Iterable[Callback] = (),
     state: TrainingState | None = None,
-) -> Iterated:
+) -> IterationsOutcome:
     """Run up to ``max_iter`` iterations, including those before ``state``.
 
     Callbacks are called after each block; training ends if one returns True. After
@@ -111,7 +114,7 @@ def train(
 
     Returns
     -------
-    Iterated
+    IterationsOutcome
 
     Examples
     --------
@@ -132,18 +135,18 @@ def train(
 
 def advance(
     engine: Engine, max_iter: int, monitor: TrainingMonitor, state: TrainingState | None = None
-) -> Iterated:
+) -> IterationsOutcome:
     """Run the engine's iterations in blocks, and return its current model and the history.
 
     The block size is adjusted so that a block takes about 0.2 seconds. It has no influence on the
     iterates. With ``KeepBestOnInterrupt``, a second Ctrl-C interrupts the current block, which is
     then missing from the history.
     """
-    history, signal = History(), Signal.GOES_ON
+    history, signal = History(), Signal.CONTINUE
     if state is not None:
         signal = engine.restore(state)
         history = History.of(state.part(HISTORY))
-    status = ENDS.get(signal)
+    status = FINAL_STATUS.get(signal)
     done, size = history["loss"].size, 1
     try:
         while status is None and done < max_iter:
@@ -154,7 +157,7 @@ def advance(
             done += block.n
             # All ranks need the same block size.
             size = current().bcast(_next_size(size, monitor.seconds - began))
-            end = ENDS.get(block.signal) or (Status.MAX_ITER if done >= max_iter else None)
+            end = FINAL_STATUS.get(block.signal) or (Status.MAX_ITER if done >= max_iter else None)
             status = monitor.report(
                 done,
                 max_iter,
@@ -170,7 +173,7 @@ def advance(
             raise
         monitor.interrupt()
         status = Status.INTERRUPTED
-    return Iterated(engine.model, status or Status.MAX_ITER, history, monitor.seconds)
+    return IterationsOutcome(engine.model, status or Status.MAX_ITER, history, monitor.seconds)
 
 
 def _state(engine: Engine, history: History, signal: Signal) -> TrainingState:

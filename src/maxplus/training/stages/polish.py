@@ -1,4 +1,4 @@
-"""Polish: lower the loss of every sample below a level."""
+"""Polish: reduce the loss of every sample to a value below a level."""
 
 from __future__ import annotations
 
@@ -46,26 +46,26 @@ Validate = Callable[[LMM, TrainingProblem, TrainingMonitor], bool]
 
 
 @dataclass(frozen=True)
-class Polished(Outcome):
+class PolishOutcome(Outcome):
     """Result of a polish: the losses of all samples, and the samples that are not below the level.
 
-    ``course`` is the maximum loss before each round and at the end.
+    ``max_losses`` contains the maximum loss before each round and at the end.
     """
 
     losses: NDArray
-    course: NDArray
+    max_losses: NDArray
     steps: int
     above: NDArray
 
     @property
     def n_iter(self) -> int:
         """The number of rounds."""
-        return len(self.course) - 1
+        return len(self.max_losses) - 1
 
     @property
     def arrays(self) -> dict[str, NDArray]:
         """The maximum losses, and the samples that are not below the level."""
-        return {"polish_losses": self.course, "suspects": self.above}
+        return {"polish_losses": self.max_losses, "suspects": self.above}
 
     @property
     def succeeded(self) -> bool:
@@ -75,7 +75,7 @@ class Polished(Outcome):
 
 @dataclass(frozen=True)
 class Polish:
-    """Lower the losses of all samples below ``level``, with few and small steps.
+    """Stage that reduces all losses to values below ``level``, with few and small steps.
 
     Each round evaluates all losses, adds the samples above 0.72·level to an active set, and
     sweeps over that set with damped Polyak steps towards 0.72·level until all its samples are
@@ -94,14 +94,14 @@ class Polish:
     skip : number of samples with the largest initial losses that are given up immediately if they
         are above the level, because their labels may be wrong
     max_rounds : maximum number of rounds
-    visits : maximum total number of evaluations of samples in all rounds and sweeps; no limit if
-        None
+    max_evaluations : maximum number of evaluations of samples in all rounds and sweeps; no limit
+        if None
     """
 
     level: float = LOG2
     skip: int = 0
     max_rounds: int = 30
-    visits: int | None = None
+    max_evaluations: int | None = None
 
     name: ClassVar[str] = "polish"
     has_state: ClassVar[bool] = False
@@ -116,7 +116,7 @@ class Polish:
         problem: TrainingProblem,
         monitor: TrainingMonitor,
         state: TrainingState | None = None,
-    ) -> Polished:
+    ) -> PolishOutcome:
         """Train a copy of the model; ``problem.rng`` shuffles the active set."""
         level, model = self.level, model.copy()
         assert problem.rng is not None
@@ -127,13 +127,13 @@ class Polish:
         failures = np.zeros(n_samples, np.int64)
         skipped = _worst(problem.losses(model), level, self.skip)
         failures[skipped] = GIVE_UP_AFTER
-        course: list[float] = []
+        max_losses: list[float] = []
         steps, best = 0, None
-        left = math.inf if self.visits is None else float(self.visits)
+        left = math.inf if self.max_evaluations is None else float(self.max_evaluations)
         for n_round in range(self.max_rounds + 1):
             losses = problem.losses(model)
             above = ~(losses < level)
-            course.append(float(losses.max()))
+            max_losses.append(float(losses.max()))
             if best is None or (above.sum(), losses.sum()) < (best[1].sum(), best[2].sum()):
                 best = model.copy(), above, losses
             failures[above & active] += 1
@@ -146,11 +146,11 @@ class Polish:
             status = monitor.report(
                 n_round,
                 self.max_rounds,
-                course[-1],
+                max_losses[-1],
                 float(best[2].max()),
                 model,
                 None,
-                _verdict(above, skipped) if over else None,
+                _final_status(above, skipped) if over else None,
             )
             if status is not None:
                 break
@@ -163,23 +163,25 @@ class Polish:
                 left,
             )
             steps += swept.steps
-            left -= swept.visits
-            if not swept.settled:
+            left -= swept.evaluations
+            if not swept.has_converged:
                 aim = (aim + 1.0) / 2.0
         assert best is not None
         assert status is not None
         kept, above, losses = best
-        return Polished(kept, status, losses, np.array(course), steps, np.flatnonzero(above))
+        return PolishOutcome(
+            kept, status, losses, np.array(max_losses), steps, np.flatnonzero(above)
+        )
 
 
 @dataclass(frozen=True)
 class ValidatedPolish:
-    """Polish the model if the validation on held-out rows succeeds; otherwise return it unchanged.
+    """Stage that polishes the model if the validation on held-out rows succeeds.
 
-    The model is returned unchanged, without validation, if no loss is above the level, or more than
-    5 % of the losses are; the number of samples ``polish.skip`` is not counted. The result of a
-    polish is kept even if some losses are still above the level. The outcome contains the samples
-    above the level, whether or not the model was polished.
+    Otherwise the model is returned unchanged. It is not validated if no loss is above the level, or
+    more than 5 % of the losses are; the number of samples ``polish.skip`` is not counted. The
+    result of a polish is kept even if some losses are still above the level. The outcome contains
+    the samples above the level, whether or not the model was polished.
 
     Parameters
     ----------
@@ -204,12 +206,12 @@ class ValidatedPolish:
         problem: TrainingProblem,
         monitor: TrainingMonitor,
         state: TrainingState | None = None,
-    ) -> Polished:
+    ) -> PolishOutcome:
         """Return the polished or the given model."""
         losses = problem.losses(model)
         above = np.flatnonzero(~(losses < self.polish.level))
         worst = float(losses.max())
-        before = Polished(model, Status.UNFIT, losses, np.array([worst]), 0, above)
+        before = PolishOutcome(model, Status.UNFIT, losses, np.array([worst]), 0, above)
         if above.size <= self.polish.skip:
             end = Status.SKIPPED if above.size else Status.POLISHED
             monitor.report(0, 1, worst, worst, model, None, end)
@@ -223,7 +225,7 @@ class ValidatedPolish:
         return replace(after, status=status)
 
 
-def _verdict(above: NDArray, skipped: NDArray) -> Status:
+def _final_status(above: NDArray, skipped: NDArray) -> Status:
     """Return the status of a complete polish."""
     if not above.any():
         return Status.POLISHED
@@ -241,8 +243,8 @@ class _Swept(NamedTuple):
     """Numbers of steps and evaluations, and whether all samples are below the target."""
 
     steps: int
-    visits: int
-    settled: bool
+    evaluations: int
+    has_converged: bool
 
 
 def _sweeps(
@@ -253,9 +255,9 @@ def _sweeps(
     target: float,
     rng: np.random.Generator,
     monitor: TrainingMonitor,
-    max_visits: float,
+    max_evaluations: float,
 ) -> _Swept:
-    """Sweep over the active samples until all are below the target, or after ``max_visits``.
+    """Sweep over the active samples until all are below the target, or after ``max_evaluations``.
 
     After a full sweep, only the samples that caused a step are visited until they are below the
     target; then all are visited again.
@@ -263,19 +265,19 @@ def _sweeps(
     lam, g = np.empty(model.W0.size, model.dtype), np.empty(model.n_hidden, model.dtype)
     grad = empty_gradient(model.n_classes, model.dtype)
     rule, X = polyak(target), np.ascontiguousarray(X, model.dtype)
-    steps, visits, order = 0, 0, active.copy()
+    steps, evaluations, order = 0, 0, active.copy()
     for _ in range(MAX_SWEEPS):
         rng.shuffle(order)
         moved = np.zeros(order.size, bool)
         sweep(frozen(X), frozen(y), order, model.weights, lam, g, grad, rule, DAMPING, moved)
         steps += int(moved.sum())
-        visits += order.size
+        evaluations += order.size
         if monitor.interrupted or (order.size == active.size and not moved.any()):
-            return _Swept(steps, visits, not monitor.interrupted)
-        if visits >= max_visits:
+            return _Swept(steps, evaluations, not monitor.interrupted)
+        if evaluations >= max_evaluations:
             break
         order = order[moved] if moved.any() else active.copy()
-    return _Swept(steps, visits, False)
+    return _Swept(steps, evaluations, False)
 
 
 def _reinitialize_units(model: LMM, problem: TrainingProblem, stuck: NDArray, loss: float) -> None:
@@ -288,7 +290,7 @@ def _reinitialize_units(model: LMM, problem: TrainingProblem, stuck: NDArray, lo
     if not stuck.size:
         return
     own = np.ascontiguousarray(problem.X, model.dtype)
-    idle = np.flatnonzero(problem.comm.sum(model.wins(own)) == 0)
+    idle = np.flatnonzero(problem.comm.sum(model.activation_counts(own)) == 0)
     X, y, places = problem.rows(stuck)
     X = np.ascontiguousarray(X, model.dtype)
     lowest = model.W2.min()

@@ -33,7 +33,7 @@ Augment = Callable[[NDArray, np.random.Generator], NDArray]
 
 
 @dataclass(frozen=True)
-class WarmedUp(Outcome):
+class WarmUpOutcome(Outcome):
     """Result of a warm-up: the mean soft loss and the validation accuracy of each epoch.
 
     ``held_out`` contains the indices of the validation samples.
@@ -57,9 +57,9 @@ class WarmedUp(Outcome):
 
 @dataclass(frozen=True)
 class WarmUp:
-    """Train W1 and W2 by Adam on the mean loss of the soft model, with falling temperature.
+    """Stage that trains W1 and W2 by Adam on the mean loss of the soft model.
 
-    The temperature is bounded below, so that exponentials do not overflow in float32. With
+    The temperature falls to a lower bound, so that exponentials do not overflow in float32. With
     held-out samples, the LMM is evaluated on them after each epoch, the best one is kept, and
     training ends after ``patience`` epochs without improvement (if given). O(epochs·N·P·H).
 
@@ -89,7 +89,7 @@ class WarmUp:
         problem: TrainingProblem,
         monitor: TrainingMonitor,
         state: TrainingState | None = None,
-    ) -> WarmedUp:
+    ) -> WarmUpOutcome:
         """Train a copy of the model; ``problem.rng`` draws the held-out samples and shuffles."""
         memory.require(self.bytes_needed(model, problem), f"the {self.name}", memory.FEWER_UNITS)
         annealing, rng, comm = self.annealing, problem.rng, problem.comm
@@ -109,10 +109,10 @@ class WarmUp:
             state.restore_generator(rng)
         rows, soft = scaling.rows(X), SoftLMM(scaling.W0, annealing.scale)
         batches = Batches.of(comm, len(y), annealing)
-        n_batches, n_epochs = batches.number, annealing.epochs(sum(batches.counts))
+        n_batches, n_epochs = batches.n_batches, annealing.epochs(sum(batches.counts))
         schedule = annealing.schedule(n_epochs * n_batches, coldest=scaling.coldest)
         status = run.status(n_epochs, self.patience)
-        settled = run.state(held_out, rng)
+        checkpoint = run.state(held_out, rng)
         while status is None:
             epoch, epoch_loss = len(run.losses), 0.0
             parts, own_rng = batches.split(rng)
@@ -121,10 +121,10 @@ class WarmUp:
                 batch_rows = rows[part]
                 if self.augment is not None and part.size:
                     batch_rows = scaling.rows(augmented(self.augment, X[part], own_rng))
-                worth = batches.share(k)
+                batch_weight = batches.share(k)
                 if weight is not None and part.size:
                     # The step size of a batch is proportional to the mean weight of its samples.
-                    worth *= float(weight[part].mean())
+                    batch_weight *= float(weight[part].mean())
                 # An overflow results in weights that are not finite, which are checked below.
                 with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
                     epoch_loss += soft.gradient(
@@ -134,7 +134,7 @@ class WarmUp:
                         tau,
                         self.margin / annealing.scale,
                         None if weight is None else weight[part],
-                        worth,
+                        batch_weight,
                     )
                 run.weights.move(rate)
                 if monitor.interrupted:
@@ -143,7 +143,7 @@ class WarmUp:
             if not (math.isfinite(run.losses[-1]) and np.isfinite(run.weights.theta).all()):
                 overflow = TrainingOverflowError(
                     "the warm-up overflowed: the slope times the distance between classes is "
-                    f"{annealing.scale:g}; scale X (for example with StandardScaler) or take a "
+                    f"{annealing.scale:g}; scale X (for example with StandardScaler) or use a "
                     "smaller slope"
                 )
                 raise mark_collective(overflow)
@@ -151,17 +151,19 @@ class WarmUp:
                 run.validate(problem.X[validation_rows], problem.y[validation_rows])
             if not monitor.interrupted:
                 # Checkpoints are taken at the end of an epoch, so that no batch is repeated.
-                settled = run.state(held_out, rng)
+                checkpoint = run.state(held_out, rng)
             status = monitor.report(
                 epoch + 1,
                 n_epochs,
                 run.losses[-1],
                 min(run.losses),
                 run.model(run.weights.theta),
-                lambda now=settled: now,  # type: ignore[misc]
+                lambda now=checkpoint: now,  # type: ignore[misc]
                 None if monitor.interrupted else run.status(n_epochs, self.patience),
             )
-        return WarmedUp(run.kept(), status, np.array(run.losses), np.array(run.scores), held_out)
+        return WarmUpOutcome(
+            run.kept(), status, np.array(run.losses), np.array(run.scores), held_out
+        )
 
     def bytes_needed(self, model: LMM, problem: TrainingProblem) -> int:
         """Estimate the peak memory of a run."""
@@ -212,8 +214,9 @@ class WarmUp:
             )
         except ValueError:
             raise ValueError(
-                f"validation_fraction={self.hold_out} of {len(y)} samples holds none out "
-                "for some classes; use more samples, a larger fraction or early_stopping=False"
+                f"validation_fraction={self.hold_out} of {len(y)} samples leaves some "
+                "classes without validation samples; use more samples, a larger fraction or "
+                "early_stopping=False"
             ) from None
         return np.sort(held_out)
 
@@ -223,7 +226,7 @@ def augmented(augment: Augment, rows: NDArray, rng: np.random.Generator) -> NDAr
     made = np.asarray(augment(rows, rng), rows.dtype)
     if made.shape != rows.shape or not np.isfinite(made).all():
         raise ValueError(
-            f"augment must return finite numbers of the shape it was given, {rows.shape}; "
+            f"augment must return finite numbers of the shape of its input, {rows.shape}; "
             f"got shape {made.shape}"
         )
     return made

@@ -1,4 +1,4 @@
-"""The sparse engine: the dense engine's iterates at the cost of what changed."""
+"""The sparse engine: the iterates of the dense engine, computed with bounds."""
 
 from maxplus.training.engines.sparse.engine import SparseEngine
 

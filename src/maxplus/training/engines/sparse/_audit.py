@@ -15,7 +15,7 @@ MESSAGES = {
     RUNNER_UP: "a2 does not attain g2",
     UNIT: "a minimum lies above its bound",
     WRONG_CLASS: "a wrong class's score lies above its bound",
-    OWN_CLASS: "the own class's score lies below its bound",
+    OWN_CLASS: "the score of the chunk's own class lies below its bound",
     REST: "a unit that does not lead lies above rest",
     CHUNK: "a loss lies above its chunk's bound",
 }

@@ -111,7 +111,7 @@ SUM_ROUNDING = 4.5e-16
 
 
 @inner
-def add_up(total, amount):
+def rounded_up_sum(total, amount):
     """Return the sum of two non-negative numbers, rounded up, so that long sums are bounds."""
     return (total + amount) * (1.0 + SUM_ROUNDING)
 
@@ -171,7 +171,7 @@ def record_step(state, t, journal, first):
             events.unit1[slot, j], events.row1[slot, j] = row, column
             events.rose1[slot, j], events.old1[slot, j] = new > old, old
             note_row(log, row, column, weights.W1T[row, column])
-            log.raised[row] = add_up(log.raised[row], max(new - old, 0.0))
+            log.raised[row] = rounded_up_sum(log.raised[row], max(new - old, 0.0))
         else:
             new = np.float64(weights.W2T[row, column])
             events.pending[column, row] += abs(new - old)
@@ -184,7 +184,7 @@ def record_step(state, t, journal, first):
     up, _ = slope_effect(slot, state.samples, events)
     if up > 0.0:
         for h in range(log.n.size):
-            log.raised[h] = add_up(log.raised[h], up)
+            log.raised[h] = rounded_up_sum(log.raised[h], up)
     update_noise(scale)
 
 
@@ -202,15 +202,15 @@ def record_lift(state, t):
             lift.epoch[h, i] = epoch
             lift.value[h, i] = events.old1[slot, j]
         change = np.float64(weights.W1T[h, i]) - np.float64(lift.value[h, i])
-        lift.now[0, h] = max(lift.now[0, h], add_up(lift.begin[0, h], max(change, 0.0)))
-        lift.now[1, h] = max(lift.now[1, h], add_up(lift.begin[1, h], max(-change, 0.0)))
+        lift.now[0, h] = max(lift.now[0, h], rounded_up_sum(lift.begin[0, h], max(change, 0.0)))
+        lift.now[1, h] = max(lift.now[1, h], rounded_up_sum(lift.begin[1, h], max(-change, 0.0)))
     if events.n[slot, LAYER_0] > 0:
         up, down = slope_effect(slot, state.samples, events)
         for h in range(lift.now.shape[1]):
-            lift.now[0, h] = add_up(lift.now[0, h], up)
-            lift.begin[0, h] = add_up(lift.begin[0, h], up)
-            lift.now[1, h] = add_up(lift.now[1, h], down)
-            lift.begin[1, h] = add_up(lift.begin[1, h], down)
+            lift.now[0, h] = rounded_up_sum(lift.now[0, h], up)
+            lift.begin[0, h] = rounded_up_sum(lift.begin[0, h], up)
+            lift.now[1, h] = rounded_up_sum(lift.now[1, h], down)
+            lift.begin[1, h] = rounded_up_sum(lift.begin[1, h], down)
 
 
 @inner
@@ -260,14 +260,14 @@ def step_growth(state, t):
     for d in range(growth.size):
         rise[d] += slopes_up + 2.0 * noise
         fall[d] += slopes_down + 2.0 * noise
-        lift.raised[d] = add_up(lift.raised[d], rise[d])
-        lift.fallen[d] = add_up(lift.fallen[d], fall[d])
+        lift.raised[d] = rounded_up_sum(lift.raised[d], rise[d])
+        lift.fallen[d] = rounded_up_sum(lift.fallen[d], fall[d])
     for label in range(growth.size):
         wrong = 0.0
         for d in range(growth.size):
             if d != label:
                 wrong = max(wrong, rise[d])
-        growth[label] = add_up(growth[label], wrong + fall[label])
+        growth[label] = rounded_up_sum(growth[label], wrong + fall[label])
 
 
 @inner

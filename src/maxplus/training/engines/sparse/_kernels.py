@@ -28,11 +28,11 @@ from maxplus.training.engines.sparse._worst import (
     send_overflow,
     write_path,
 )
-from maxplus.training.engines.step import add_sample, descend_mean, w0_moves
+from maxplus.training.engines.step import add_sample, descend_mean, updates_w0
 from maxplus.training.result import Signal
 
-_GOES_ON, _TARGET, _STATIONARY, _OVERFLOW = (
-    int(Signal.GOES_ON),
+_CONTINUE, _TARGET, _STATIONARY, _OVERFLOW = (
+    int(Signal.CONTINUE),
     int(Signal.TARGET),
     int(Signal.STATIONARY),
     int(Signal.OVERFLOW),
@@ -76,7 +76,7 @@ def _find_winners(state, x, finder, place):
 
 @inner
 def _is_bounded(state):
-    """Return whether all bounds are finite; infinite ones cannot order samples."""
+    """Return whether all bounds are finite; the search requires finite ones."""
     total = state.scale.noise[0]
     for label in range(state.search.growth.size):
         total += state.search.growth[label]
@@ -149,7 +149,7 @@ def add_worst(state, t, w0_update_interval):
     """
     samples, exchange, grad, total = state.samples, state.exchange, state.grad, state.total
     n_ignored = state.worst.n_ignored
-    is_single, has_slopes = exchange.address == 0, w0_moves(t, w0_update_interval)
+    is_single, has_slopes = exchange.address == 0, updates_w0(t, w0_update_interval)
     if not is_single and not _collect_paths(state):
         return False
     for j in range(state.worst.order.shape[0] - n_ignored):
@@ -196,7 +196,7 @@ def sparse_block(w, flags, state, rule, w0_update_interval, t0, journal, loss, s
                 send_overflow(state.exchange)
             return k + 1, _OVERFLOW
         if not begin_search(state, w, t, flags):
-            return k, _GOES_ON
+            return k, _CONTINUE
         search_worker(state, w, t, rule.small_from)
         end_search(state, w, t, flags)
         if w > 0:
@@ -207,17 +207,17 @@ def sparse_block(w, flags, state, rule, w0_update_interval, t0, journal, loss, s
         if code != 0:
             return k, code
         if not is_exchanged:
-            return k, _GOES_ON
+            return k, _CONTINUE
         if not math.isfinite(loss[k]):
             return k + 1, _OVERFLOW
         if loss[k] <= rule.target:
             return k + 1, _TARGET
         if not add_worst(state, t, w0_update_interval):
-            return k, _GOES_ON
+            return k, _CONTINUE
         step[k] = take_step(state, k, t, loss[k], rule, journal)
         if step[k] == 0.0:
             return k + 1, _STATIONARY
-    return loss.size, _GOES_ON
+    return loss.size, _CONTINUE
 
 
 # -- passes over all chunks --------------------------------------------------------------------

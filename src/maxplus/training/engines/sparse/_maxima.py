@@ -158,7 +158,7 @@ def refresh(state, w, c, d):
 
 @inner
 def leader_value(state, w, c, d, q):
-    """Return the exact score of the better of the two known units in a lane; −inf without any.
+    """Return the exact score of the better of the two known units in a lane; −inf if none is known.
 
     If the exact score of the leader is below the second, they are swapped and the other one is
     computed: after two rounds both are exact.

@@ -145,7 +145,7 @@ def replay(state, c, h):
         scan_unit(samples.columns[c], W0, w1, g, g2, a, a2)
     else:
         cap = minima.cap[c, h] + (log.raised[h] - minima.raised_seen[c, h]) + state.scale.noise[0]
-        # Read outside the loop: each read calls the reference counting of Numba.
+        # Read outside the loop: each read updates Numba's reference counts.
         rows, offsets, columns = log.row[h], log.offset[h], samples.columns[c]
         low, high = samples.low[c], samples.high[c]
         for entry in range(seen, n):

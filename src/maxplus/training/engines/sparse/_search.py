@@ -42,8 +42,8 @@ from maxplus.trees._kernels import root, update, winner
 
 # Bound on the relative rounding error of subtracting growth from a loss and adding it again.
 KEY_ROUNDING = 4e-16
-# Published instead of an iteration to end helpers. flags[0] is the iteration of worker 0,
-# flags[LINE·w] that of helper w.
+# Published instead of an iteration number to end the helpers. flags[0] is the iteration of worker
+# 0, flags[LINE·w] that of helper w.
 STOP = -(2**62)
 # Spins before the processor is yielded, about 20 µs.
 _MAX_SPINS = 20_000
@@ -123,8 +123,8 @@ def update_chunk(state, w, c, t):
     """Bring the chunk's bounds up to date with all steps since its last update.
 
     Units with a row that rose must be merged, because a score may exceed its bound, and so must
-    changes that lower a leader of the own class. Small falls in wrong classes would only tighten
-    bounds and are postponed.
+    changes that lower a leader of the chunk's own class. Small falls in wrong classes would
+    only tighten bounds and are postponed.
     """
     samples, weights, minima, maxima = state.samples, state.weights, state.minima, state.maxima
     events, search, scratch = state.events, state.search, state.scratch
@@ -268,7 +268,7 @@ def _set_key(state, w, c, loss):
 
 
 @inner
-def _leave(state, w, c, label, steps_are_small):
+def _finish_chunk(state, w, c, label, steps_are_small):
     """After the search, set the key of an updated chunk and the origin of its growth.
 
     Growth is relative to the bounds in `Maxima`, so the key must be derived from them. They agree
@@ -384,4 +384,4 @@ def search_worker(state, w, t, small_from):
         for leaf in range(search.chunk.shape[2]):
             c = search.chunk[w, label, leaf]
             if c != NONE and search.updated[c] == t:
-                _leave(state, w, c, label, t >= small_from)
+                _finish_chunk(state, w, c, label, t >= small_from)

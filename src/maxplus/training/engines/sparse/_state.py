@@ -109,7 +109,7 @@ class Sizes(NamedTuple):
     S: int  # workers of all ranks that share thresholds
     T: int  # ranks
     k: int  # samples that an iteration searches for
-    n: int  # samples that it steps on, the last ones of them
+    n: int  # the last of these, on which it steps
     Q: int  # k / S, rounded up
     E: int  # maximum number of entries of a layer that change in an iteration
     R: int  # iterations that the ring of events holds
@@ -212,7 +212,7 @@ def _resolve(declared: Field, sizes: Sizes) -> tuple[tuple[int, ...], np.dtype]:
 
 
 # Bytes of a cache line and of the widest vectors. NumPy aligns arrays to 16 bytes (numpy #5312), so
-# that each such vector extends over two lines: iterations would take up to 15 % longer.
+# that such vectors extend over two lines, which makes iterations up to 15 % slower.
 LINE_BYTES = 64
 
 
@@ -323,7 +323,7 @@ class Lift(NamedTuple):
     begin: Array = field("2 H", REAL, 0)  # when the present epoch began
     epoch: Array = field("H 2P", INT, NONE)  # latest epoch in which the row changed
     value: Array = field("H 2P", F, 0)  # its value before the first change in that epoch
-    seen: Array = field("K 2 H", REAL, 0)  # the origin of counts since the chunk's last update
+    seen: Array = field("K 2 H", REAL, 0)  # lifts that later ones are compared with
     W2T: Array = field("K C H", F, 0)  # the weights at the chunk's last update
     top: Array = field("K H", REAL, 0)  # bound on the unit's minima at the chunk's last update
     floor: Array = field("K C", REAL, 0)  # lowest bound of a lane on the class's score then
@@ -339,7 +339,7 @@ class Lift(NamedTuple):
 class Maxima(NamedTuple):
     """Per (chunk, class, lane): the two leading units, and a bound on all other units.
 
-    For the own class of the chunk, ``lead`` and ``second`` are lower bounds on the scores of the
+    For the chunk's own class, ``lead`` and ``second`` are lower bounds on the scores of the
     two units. For wrong classes, max(lead, rest) and max(second, rest) are upper bounds: a rise
     that stays below rest in all lanes is not merged. lead ≥ second. ``rest`` is an upper bound on
     the scores of all other units. The second unit avoids evaluating all units when a leader falls.
@@ -464,7 +464,7 @@ class Scratch(NamedTuple):
     class_change: Array = field("W 2 C", REAL)  # of a class's score
     unit_mark: Array = field("W H", INT, 0)  # number of the update that merged the unit,
     pair_mark: Array = field("W H C", INT, 0)  # the unit in this class
-    # Marks given, and statistics: updates, lanes resolved, refreshes, scans of single
+    # Number of marks used, and statistics: updates, lanes resolved, refreshes, scans of single
     # lanes, narrowed chunks.
     counts: Array = field("W 8", INT, 0)
 

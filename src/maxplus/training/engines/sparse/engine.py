@@ -48,7 +48,7 @@ REGROUP_FROM = 40
 
 
 class SparseEngine(CompiledEngine):
-    """Engine that searches the worst samples by bounds; bit-identical to the dense engine.
+    """Engine that searches for the worst samples by bounds; bit-identical to the dense engine.
 
     Scores are computed exactly only if a bound exceeds the worst loss found, or the k-th worst.
     Minima are stored with a witness and a runner-up, maxima with two leaders and a bound on the
@@ -66,7 +66,7 @@ class SparseEngine(CompiledEngine):
 
     name = "sparse"
     objectives = (MaxLoss, TopKLoss, TrimmedMaxLoss)
-    spans_ranks = True
+    supports_mpi = True
     memory_remedy = "use fewer hidden units, fewer samples or float32"
 
     def __init__(self, model: LMM, problem: TrainingProblem, *, audit: bool = False) -> None:
@@ -244,7 +244,7 @@ class SparseEngine(CompiledEngine):
         """
         began = time.perf_counter()
         state, samples, n_samples = self._state, self._state.samples, len(self.problem.y)
-        odds = self._hardness()
+        odds = self._sort_keys()
         with ThreadPoolExecutor(self._n_workers) as threads:
             workers = range(self._n_workers)
             list(threads.map(lambda w: _kernels.replay_chunks(state, w, self._n_workers), workers))
@@ -267,8 +267,8 @@ class SparseEngine(CompiledEngine):
         highest = state.minima.g_max.max(axis=0, initial=-np.inf)
         state.lift.reach[:] = highest - state.log.raised
 
-    def _hardness(self) -> NDArray:
-        """Return the sort key of lanes: the last bounds, infinite for resolved lanes."""
+    def _sort_keys(self) -> NDArray:
+        """Return the sort keys of lanes: the last bounds, infinite for resolved lanes."""
         odds = self._state.search.odds
         return np.where(odds < 0, np.inf, odds)
 
