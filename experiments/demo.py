@@ -74,7 +74,8 @@ def _table(comparison: IrisComparison, side: str) -> Table:
     style: dict[str, Any] = {"box": box.SIMPLE_HEAD, "pad_edge": False, "collapse_padding": True}
     shown = Table(title=found.caption, title_justify="left", **style)
     for name in (*found.columns, "seconds"):
-        shown.add_column(name, justify="left" if name == "model" else "right")
+        is_model = name == "model"
+        shown.add_column(name, justify="left" if is_model else "right", no_wrap=is_model)
     for row in found.rows:
         seconds = comparison.models[row[0]].seconds
         shown.add_row(*map(str, row), f"{seconds:.1f}")
