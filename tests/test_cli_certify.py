@@ -10,7 +10,7 @@ import pytest
 
 import maxplus
 import maxplus.cli.certify
-from commands import IRIS, ORCHARD, SMALL, document, good, read_csv, train
+from commands import IRIS, ORCHARD, SMALL, bad, document, good, read_csv, train
 from table_helpers import opened
 
 pytestmark = pytest.mark.slow
@@ -120,6 +120,25 @@ def test_certify_holds_categories_fixed_by_default(orchard_model):
     scale = np.where(is_category, 0.0, 1.0)
     expected = model.certified_accuracy(samples.X, samples.y, 2.0, scale)
     assert result["certified_accuracy"] == [expected]
+
+
+def test_certify_joint_changes_of_numbers_and_a_category(orchard_model):
+    model = maxplus.load(orchard_model)
+    samples = opened(ORCHARD, "goes to")
+    scale = model.certificate_scale()
+    joint = ("--eps", 0.1, "--change-one-of", "variety")
+    result = document("certify", orchard_model, ORCHARD, *joint)
+    expected = model.certified_accuracy(samples.X, samples.y, 0.1, scale, change_one_of=["variety"])
+    assert result["certified_accuracy"] == [expected]
+    assert result["change_one_of"] == ["variety"]
+    numbers_only = document("certify", orchard_model, ORCHARD, "--eps", 0.1)
+    assert expected < numbers_only["certified_accuracy"][0]
+    printed = " ".join(good("certify", orchard_model, ORCHARD, *joint).split())
+    assert "deviations of the training data and 'variety' to any value." in printed
+    message = bad("certify", orchard_model, ORCHARD, "--change-one-of", "sugar %")
+    assert "'sugar %', which is not a column with a list of values" in message
+    message = bad("certify", orchard_model, ORCHARD, *joint, "--radii")
+    assert "--radii is not available with --change-one-of" in message
 
 
 def test_certify_reports_missing_values(orchard_model, tmp_path):

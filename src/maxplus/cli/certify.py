@@ -43,6 +43,14 @@ def certify(
     ] = None,
     raw_units: opt.RawUnits = False,
     move_categories: opt.MoveCategories = False,
+    change_one_of: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAMES",
+            help="Categorical or ordinal columns, separated by commas. One of them may also take "
+            "any other value; radii are not computed. None by default.",
+        ),
+    ] = None,
     radii: Annotated[
         bool,
         typer.Option(
@@ -74,11 +82,13 @@ def certify(
 
         estimator = open_model(model)
         perturbation = perturbation_of(estimator, raw_units, move_categories)
-        steps = _sorted_eps(eps or EPS)
+        steps, columns = _sorted_eps(eps or EPS), opt.names(change_one_of)
         needs_radii = radii or plot is not None
-        count = CertifiedCounts(
-            estimator, perturbation, steps, math.inf if needs_radii else ROWS_WITH_RADII
-        )
+        if columns and needs_radii:
+            option = "--radii" if radii else "--plot"
+            raise ValueError(f"{option} is not available with --change-one-of; omit one of them")
+        max_radii = 0 if columns else math.inf if needs_radii else ROWS_WITH_RADII
+        count = CertifiedCounts(estimator, perturbation, steps, max_radii, columns)
         unknown = UnknownLabels(estimator, data, strict=strict)
         for part in stream_parts(data, estimator, labelled=True, strict=strict):
             count.add(*unknown.select_known(part))
@@ -106,6 +116,8 @@ def certify(
             "least_radius_of_right_rows": None if found is None else found.least,
             "rows_with_unknown_labels": unknown.n_unknown,
         }
+        if columns:
+            document["change_one_of"] = columns
         if plot is not None:
             from maxplus.plots import plot_certified_accuracy
 
@@ -133,12 +145,19 @@ class CertifiedCounts:
     perturbation : unit of ε
     steps : values of ε, ascending
     max_radii : maximum number of rows for which radii are computed
+    change_one_of : columns one of which may also take any other value
     """
 
     def __init__(
-        self, estimator: Any, perturbation: Perturbation, steps: list[float], max_radii: float
+        self,
+        estimator: Any,
+        perturbation: Perturbation,
+        steps: list[float],
+        max_radii: float,
+        change_one_of: Sequence[str],
     ) -> None:
         self.steps, self.perturbation, self._max_radii = steps, perturbation, max_radii
+        self.change_one_of = change_one_of
         self._estimator = estimator
         self.n_certified = np.zeros(len(steps), np.int64)
         self.n_rows = self.n_correct = self.n_missing = self.n_equal = 0
@@ -147,13 +166,12 @@ class CertifiedCounts:
 
     def add(self, data: Dataset, codes: NDArray) -> None:
         """Count the rows of a chunk, with class indices ``codes``."""
-        from maxplus.certify import certified_at
         from maxplus.report.performance import equal_to_training
         from maxplus.tables import row_hashes
 
         if not len(codes):
             return
-        X, model, scale = data.X, self._estimator.model_, self.perturbation.scale
+        X, scale = data.X, self.perturbation.scale
         scores = self._estimator._scores(X)
         correct = certified = scores.argmax(axis=1) == codes
         self.n_rows += len(correct)
@@ -162,7 +180,9 @@ class CertifiedCounts:
             self.n_missing += int(data.missing.any(axis=1).sum())
         for k, step in enumerate(self.steps):
             # A row that is not certified for ε is not certified for any larger ε.
-            certified = certified_at(model, X, step, scale, scores=scores, where=certified)
+            certified = self._estimator._certified(
+                X, scores, step, scale, certified, self.change_one_of
+            )
             self.n_certified[k] += np.count_nonzero(certified)
         if self.has_radii:
             equal = equal_to_training(self._estimator, row_hashes(X))
@@ -206,10 +226,15 @@ def _sentences(count: CertifiedCounts, found: CertifiedRows | None) -> Iterator[
             have = "row has" if count.n_equal == 1 else "rows have"
             yield f"{count.n_equal:,} {have} the same values as a training row."
     else:
+        columns = " or ".join(map(repr, count.change_one_of))
+        end = (
+            f" and {columns} to any value."
+            if columns
+            else (". --radii computes the median and the minimum radius.")
+        )
         yield (
             f"{count.n_certified[-1]:,} of {count.n_rows:,} rows are correct and provably stay "
-            f"correct if every numeric feature changes by up to {count.steps[-1]:g} {unit}. "
-            "--radii computes the median and the minimum radius."
+            f"correct if every numeric feature changes by up to {count.steps[-1]:g} {unit}{end}"
         )
     if count.n_missing:
         has = "has" if count.n_missing == 1 else "have"
