@@ -41,7 +41,7 @@ STRUCTURES = (
     Structure(units=3, has_shapes=False, boxes=8, box_units=3, size=6.0),
     Structure(units=3, pairs_per_feature=1.0, boxes=8, box_units=16, size=6.0),
 )
-# Size of the search for fewer than MANY_ROWS rows, and for more rows.
+# Training runs of the search for fewer than MANY_ROWS rows, and for more rows.
 EFFORT = Effort(survivors=4, first=0.5, others=0.5, min_rows=3_000, share=1 / 4)
 EFFORT_MANY_ROWS = EFFORT._replace(survivors=3, first=0.25)
 # Minimum number of steps of the final training run with MANY_ROWS rows or more.
@@ -106,7 +106,7 @@ class TermTraining(ABC):
     annealing: Annealing = TERM_ANNEALING
     # Monotonicity constraint of z_1 − z_0 in each feature: 1, −1 or 0.
     monotonic_signs: NDArray | None = None
-    # Loss of `train_terms`.
+    # Name of the loss function in `train_terms`.
     loss: str = "log_loss"
 
     n_folds: ClassVar[int] = FOLDS
@@ -193,8 +193,8 @@ class TermTraining(ABC):
 class Choice(NamedTuple):
     """Held-out results of a search over structures, and the chosen structure.
 
-    Log losses (inf for skipped folds) and user-defined scores (−inf) have the shape (n_structures,
-    n_folds). The temperature is that of the chosen structure.
+    Losses (inf for skipped folds) and scores (−inf for skipped folds) have the shape
+    (n_structures, n_folds). The temperature is that of the chosen structure.
     """
 
     structures: Sequence[Any]
@@ -227,12 +227,12 @@ class TrainedSum(Outcome):
 
     @property
     def n_iter(self) -> int:
-        """Return the number of epochs."""
+        """Number of epochs."""
         return self.losses.size
 
     @property
     def arrays(self) -> dict[str, NDArray]:
-        """Return the loss curve."""
+        """Loss curve."""
         return {"warmup_losses": self.losses}
 
 
@@ -278,7 +278,7 @@ class JointTraining(TermTraining, SumStage):
     """Training stage that chooses the structure of a classifier and trains it."""
 
     structures: Sequence[Any] = STRUCTURES
-    # User-defined score of a model on held-out rows that replaces the log loss. Higher is better.
+    # Score of a model on held-out rows that replaces the log loss. Higher is better.
     scorer: Callable[[AdditiveLMM, TrainingData], float] | None = None
     # Maximum number of features in all terms.
     max_features: int | None = None
@@ -316,7 +316,7 @@ class JointTraining(TermTraining, SumStage):
         return choice, Status.MAX_ITER
 
     def effort(self, n_rows: int) -> Effort:
-        """Return the size of the search for a number of rows."""
+        """Return the number and length of the training runs of the search for a number of rows."""
         return EFFORT if n_rows < MANY_ROWS else EFFORT_MANY_ROWS
 
     def _score(self, model: AdditiveLMM, rows: TrainingData) -> float:

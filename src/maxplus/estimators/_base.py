@@ -300,7 +300,7 @@ class BaseMaxPlusClassifier(StatusMixin, ClassifierMixin, BaseMaxPlusEstimator):
             Labels of at least two classes.
         sample_weight : array of shape (n_samples,), optional
             Sample weights. Samples with weight 0 are ignored. Otherwise, weights have no effect on
-            the maximum loss and on the selection of the k largest losses.
+            the maximum loss or on the selection of the k largest losses.
 
         Returns
         -------

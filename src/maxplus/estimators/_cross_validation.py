@@ -318,7 +318,7 @@ def _in_threads(
 
 
 def _network_effort(rows: TrainingData) -> Effort:
-    """Return the size of a search over single networks."""
+    """Return the number and length of the training runs of a search over single networks."""
     length = 0.25 if current().total(len(rows.y)) < MANY_ROWS else 0.2
     return Effort(2, length, length, 2_000, 1 / 8)
 

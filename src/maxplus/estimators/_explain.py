@@ -284,8 +284,8 @@ class ExplainMixin:
         feature_names : sequence of str, optional
             Names of the features. By default, those of the domain or ``feature_names_in_``.
         missing : array of bool, (n_samples, n_columns) or (n_samples, n_features), optional
-            Mask of imputed values, which are marked in the text. By default, it is derived from a
-            data frame.
+            Mask of imputed values, which are marked in the text. By default, it is derived from X
+            if X is a data frame.
         row_numbers : sequence of int, optional
             Numbers of the samples in the text. By default, 1, 2, ….
 
@@ -350,8 +350,8 @@ class ExplainMixin:
         domain, fixed, low, high, class_names
             As in `explain`.
         seconds : float, default=60.0
-            Time limit. The best change so far is returned when it is reached, with a lower bound
-            of the smallest distance (``at_least``).
+            Time limit. If it is exceeded, the best change found so far is returned, with a lower
+            bound on the smallest distance (``at_least``).
 
         Returns
         -------

@@ -101,7 +101,7 @@ def change_of_features(
         from maxplus.tables.columns import Number, Ordinal
 
         parts = list(zip(encoder.columns_, encoder.feature_slices, strict=True))
-        # Missing-value indicators, the last feature of a column, do not change.
+        # A missing-value indicator, which is the last feature of its column, does not change.
         features = {
             column.name: slice(part.start, part.stop - bool(column.indicator))
             for column, part in parts
@@ -129,10 +129,10 @@ def change_of_features(
 
 
 def for_encoded_features(estimator: Any) -> Any:
-    """Return a copy of the estimator that scikit-learn validates against encoded features.
+    """Return the estimator with attributes for the validation of encoded features.
 
-    The attributes ``n_features_in_`` and ``feature_names_in_`` of the estimator itself describe the
-    data frame that was passed to `fit`.
+    If it has an encoder, a modified copy is returned, because ``n_features_in_`` and
+    ``feature_names_in_`` of the estimator itself describe the data frame that was passed to `fit`.
     """
     if getattr(estimator, ENCODER, None) is None:
         return estimator

@@ -61,8 +61,8 @@ Self = TypeVar("Self", bound="BaseLMMClassifier")
 def automatic_n_hidden(X: NDArray, n_classes: int) -> int:
     """Return the number of hidden units, √(N / C) per class, but at least 10 and at most 50.
 
-    It does not exceed the number of distinct samples, because units at the same point add up in a
-    soft maximum.
+    Beyond 3 units per class, it does not exceed the number of distinct samples, because units at
+    the same point add up in a soft maximum.
     """
     per_class = min(max(round(math.sqrt(len(X) / n_classes)), MIN_UNITS), MAX_UNITS)
     n_units = n_classes * per_class

@@ -241,7 +241,7 @@ def reject_checkpoints(callbacks: Any, estimator: str) -> None:
 def threads(n_jobs: int | None) -> Iterator[None]:
     """Limit Numba and BLAS to ``n_jobs`` threads; −1 uses all threads, −2 all but one.
 
-    None keeps the current setting of Numba, but MPI ranks on the same machine divide its cores.
+    None keeps the current setting of Numba. MPI ranks on the same machine divide the cores equally.
     """
     available = numba.config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
     if n_jobs is None:

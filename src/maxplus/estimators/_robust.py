@@ -71,7 +71,8 @@ class Candidate(NamedTuple):
         return f"{self.structure}; clip {self.clip}; trained at {self.factor:g} times robust_eps"
 
 
-# Structures for tables. A search over more structures adds more noise than it gains.
+# Structures for tables. They are not compared in the search, because the noise of the selection
+# would outweigh the gain.
 BOXES = Structure(has_shapes=False, boxes=8, box_units=3, size=2.0)
 SHAPES = Structure(units=2, size=2.0)
 CONSTANT = Candidate(None)
@@ -118,6 +119,8 @@ def make_candidates(
 ) -> list[Candidate]:
     """Return the candidates for a table, or windows for square images.
 
+    If there are several candidates, a constant is added.
+
     Parameters
     ----------
     X : ndarray of shape (n_samples, n_features)
@@ -127,7 +130,7 @@ def make_candidates(
     clip : None, "range", pair or sequence of pairs
         Intervals of `FeatureMap.clip`, or None for the default.
     factor : float or "auto"
-        Factor of all candidates. "auto" adds candidates for all factors, and a constant.
+        Factor of all candidates. "auto" uses each of FACTORS.
     """
     side = math.isqrt(X.shape[1])
     is_image = side * side == X.shape[1] and share_a_unit(X)
@@ -172,7 +175,7 @@ class RobustTraining(JointTraining):
     n_folds: ClassVar[int] = FOLDS
 
     def effort(self, n_rows: int) -> Effort:
-        """Return the size of the search."""
+        """Return the number and length of the training runs of the search."""
         return IMAGE_EFFORT if isinstance(self.structures[0].structure, Windows) else EFFORT
 
     def choose(
@@ -207,7 +210,7 @@ class RobustTraining(JointTraining):
     ) -> AdditiveLMM:
         """Train a candidate for a fraction of the full length."""
         terms, rows = structure.structure, prepared
-        # The last number distinguishes training from `prepare`, which uses no random numbers here.
+        # The last entry of the seed is not needed, because `prepare` uses no random numbers here.
         rng = np.random.default_rng(seed[:2])
         feature_map = FeatureMap.clip(rows.X, structure.clip)
         if terms is None:

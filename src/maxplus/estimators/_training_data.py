@@ -396,9 +396,10 @@ def predict_in_batches(
     model: Network,
     output: Callable[[NDArray], NDArray],
 ) -> NDArray:
-    """Return ``output(scores)`` for all rows of X, where ``output`` maps (n, C) to length n.
+    """Return ``output(scores)`` for all rows of X.
 
-    Temporary arrays have the size of a batch.
+    The argument of ``output`` has shape (n, C), and its result has n rows. Temporary arrays have
+    the size of a batch.
     """
     X = _checked_rows(estimator, X, finite=False)
     n_rows = X.shape[0]
@@ -433,9 +434,8 @@ class Scaling(NamedTuple):
         """Estimate the mean and standard deviation of each feature after clipping outliers.
 
         Outliers are outside the 5 % and 95 % quantiles by more than 1.5 times the distance
-        between the quantiles.
-        Features whose quantiles coincide are not clipped. The spread of constant features is 1.
-        Features that look like pixels (`share_a_unit`) are not scaled.
+        between the quantiles. Features whose quantiles coincide are not clipped. The spread of
+        constant features is 1. Features that look like pixels (`share_a_unit`) are not scaled.
         """
         N, P = X.shape
         if share_a_unit(X):

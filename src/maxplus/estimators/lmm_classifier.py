@@ -131,7 +131,8 @@ class LMMClassifier(BaseLMMClassifier):
         classes. By default, the slope times the distance between classes.
     warmup_epochs : int or "auto", default="auto"
         Number of passes over the samples in the warm-up. "auto" uses 10, or more if 10 epochs have
-        fewer than 500 batches.
+        fewer than 500 batches (1,000 for a sum of terms on at least 4,000 samples, without
+        ``robust_eps``).
     batch_size : int or "auto", default="auto"
         Number of samples per batch in the warm-up. "auto" uses
         ``max(8, min(200, n_samples / 8))``.
