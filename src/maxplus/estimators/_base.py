@@ -450,7 +450,7 @@ class BaseMaxPlusClassifier(StatusMixin, ClassifierMixin, BaseMaxPlusEstimator):
             if trained.last_stage == Iterations.name:
                 unit, adjective = f"of {self.max_iter} {unit}", f"{self.keep} "
             when = f"after {trained.outcomes[-1].n_iter} {unit}"
-            kept = f"the {adjective}parameters so far are kept"
+            kept = f"the current parameters are kept"
         else:
             when, kept = "before its first step", "the initial parameters are kept"
         return f"training was interrupted {when}; {kept}"

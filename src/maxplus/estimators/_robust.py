@@ -108,7 +108,7 @@ def max_change(robust_eps: Any, scale: NDArray, columns: Mapping[str, Any]) -> N
     eps = np.asarray(robust_eps, np.float64)
     if eps.ndim and eps.shape != scale.shape:
         raise ValueError(
-            f"robust_eps must be a number or have one for each of the {scale.size} features; got "
+            f"robust_eps must be a number, or an array with one for each of {scale.size} features; got "
             f"an array of shape {eps.shape}"
         )
     return eps * scale
