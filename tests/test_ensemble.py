@@ -103,8 +103,8 @@ def test_pruned_ensemble_keeps_training_scores(iris):
     before = clf.decision_function(iris.X)
     pruned = clf.prune()
     assert pruned.dropped > 0
-    assert pruned.dropped + pruned.left == 180
-    assert clf.n_hidden_ == pruned.left == clf.unit_activation_counts_.size
+    assert pruned.dropped + pruned.remaining == 180
+    assert clf.n_hidden_ == pruned.remaining == clf.unit_activation_counts_.size
     assert_array_equal(clf.decision_function(iris.X), before)
     assert_array_equal(clf.unit_activation_counts_, clf.model_.activation_counts(iris.X))
 

@@ -56,6 +56,6 @@ def test_export_refuses_unfitted_classifier(export, tmp_path):
     "other", [MaxPlusClassifier(), make_pipeline(LMMClassifier()), LMMClassifier, None]
 )
 def test_export_refuses_other_estimators(export, other, tmp_path):
-    with pytest.raises(TypeError, match=f"LMMClassifier; got {type(other).__name__}"):
+    with pytest.raises(TypeError, match=f"LipschitzInterpolator; got {type(other).__name__}"):
         export(other)
     assert not list(tmp_path.iterdir())

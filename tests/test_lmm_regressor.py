@@ -357,5 +357,5 @@ def test_regressor_rejects_too_large_targets():
     X, y = noisy(waves, n=50)
     with pytest.raises(ValueError, match="y reaches"):
         LMMRegressor(epochs=2).fit(X, y * 1e200)
-    with pytest.raises(TrainingOverflowError, match="left the range of float32; scale y"):
+    with pytest.raises(TrainingOverflowError, match="exceed the range of float32; scale y"):
         LMMRegressor(epochs=2).fit(X.astype(np.float32), y * 1e60)

@@ -210,7 +210,7 @@ def test_n_hidden_selects_a_single_network_trained_with_a_margin():
     clf = LMMClassifier(8, robust_eps=0.1, warmup_epochs=3, random_state=0).fit(*blobs())
     assert isinstance(clf.model_, LMM)
     assert not hasattr(clf, "robust_reach_")
-    with pytest.raises(ValueError, match="eps must be given, unless"):
+    with pytest.raises(ValueError, match="eps is required, unless"):
         clf.certified_accuracy(*blobs())
 
 

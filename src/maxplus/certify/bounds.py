@@ -1,4 +1,4 @@
-"""Bounds of scores over boxes of inputs, and of the rounding of a forward pass."""
+"""Bounds on scores over boxes of inputs, and on the rounding error of a forward pass."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def check_box(
 
 
 def mapped_box(model: TermSum, X: NDArray, eps: NDArray, scale: NDArray) -> tuple[NDArray, NDArray]:
-    """Return the smallest and the largest mapped features in each box, exact or computed.
+    """Return bounds on the exact and the computed mapped features in each box.
 
     The ends of a box are rounded outwards, even for eps = 0, so that bounds are continuous there.
     """
@@ -153,11 +153,11 @@ def caps(model: LMM) -> NDArray:
 
 
 class Magnitude:
-    """Largest sum of absolute values that a score is computed from, and rounding relative to it.
+    """Bound on the sum of absolute values in the computation of a score, and on its rounding error.
 
     A score with |φ(x)_p| ≤ sizes_p for all features p is computed from numbers whose absolute
     values sum to at most |b| + Σ_t (max_i |W0[i]|·sizes_p + max |W1| + max |W2|). The rounding
-    error of a forward pass is at most a few times machine precision of that.
+    error of a forward pass is at most a small multiple of machine epsilon times this sum.
 
     Parameters
     ----------
@@ -187,7 +187,7 @@ class Magnitude:
     def products(self, low: NDArray, high: NDArray) -> NDArray:
         """Return max_i |W0[i]·u_p| of each term for low ≤ u ≤ high (N, P), shape (N, T).
 
-        Not finite if a number is not. O(N·Σ_t m_t).
+        A result is not finite if one of its inputs is not. O(N·Σ_t m_t).
         """
         products = np.zeros((len(low), len(self._constants)))
         _fill_products(frozen(low), frozen(high), self.features, self.steep, self._first, products)
@@ -208,13 +208,13 @@ class Magnitude:
     def rounding(self, products: NDArray) -> NDArray:
         """Return the largest rounding error of a score, for `products` (N, T) of each box.
 
-        Let L be the sum of all terms' largest |W0[i]·u| + |W1[i, h]| + |W2[h, d]|, and of the
+        Let L be the sum of all terms' largest |W0[i]·u_p| + |W1[i, h]| + |W2[h, d]|, and of the
         largest intercept. A score in the model's float type is, for each of the T terms, a rounded
-        product and two rounded sums, and T more sums. Its error is at most (T + 3)·u·L, up to
-        terms in u², where u = eps / 2. Bounds are computed in float64 with the same error. Points
-        where a slope changes have a few rounding errors of the same numbers, each of which changes
-        a score by no more than that. Caps, mapped features and differences of offsets have errors
-        below 12·u·L. With a feature map, u is at most its largest value.
+        product and two rounded sums, and T more sums. Its error is at most (T + 3)·δ·L, up to terms
+        in δ², where δ is half the machine epsilon. Bounds are computed in float64 with the same
+        error. The points at which a slope changes are computed with a few rounding errors, each of
+        which has at most this effect on a score. Caps, mapped features and differences of offsets
+        have errors below 12·δ·L. With a feature map, |u_p| is at most its largest value.
         """
         feature_map = self._model.feature_map
         if feature_map is not None:

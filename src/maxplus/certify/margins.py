@@ -90,7 +90,7 @@ class Margins:
 
     @cached_property
     def _wide_terms(self) -> list[WideTerm]:
-        """The terms over several features, at all rows."""
+        """The terms over several features, evaluated at all rows."""
         U = self.exact.mapped(self.X)
         terms = []
         for features, lmm in self.exact.terms:
@@ -142,9 +142,9 @@ class Margins:
     def is_far_ahead(self, lead: NDArray, eps: NDArray) -> NDArray:
         """Return whether leads of class y are so large that the gap for eps is certainly above 0.
 
-        The gap is at least the lead less 2·slope·eps and less the rounding of the scores and of
-        the gap, here that of the largest values of all rows. Always False for mapped features,
-        which rounding can move by more. O(N·P).
+        The gap is at least the lead minus 2·slope·eps and minus the rounding errors of the scores
+        and of the gap, which are bounded for the largest feature values of all rows. Always False
+        with a feature map, because rounding can change mapped features by more. O(N·P).
         """
         if self.model.feature_map is not None:
             return np.zeros(len(lead), bool)
@@ -157,7 +157,7 @@ class Margins:
             return lead > 2.0 * eps * self.slope + 4.0 * rounding
 
     def sign(self, rows: NDArray, eps: NDArray, tolerance: float) -> NDArray:
-        """Return the sign of the gaps of rows for eps·(1 + tolerance), 0 where it is too small."""
+        """Return 1 if the gap is > 0 at eps·(1 + 2·tolerance), −1 if it is < 0 at eps, else 0."""
         with np.errstate(over="ignore", invalid="ignore"):
             beyond = self.lowest(rows, (1.0 + 2.0 * tolerance) * eps)
             # The gap falls by at most 2·slope per eps.
@@ -228,7 +228,7 @@ class WideTerm(NamedTuple):
 
     @classmethod
     def at(cls, lmm: LMM, caps: NDArray, features: NDArray, U: NDArray) -> WideTerm:
-        """Return the term at mapped features U (N, P), without a unit."""
+        """Return the term at mapped features U (N, P), with an empty ``unit``."""
         u = U.take(features, axis=1)
         return cls(lmm, caps, features, u, lmm.hidden(u), np.empty(0, np.int64))
 
@@ -247,9 +247,9 @@ def term_margins(
       D_h = min_i (W1[i, k] + max(−W1[i, h], min λ_i − max g_h)).
 
     The bound is the minimum over h of the largest of the three. min g and max g are exact, as in
-    `maxplus.certify.box_bounds`. For a fixed unit k, all bounds decrease if the box grows. The
-    third bound is not used without ``unit``, k of each row (N,). The LMM is in float64, and
-    ``caps`` (H,) are the `maxplus.certify.bounds.caps` of its units. O(N·(m + C)·H).
+    `maxplus.certify.box_bounds`. For a fixed unit k, all bounds decrease if the box grows.
+    ``unit`` (N,) is the unit k of each row; without it, the third bound is not used. The LMM is in
+    float64, and ``caps`` (H,) are the `maxplus.certify.bounds.caps` of its units. O(N·(m + C)·H).
     """
     margins = np.zeros((len(y), lmm.n_classes))
     every = np.arange(lmm.n_features)
@@ -370,7 +370,7 @@ def add_lowest_margins(low, high, ends, points, scores, y, margins):
     N, C = margins.shape
     for n in range(N):
         own = y[n]
-        # The first point above low[n]; Numba compiles np.searchsorted for a third of a second.
+        # The first point above low[n]; compiling np.searchsorted would take a third of a second.
         first, end = 0, points.size
         while first < end:
             middle = (first + end) // 2

@@ -13,10 +13,10 @@ from maxplus.certify.margins import Margins
 from maxplus.models._checks import as_rows
 from maxplus.models.lmm import TermSum
 
-# Relative tolerance of radii; the lower end, which is certified, is returned.
+# Relative tolerance of radii, which are rounded down.
 TOLERANCE = 1e-6
 GROWTH = 4.0
-# Numbers in the rows that are bounded together: 32 MB.
+# Maximum number of values in a block of rows (32 MB).
 VALUES_AT_ONCE = 4_000_000
 # Maximum number of held columns that are listed by name.
 N_NAMES = 3
@@ -33,21 +33,25 @@ def certified_at(
 ) -> NDArray:
     """Return whether each row's predicted class stays the same everywhere in its box.
 
-    This is equivalent to `certified_radius` >= eps: the lowest margins of the class over every
-    other class, added over all terms, are above 0. They are exact for terms over one feature, and
-    at least the difference of the `box_bounds` for other terms. All rows are certified for eps = 0.
+    This is equivalent to `certified_radius` >= eps. A row is certified if, for every other class,
+    the sum of the lowest margins of all terms is positive. The lowest margin of a term over one
+    feature is exact; for other terms, a lower bound is used, which is at least the difference of
+    the `box_bounds`. All rows are certified for eps = 0.
 
     Without a feature map, no score changes by more than eps times the sum of the terms'
-    max_i |W0[i]|·scale_p. Rows whose lead is more than twice that need no bounds and cost one
-    forward pass; other rows cost three or four (one less if ``scores`` are given). If the margin is
-    almost 0 at eps, the radius itself is computed, because it has a tolerance of a millionth.
+    max_i |W0[i]|·scale_p. If the difference of the two highest scores is more than twice this
+    bound, the row is certified after one forward pass. Other rows take three or four passes.
+    Passing ``scores`` saves one pass. If the margin at eps is almost 0, the radius itself is
+    computed, because it has a relative tolerance of 1e-6.
 
     Parameters
     ----------
     model : LMM or AdditiveLMM
     X : array of shape (N, P)
     eps : float or array of shape (N,), >= 0
+        Size of the box |x'_p − x_p| ≤ eps·scale_p.
     scale : array of shape (P,), >= 0, optional
+        The largest change of each feature for eps = 1; all ones by default.
     scores : array of shape (N, C), optional
         The result of ``model.scores(X)``.
     where : array of bool of shape (N,), optional
@@ -83,7 +87,7 @@ def certified_at(
     first, second = _two_highest(Z.astype(np.float64, copy=False))
     y = Z.argmax(axis=1)
     margins = Margins(model, X, y, factors)
-    # A radius is short by up to TOLERANCE·eps, and rounding can change what is almost 0.
+    # Allow for the tolerance of the radius and for rounding.
     is_far_ahead = margins.is_far_ahead(first - second, (1.0 + 2.0 * TOLERANCE) * eps)
     certain = selected & ((eps == 0.0) | is_far_ahead)
     open_rows = np.flatnonzero(selected & ~certain)
@@ -113,14 +117,14 @@ def _two_highest(Z: NDArray) -> tuple[NDArray, NDArray]:
 
 
 def certified_radius(model: TermSum, X: NDArray, scale: ArrayLike | None = None) -> NDArray:
-    """Return the largest eps for which each row is certified, to within a millionth and no larger.
+    """Return the largest eps for which each row is certified, rounded down by at most 1e-6·eps.
 
-    The sum of the terms' lowest margins (`certified_at`) falls with eps, by at most 2·eps·slope,
-    where the slope is the sum of the terms' max_i |W0[i]|·scale_p, each times the largest rise of
-    the feature map. It is positive at least up to (z₁ − z₂) / (2·slope), where the search
-    starts; z₁ and z₂ are the two highest scores. Rows are searched together, with about eight
-    evaluations. Each costs at most two forward passes over the rows that are still open,
-    O(N·Σ_t m_t·H_t), and less where few units come close to the maximum.
+    The sum of the terms' lowest margins (`certified_at`) decreases with eps by at most 2·eps·slope,
+    where slope is the sum of max_i |W0[i]|·scale_p over all terms. With a feature map, scale_p is
+    multiplied by the largest slope of φ_p. The sum is positive at least up to
+    (z₁ − z₂) / (2·slope), where the search starts; z₁ and z₂ are the two highest scores. The search
+    evaluates all rows together, about eight times. Each evaluation costs at most two forward passes
+    over the rows whose radius is not known yet, O(N·Σ_t m_t·H_t).
 
     Parameters
     ----------
@@ -132,8 +136,9 @@ def certified_radius(model: TermSum, X: NDArray, scale: ArrayLike | None = None)
     Returns
     -------
     array of shape (N,)
-        0 if the two highest scores are equal up to rounding; infinity if no feature that may move
-        has any influence, or if no input at all changes the prediction because of a feature map.
+        0 if the two highest scores are equal up to rounding; infinity if changes to the features
+        with scale_p > 0 have no effect on the scores or, with a feature map, cannot change the
+        prediction.
 
     Examples
     --------
@@ -158,7 +163,7 @@ def certified_radius(model: TermSum, X: NDArray, scale: ArrayLike | None = None)
 
 
 def _search(margins: Margins, rows: NDArray) -> NDArray:
-    """Return the largest eps with a gap > 0 of some rows, to within a millionth and no larger."""
+    """Return the largest eps with a gap > 0 for some rows, rounded down by at most 1e-6·eps."""
     slope, gap_low = margins.slope, margins.lowest(rows, np.zeros(len(rows))).gap
     if slope == 0.0:
         return np.where(gap_low > 0.0, np.inf, 0.0)
@@ -172,7 +177,7 @@ def _search(margins: Margins, rows: NDArray) -> NDArray:
         while index.size:
             eps = _guess(step, low, high, gap_low, gap_high, slope)
             gap = margins.lowest(rows[index], eps).gap
-            # No float may be left between both ends.
+            # False if there is no float between the two ends.
             is_inside = (eps > low) & (eps < high)
             is_low = is_inside & (gap > 0.0)
             is_high = is_inside ^ is_low
@@ -231,7 +236,7 @@ class CertifiedRows(NamedTuple):
         kept = np.sort(radii[is_right])
         if not kept.size:
             return cls(len(radii), 0, np.nan, np.nan)
-        # At least half of the rows have the lower median, which, unlike a mean, may be infinite.
+        # Radii may be infinite, so the two middle radii are not averaged; take the smaller one.
         return cls(len(radii), kept.size, float(kept[(kept.size - 1) // 2]), float(kept[0]))
 
     def sentence(self, unit: str = "training deviations", held: Sequence[str] = ()) -> str:

@@ -446,11 +446,11 @@ class BaseMaxPlusClassifier(StatusMixin, ClassifierMixin, BaseMaxPlusEstimator):
 
     def _interruption_message(self, trained: TrainingResult) -> str:
         if trained.outcomes:
-            unit, adjective = ITERATION_NAMES.get(trained.last_stage, trained.last_stage), ""
+            unit = ITERATION_NAMES.get(trained.last_stage, trained.last_stage)
+            kept = "the current parameters are kept"
             if trained.last_stage == Iterations.name:
-                unit, adjective = f"of {self.max_iter} {unit}", f"{self.keep} "
+                unit, kept = f"of {self.max_iter} {unit}", f"the {self.keep} parameters are kept"
             when = f"after {trained.outcomes[-1].n_iter} {unit}"
-            kept = f"the current parameters are kept"
         else:
             when, kept = "before its first step", "the initial parameters are kept"
         return f"training was interrupted {when}; {kept}"

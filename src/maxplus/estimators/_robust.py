@@ -108,8 +108,8 @@ def max_change(robust_eps: Any, scale: NDArray, columns: Mapping[str, Any]) -> N
     eps = np.asarray(robust_eps, np.float64)
     if eps.ndim and eps.shape != scale.shape:
         raise ValueError(
-            f"robust_eps must be a number, or an array with one for each of {scale.size} features; got "
-            f"an array of shape {eps.shape}"
+            "robust_eps must be a number, or an array with a number for each of the "
+            f"{scale.size} features; got an array of shape {eps.shape}"
         )
     return eps * scale
 

@@ -30,7 +30,7 @@ class RobustErrors:
     attack : float
         Error rate under `attack`, a lower bound on the worst case.
     certified : float
-        Fraction of rows that are wrong or not certified, an upper bound on the worst case.
+        Fraction of rows that are misclassified or not certified, an upper bound on the worst case.
     constant : float
         Error rate of always predicting the most frequent class.
     """

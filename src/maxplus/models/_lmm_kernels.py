@@ -105,7 +105,7 @@ def _scores_rows(X, weights, Z):
     g = np.empty((X.shape[0], weights.W1T.shape[0]), X.dtype)
     hidden_rows(X, weights, g)
     for r in range(Z.shape[0]):
-        # For few classes, as fast as a product by tiles, which takes longer to compile.
+        # For few classes, as fast as a tiled product, which takes longer to compile.
         for d in range(Z.shape[1]):
             Z[r, d] = maxplus_cell(g[r], weights.W2T[d])
 

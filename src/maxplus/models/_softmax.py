@@ -81,8 +81,8 @@ def softmax_by_class(Z: np.ndarray) -> np.ndarray:
     """Return the probabilities (C, N) of scores (N, C).
 
     The classes are the first axis, because NumPy reductions along a short last axis are several
-    times slower. They are added in a loop, because ``numpy.sum`` adds the terms of a single sample
-    in a different order.
+    times slower. The exponentials are added in a loop, because ``numpy.sum`` adds those of a single
+    sample in a different order.
     """
     P = np.ascontiguousarray(Z.T)
     P = P - P.max(axis=0)

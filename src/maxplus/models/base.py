@@ -210,7 +210,7 @@ class Model(Network):
 
     @classmethod
     def of_weights(cls: type[M], weights: Mapping[str, NDArray]) -> M:
-        """Return a model from `weights_by_name`; ValueError if one is missing or not finite."""
+        """Return a model with these weights; ValueError if an array is missing or not finite."""
         missing = [name for name in cls.layers if name not in weights]
         if missing:
             raise ValueError(f"the weights {missing[0]} are missing")
@@ -264,7 +264,7 @@ class Model(Network):
         return sum(getattr(self, name).size for name in self.layers)
 
     def move(self, subgradient: Subgradient, step: float) -> None:
-        """W ← W − step · subgradient, in place; each entry is rounded once.
+        """Update the weights in place, W ← W − step · subgradient; each entry is rounded once.
 
         Parameters
         ----------

@@ -1,6 +1,6 @@
 """Initial weights, and the distances and Lipschitz constants that determine their scale.
 
-Initial units are boxes around clusters, prototypes (section 3.4 of the paper) or random.
+Initial units are boxes around clusters, pyramids at samples (section 3.4 of the paper) or random.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def pyramids_bytes(n_points: int, n_features: int, n_classes: int, dtype: np.dty
 
 
 def random_lmm_bytes(shape: tuple[int, int, int], dtype: np.dtype) -> int:
-    """Return the approximate peak memory of `random_lmm`, which draws float64, in bytes."""
+    """Return the approximate peak memory of `random_lmm` in bytes; it draws float64 samples."""
     P, H, C = shape
     return (2 * P + C) * H * (8 + 2 * dtype.itemsize)
 
@@ -196,7 +196,7 @@ def median_distance(X: NDArray, rng: np.random.Generator) -> float:
 def class_distance(X: NDArray, y: NDArray, rng: np.random.Generator) -> float:
     """Return the median L∞ distance between random samples of different classes; O(pairs·P).
 
-    It is 1 if they coincide, so that it is never 0.
+    If the median is 0 or all sampled pairs have equal classes, return 1.
     """
     a = rng.integers(len(X), size=N_PAIRS)
     b = rng.integers(len(X), size=N_PAIRS)

@@ -127,7 +127,7 @@ def _bars(contributions: Contributions, n: int, title: str, total: str) -> Figur
 def _bar_plot(
     labels: Sequence[str], values: ArrayLike, title: str, height: float, **options: Any
 ) -> tuple[Figure, Axes]:
-    """Plot horizontal bars from top to bottom, below ``height`` inches for title and axis."""
+    """Plot horizontal bars; ``height`` is the height of the title and the axis in inches."""
     figure = new_figure(6.5, height + 0.28 * len(labels))
     ax = figure.subplots()
     quiet_frame(ax, title)

@@ -88,7 +88,7 @@ def _draw_counts(ax: Axes, bins: Reliability) -> None:
 def plot_certified_accuracy(
     radius: ArrayLike, correct: ArrayLike, *, unit: str | None = None
 ) -> Figure:
-    """Plot the fraction of rows that are correct and certified against ε.
+    """Plot the fraction of rows that are correct and certified, as a function of ε.
 
     Parameters
     ----------

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from matplotlib.collections import QuadMesh
     from matplotlib.figure import Figure
 
-# Function of a group of columns and of rows that returns the scores of the terms of the group.
+# Function that returns the scores of the terms of a group of columns for some rows.
 _Scores = Callable[[tuple[int, ...], NDArray], NDArray]
 # Number of panels per row, and maximum number of surfaces.
 N_COLUMNS, MAX_PAIRS = 3, 3

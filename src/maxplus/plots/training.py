@@ -203,7 +203,7 @@ def plot_search(candidates: Sequence[str], losses: ArrayLike, chosen: int) -> Fi
         raise ValueError(f"chosen must be 0 to {len(names) - 1}; got {chosen}")
     evaluated = np.isfinite(table)
     mean = np.where(evaluated, table, 0.0).sum(axis=1) / np.maximum(evaluated.sum(axis=1), 1)
-    # Sort by the number of evaluated splits, then by the mean loss.
+    # Chosen candidate first, then in order of the number of evaluated splits and the mean loss.
     order = np.lexsort((mean, -evaluated.sum(axis=1), np.arange(len(names)) != chosen))
     figure = new_figure(7.0, 1.4 + 0.3 * len(names))
     ax = figure.subplots()
