@@ -158,10 +158,10 @@ def _highest_unit(g, rate, heights):
 
 @njit(cache=True)
 def _scores_along(terms, p, u, speed, lowest, second, feature, Z, S, g, rate, ends):
-    """Add the values and slopes at φ_p = u of the terms with feature p to Z and S.
+    """Add to Z and S the values and slopes, at φ_p = u, of the terms with feature p.
 
     x moves with dφ_p/dt = speed. Return the distance up to which slopes are constant. O(H·C) per
-    term. The last three arrays are buffers, one entry for each unit of the largest term.
+    term. The last three arrays are buffers with at least as many entries as a term has units.
     """
     end = np.inf
     for use in range(terms.first_use[p], terms.first_use[p + 1]):
@@ -244,7 +244,7 @@ def _row_changes(x, y, terms, bounds, only_nearest, lead, change):
 
     ``change`` has shape (P, 2) and is infinite where no change suffices; another class has to win
     by the lead. With ``only_nearest``, changes larger than the nearest one found so far, in units,
-    are not searched. A feature costs O(H·C) per step and term that contains it.
+    are not considered. A feature costs O(H·C) per step and term that contains it.
     """
     T, C, H = terms.first_unit.size - 1, terms.intercept.size, terms.W2T.shape[1]
     lowest, second, feature = np.empty(H), np.empty(H), np.empty(H, np.int64)
@@ -284,7 +284,7 @@ def _row_changes(x, y, terms, bounds, only_nearest, lead, change):
 
 @njit(cache=True, parallel=True)
 def _changes(X, y, terms, low, high, unit, moves, only_nearest, lead, change):
-    """Compute change (N, P, 2) row by row; moves[n] is the mask of features of row n that move."""
+    """Compute change (N, P, 2) row by row; moves[n] is the mask of features that may change."""
     for n in prange(X.shape[0]):
         bounds = FeatureBounds(low, high, unit, moves[n])
         _row_changes(X[n], y[n], terms, bounds, only_nearest, lead, change[n])
@@ -301,7 +301,7 @@ class DecisionBoundary:
     def nearest(self, X: NDArray, y: NDArray, bounds: FeatureBounds) -> tuple[NDArray, NDArray]:
         """Return the feature with the nearest crossing of each row (−1: none), and its change.
 
-        Only the features ``bounds.moves[n]`` of row n change.
+        In row n, only the features ``bounds.moves[n]`` may change.
         """
         changes = self._changes(X, y, bounds, 0.0, True)
         distance = (changes / bounds.unit[:, None]).reshape(len(X), 2 * X.shape[1])
@@ -332,7 +332,7 @@ class DecisionBoundary:
         change = np.empty((*X.shape, 2))
         is_large = len(X) * self.terms.offsets.size >= PARALLEL_FROM
         kernel = _changes if is_large and len(X) > 1 else _changes.serial
-        # Numba compiles kernels again for writeable arrays: all are read-only.
+        # All arrays are read-only, since Numba compiles kernels again for writeable arrays.
         arrays = map(frozen, bounds)
         kernel(frozen(X), frozen(y), self.terms, *arrays, only_nearest, lead, change)
         return change

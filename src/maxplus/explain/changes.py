@@ -35,7 +35,7 @@ INFEASIBLE = 2
 class Change(NamedTuple):
     """Columns that change together: ``feature[j]`` takes ``value[j]``, as in `Counterfactuals`.
 
-    Then the class is ``becomes``. ``distance`` is the sum of the columns' distances in units;
+    The new class is ``becomes``. ``distance`` is the sum of the columns' distances in units;
     ``at_least`` is a lower bound on the distance of all changes of at most ``n_columns`` columns,
     and equals ``distance`` up to rounding unless the time limit was reached. ``row`` is the changed
     row for printing: if possible, its numbers are rounded to few digits, away from the original
@@ -65,7 +65,7 @@ def smallest_change(
     class_names: Sequence[str] | None = None,
     seconds: float = 60.0,
 ) -> Change:
-    """Return the smallest change of at most ``n_columns`` columns with which another class wins.
+    """Return the smallest change of at most ``n_columns`` columns that makes another class win.
 
     Class d ≠ y wins if Σ_t (v_t − q_t) > 0, where v_t is a lower bound on the score of d in term t,
     and q_t an upper bound on that of y: for one unit h and for all units h',
@@ -87,9 +87,11 @@ def smallest_change(
     x : array of shape (P,)
     domain : Domain
         Its limits must be finite unless a change of a single column flips the class of x.
-    n_columns : int
+    n_columns : int, default=2
+        Maximum number of columns to change.
     class_names : names of the C classes, for the text; their numbers by default
-    seconds : float
+    seconds : float, default=60.0
+        Time limit.
 
     Returns
     -------
@@ -173,7 +175,7 @@ def _change(
     value: NDArray,
     class_names: Sequence[Any],
 ) -> Change:
-    """Return a change with its class, and its row with as few digits as still flip the class."""
+    """Return a change with its class, and its row with the fewest digits that flip the class."""
     distance = float(domain.distances(x, domain.changed(x, feature, value)).sum())
     row = _after(x, domain, feature, value)
     becomes = int(model.scores(row[None]).argmax())
@@ -202,7 +204,7 @@ def _change(
 class _Option(NamedTuple):
     """A change of a column: its switch changes ``feature`` to ``begin``.
 
-    Its variable ``share`` from 0 to 1, unless −1, changes a number further, up to ``end``.
+    The variable ``share``, from 0 to 1, changes a number further, up to ``end``; −1 for none.
     """
 
     feature: int
@@ -213,7 +215,7 @@ class _Option(NamedTuple):
 
 
 class ChangeSearch:
-    """Mixed-integer program of the smallest change of a row x of class y to another class d.
+    """Mixed-integer program for the smallest change of a row x of class y to another class d.
 
     The range of a number is divided at the knots of its map and the breakpoints of the terms over
     this number alone; in each segment, φ and the sum z_d − z_y of these terms are linear. Segments
@@ -404,8 +406,8 @@ class _Walls:
     def add_at_most(self, d: int, line: dict[int, float]) -> float:
         """Subtract a new variable v from the expression ``line``, and return a constant c.
 
-        By the added constraints, c + v is at most the score of class d: no wall of some unit is
-        below it.
+        By the added constraints, c + v is at most the score of class d: there is a unit whose
+        walls are all at least c + v.
         """
         least, most = self.range(d)
         if most <= least:
@@ -494,8 +496,8 @@ class MILP:
     def solve(self, seconds: float) -> Optimum:
         """Solve with HiGHS, and then again with the integer variables rounded and fixed.
 
-        The solver's integer variables may deviate from integers by a millionth, which is amplified
-        by their coefficients; the linear program with fixed integers has no such error.
+        The solver's integer variables may deviate from integers by up to a millionth, which is
+        amplified by their coefficients; the linear program with fixed integers has no such error.
         """
         n_switches = sum(self.is_integer)
         if n_switches > MAX_SWITCHES:

@@ -76,7 +76,7 @@ class Contributions:
         return "\n".join(self.text(n) for n in range(len(self)))
 
     def text(self, n: int) -> str:
-        """Return the explanation of row n, from 0, as a sum; the largest contributions first."""
+        """Return the explanation of row n (zero-based) as a sum, largest contributions first."""
         n = check_index("n", n, len(self))
         text = self._head(n)
         for g in self.named(n):
@@ -108,14 +108,14 @@ class Contributions:
 
     @cached_property
     def is_missing(self) -> NDArray:
-        """Mask of values that were missing, by their indicators; shape (N, P)."""
+        """Mask of values that were missing, according to their indicators; shape (N, P)."""
         found = np.zeros(self.X.shape, bool)
         for p, indicator in self.domain.indicators.items():
             found[:, p] = self.X[:, indicator] == 1.0
         return found
 
     def remainder(self, n: int) -> tuple[float, str]:
-        """Return the sum of the groups that `text` does not list, and their number as text.
+        """Return the sum of the contributions that `text` does not list, and their number as text.
 
         (0.0, "") if all groups are listed.
         """
@@ -127,7 +127,7 @@ class Contributions:
         return float(self.contribution[n, rest].sum()), count
 
     def lines(self) -> dict[str, NDArray]:
-        """Return table columns with an entry per row and group, by decreasing contribution.
+        """Return table columns with an entry per row and group, by decreasing |contribution|.
 
         They are row, group (its number), columns, value and contribution.
         """
@@ -397,9 +397,9 @@ def shape_function(model: TermSum, p: int, baseline: ArrayLike | None = None) ->
     """Return the sum of all terms over feature p alone, as a function of its raw value.
 
     The function is exact: ``x`` holds all points at which its slope can change, the knots of the
-    feature map and those of the terms, and it is linear between them. With a map, the function is
-    constant outside the knots. Without a map, the first and the last segment continue to infinity.
-    It is 0 if the model has no such terms.
+    feature map and the breakpoints of the terms, and it is linear between them. With a map, the
+    function is constant outside the knots. Without a map, the first and the last segment continue
+    to infinity. It is 0 if the model has no such terms.
 
     Parameters
     ----------

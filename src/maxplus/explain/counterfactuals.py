@@ -14,7 +14,7 @@ from maxplus.models._checks import as_rows
 from maxplus.models.lmm import TermSum
 
 # If rounding hides a crossing of two scores, points at which another class leads by these multiples
-# of an ulp of the scores are searched as well. The largest exceeds all rounding errors.
+# of an ulp of the scores are tried as well. The largest exceeds all rounding errors.
 LEADS = (1 / 16, 1 / 4, 1, 4, 16)
 # Maximum number of integers within rounding error of the boundary that are tried one by one.
 MAX_TRIED = 64
@@ -27,7 +27,7 @@ class Counterfactuals(NamedTuple):
 
     ``feature`` takes ``value``; it is −1 if no change flips the class. In a categorical column, the
     value 1 selects the category of the feature, and 0 none of the known categories, as in
-    `Domain.changed`. Then the class is ``becomes``, and the change is ``distance`` units. ``shown``
+    `Domain.changed`. The new class is ``becomes``, and the change is ``distance`` units. ``shown``
     is the value to print: ``value`` rounded to few digits, away from the original value, such that
     the model still predicts ``becomes``.
     """
@@ -40,7 +40,7 @@ class Counterfactuals(NamedTuple):
 
 
 class Flip(NamedTuple):
-    """A change of one column that flips the class of a row, sorted by distance, then by feature."""
+    """A change of one column that flips the class; flips are ordered by distance, then feature."""
 
     distance: float
     feature: int
@@ -54,7 +54,7 @@ NO_FLIP = Flip(np.inf, -1, np.nan, -1)
 def nearest_counterfactuals(
     model: TermSum, X: ArrayLike, domain: Domain | None = None
 ) -> Counterfactuals:
-    """Return the smallest change of one column, in units, with which another class wins.
+    """Return the smallest change of one column, in units, that makes another class win.
 
     Exact up to rounding: no smaller change that the domain allows flips the class.
 
@@ -203,9 +203,9 @@ class _Row(NamedTuple):
     def _integers_along(
         self, base: NDArray, p: int, side: int, change: float, slack: float, reach: float
     ) -> Flip:
-        """Return the first integer that flips as feature p rises (side 0) or falls (side 1).
+        """Return the first integer that flips the class as feature p rises (side 0) or falls (1).
 
-        The search starts at ``change`` from the row ``base``, in which p is not missing. If p was
+        The search starts ``change`` away from the row ``base``, where p is not missing. If p was
         imputed, its imputed value is tried as well.
         """
         if change == np.inf:

@@ -53,7 +53,7 @@ class Domain:
     A column is either numeric (a number), with one feature, or categorical (a category), with a 0/1
     feature for each of its values; these features change together. The distance of a change is the
     largest change of a feature, in units. Hence a two-valued number and its one-hot encoding have
-    the same distances, and no change within a certified radius of the same scale flips a
+    the same distances, and no change within a certified radius with the same scale flips a
     prediction.
 
     Attributes
@@ -178,7 +178,7 @@ class Domain:
         return len(self.unit)
 
     def with_fixed(self, columns: Iterable[str | int]) -> Domain:
-        """Return the domain with fixed columns, given by names or indices of features."""
+        """Return the domain with these columns also fixed, given by name or feature index."""
         columns = [columns] if isinstance(columns, str) else list(columns)
         if not columns:
             return self
@@ -214,7 +214,7 @@ class Domain:
 
     @cached_property
     def column_names(self) -> tuple[str, ...]:
-        """Column of each feature; an indicator belongs to the column of its number."""
+        """Name of each feature's column; an indicator belongs to the column of its number."""
         names = list(self.names)
         for category in self.categories:
             for p in category.features:
@@ -235,7 +235,7 @@ class Domain:
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
-        """Distinct columns, in the order of their features."""
+        """Distinct names of columns, in the order of their features."""
         return tuple(dict.fromkeys(self.column_names))
 
     @cached_property
@@ -297,7 +297,7 @@ class Domain:
     def text(self, x: NDArray, p: int, *, exact: bool = False) -> str:
         """Format the value of feature p's column in row x: a number, or a category in quotes.
 
-        Numbers have six digits, or all digits with ``exact``.
+        Numbers have six significant digits, or all digits with ``exact``.
         """
         if self.category_of[p] < 0:
             return self.number(p, x[p]) if exact else self.number(p, float(f"{x[p]:.6g}"))
@@ -306,7 +306,7 @@ class Domain:
         return repr(str(on[0])) if len(on) == 1 else NO_CATEGORY
 
     def number(self, p: int, value: float) -> str:
-        """Format a value of number p as its ordinal name or, if it has none, with all digits."""
+        """Format a value of a numeric feature as its ordinal name or, if none, with all digits."""
         words = self.ordinals.get(p, ())
         is_rank = value == round(value) and 0 <= value < len(words)
         return repr(str(words[int(value)])) if is_rank else number_text(value)
@@ -388,9 +388,9 @@ def rounded_away(value: float, origin: float, exponent: int) -> float:
 def fewest_digits(
     value: float, origin: float, farther: float, holds: Callable[[NDArray], NDArray]
 ) -> float:
-    """Return the number with the fewest digits, away from the origin, for which ``holds`` is True.
+    """Round a value away from the origin to the fewest digits for which ``holds`` is True.
 
-    It differs from the value by at most ``farther``. If there is none, return the value itself.
+    Return the value itself if no such number differs from it by at most ``farther``.
     """
     tried = np.array([v for v in roundings(value, value >= origin) if abs(v - value) <= farther])
     good = tried[holds(tried)]

@@ -49,7 +49,7 @@ class Explanation(Tabular):
     domain : Domain, the columns and the values that they may take
     contributions : Contributions, the margin over the next class as an exact sum over columns
     paths : Paths, each score's unit, wall and runner-up
-    prototypes : index of the training sample that each unit started from, or None
+    prototypes : index of the training sample at which each unit was initialised, or None
     missing : array of shape (N, columns of the domain) of bool, or None
         Missing values, which were imputed.
     row_numbers : N integers, the numbers of the rows in the text; 1 to N by default
@@ -251,7 +251,7 @@ class Explanation(Tabular):
         return "\n\n".join(self.text(n) for n in range(len(self)))
 
     def text(self, n: int) -> str:
-        """Return the explanation of row n, from 0: its class, reasons and counterfactual."""
+        """Return the explanation of row n (zero-based): its class, reasons and counterfactual."""
         n = check_index("n", n, len(self))
         number = n + 1 if self.row_numbers is None else self.row_numbers[n]
         winner = self.predicted[n]
@@ -261,7 +261,7 @@ class Explanation(Tabular):
         return "\n".join(lines + [f"  {line}" for line in reasons + self._flip_lines(n)])
 
     def _flip_lines(self, n: int) -> list[str]:
-        """Describe the flip of row n and each of its missing values in one sentence."""
+        """Return one sentence for the flip of row n and one for each of its missing values."""
         flip = self.flip_texts[n]
         found = "no change of a single feature flips it"
         if flip.column:
@@ -353,12 +353,12 @@ def explain_predictions(
     X : array of shape (N, P), in raw units
     baseline : array of shape (T, C), or None
         Mean scores of each term over the training rows (`term_means`), which contributions are
-        relative to. None explains a single network, an LMM, by its deciding units.
+        relative to. If None, the model must be an LMM and is explained by its deciding units.
     class_names : C strings
     domain : Domain
         The columns, their names, and the values that they may take.
     prototypes : array of shape (H,), optional
-        Index of the training sample that each unit of a single network started from.
+        Index of the training sample at which each unit of a single network was initialised.
     missing : array of shape (N, columns of the domain) of bool, optional
         Missing values, which were imputed.
     row_numbers : N integers, optional
@@ -402,7 +402,7 @@ def explain_predictions(
 
 
 def missing_columns(missing: ArrayLike | None, n_rows: int, domain: Domain) -> NDArray | None:
-    """Return the mask of missing values, (N, columns), from one for columns or features."""
+    """Return the mask of missing values, (N, columns), from a mask of columns or of features."""
     if missing is None:
         return None
     mask = np.asarray(missing)
@@ -419,7 +419,7 @@ def missing_columns(missing: ArrayLike | None, n_rows: int, domain: Domain) -> N
 
 
 def _walls(model: TermSum, why: Contributions) -> NDArray:
-    """Return the interval around each mapped value in which the scores of its terms are linear.
+    """Return the interval around each value, in raw units, in which its terms are linear.
 
     O(N·log H) for each number, and O(C·H·log H) for its terms.
     """

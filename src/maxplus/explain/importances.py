@@ -1,4 +1,4 @@
-"""Feature importances, by the dependence of the predicted class's lead on each feature."""
+"""Feature importances, based on the dependence of the predicted class's lead on each feature."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ class Rules(Tabular):
         return iter(self.rules)
 
     def __getitem__(self, k: int) -> Rule:
-        """Rule k, from 0."""
+        """Return rule k (zero-based)."""
         return self.rules[k]
 
     def __str__(self) -> str:
@@ -83,8 +83,8 @@ class Rules(Tabular):
     def to_records(self) -> np.recarray:
         """Return one record for each rule; ``to_frame`` has the same columns.
 
-        ``rule`` are the conditions, ``prediction`` the class, ``support`` the share of all rows
-        that meet the conditions, ``precision`` the share of these that are of the class, and
+        ``rule`` is the text of the conditions, ``prediction`` the class, ``support`` the share of
+        all rows that meet the conditions, ``precision`` the share of these with the class, and
         ``lift`` the precision divided by the share of the class among all rows.
         """
         precision = np.array([rule.right / rule.rows for rule in self.rules], float)
@@ -116,8 +116,8 @@ def strongest_rules(
 
     A limit is omitted if the domain has no values beyond it, or if W1[i, h] + W2[h, d] exceeds
     W1[i, k] + W2[k, e] for all k and e: unit h is then ahead wherever row i is its minimum. Limits
-    are rounded inwards, to a hundredth of the column's unit. A rule therefore depends only on the
-    model and the domain. X and y are used to compute the counts ``rows``, ``right`` and
+    are rounded inwards, by at most a hundredth of the column's unit. A rule therefore depends only
+    on the model and the domain. X and y are used to compute the counts ``rows``, ``right`` and
     ``decides``; the first two refer to the rounded limits.
 
     Units that decide no row of X have no rule. Boxes that contain no rows, or whose precision does
@@ -132,7 +132,7 @@ def strongest_rules(
     ----------
     model : LMM or AdditiveLMM
     X : array of shape (N, P), the rows for the counts
-    y : classes 0..C−1 of shape (N,)
+    y : array of shape (N,), classes 0..C−1
     domain : Domain, the columns and the values that they may take
     class_names : names of the C classes
     n : maximum number of rules

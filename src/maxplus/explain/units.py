@@ -41,6 +41,7 @@ def unit_boxes(model: LMM, level: float = 0.0) -> Boxes:
     ----------
     model : LMM
     level : float, default=0.0
+        The smallest value of a unit inside its box.
 
     Returns
     -------

@@ -307,7 +307,7 @@ class _BoxSearch:
         self.grids = {c: self._grid(c) for c in self.used}
 
     def _parts(self) -> list[_LowestMargins]:
-        """Return the lowest margins of the terms over one column, and of each other term."""
+        """Return functions for the lowest margins of terms over one column and of other terms."""
         shapes = {shape.feature: shape for shape in shapes_of(self.exact)}
         parts = [_shape_margins(s) for p, s in shapes.items() if self.domain.category_of[p] < 0]
         for category in self.domain.categories:
@@ -381,7 +381,10 @@ class _BoxSearch:
         return _Grid(x, share, share)
 
     def boxes(self, label: int) -> Iterator[_Boxes]:
-        """Yield the first box of a class, boxes without one of its columns, and some at centres."""
+        """Yield a first box of a class, variants without one of its columns, and boxes at centres.
+
+        Variants have no conditions on a column of the first box; centres are those of units.
+        """
         everything = self._boxes(self.low[None], self.high[None], label)
         columns = self._strongest(everything)
         first = self._cut(everything, columns)
@@ -520,7 +523,7 @@ class _BoxSearch:
         return box
 
     def _with_end(self, box: _Boxes, p: int, ends: NDArray, target: float) -> _Boxes:
-        """Move one end of feature p outwards while the gap is above a target."""
+        """Move one end of feature p outwards as far as the gap stays above a target."""
         is_low = ends is self.low
         inner, outer = float((box.low if is_low else box.high)[0, p]), float(ends[p])
 
@@ -580,7 +583,7 @@ def _term_margins(features: NDArray, lmm: LMM) -> _LowestMargins:
 
 
 def _category_margins(table: NDArray, category: OneHotGroup) -> _LowestMargins:
-    """Return the function of the lowest margins over the allowed categories."""
+    """Return a function that computes the lowest margins over the allowed categories."""
 
     def lowest(_: NDArray, __: NDArray, low: NDArray, high: NDArray, y: NDArray) -> NDArray:
         features = list(category.features)

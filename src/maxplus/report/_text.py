@@ -15,7 +15,7 @@ def fixed(value: float | None) -> str:
 
 
 def short(value: float | None) -> str:
-    """Format a number with at most four significant digits."""
+    """Format a number with at most four significant digits; no decimals from 1000 on."""
     if value is None:
         return UNKNOWN
     value += 0.0

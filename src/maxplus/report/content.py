@@ -185,7 +185,7 @@ def _rows_text(table: PageRows, is_training: bool) -> str:
 
 
 def _fit(clf: BaseLMMClassifier, correct: NDArray | None) -> dict[str, Any]:
-    """Return the number of correct training rows, or a lower bound if ``correct`` is None."""
+    """Return the number of correct training predictions; without ``correct``, a lower bound."""
     if correct is not None:
         return {"right": int(correct.sum()), "rows": len(correct), "exact": True}
     # For two classes the bound is exact: a loss below log 2 means a probability above 0.5.

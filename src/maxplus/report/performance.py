@@ -23,7 +23,7 @@ REMEDY = "Train with maxplus train, or give rows with labels that were not used 
 
 
 def equal_to_training(estimator: Any, hashes: NDArray) -> NDArray | None:
-    """Return a mask of the hashes of training rows; None if no hashes are stored."""
+    """Return which hashes occur among the training rows; None if no hashes are stored."""
     known = getattr(estimator, "training_rows_", None)
     return None if known is None else np.isin(hashes, known)
 
@@ -151,7 +151,7 @@ def _source(figures: dict, dispersion: float, bins: Any, **others: Any) -> dict[
 
 
 def headline(source: dict[str, Any] | None, where: str) -> dict[str, Any]:
-    """Return the verdict on whether the model is better than the baseline on new rows."""
+    """Return the title and text on whether the model is better than the baseline on new rows."""
     if source is None:
         text = f"No validation is stored with the model. {where} {REMEDY}"
         return {"holds": None, "title": "Not measured on new rows", "text": text}

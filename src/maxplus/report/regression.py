@@ -137,7 +137,7 @@ def _sources(
 
 
 def _headline(source: dict[str, Any] | None, where: str) -> dict[str, Any]:
-    """Return the verdict on whether the model is better than the mean on new rows."""
+    """Return the title and text on whether the model is better than the baseline on new rows."""
     if source is None:
         text = f"No validation is stored with the model. {where} {REMEDY}"
         return {"holds": None, "title": "Not measured on new rows", "text": text}
