@@ -64,7 +64,9 @@ def test_robust_eps_array_has_one_number_per_feature():
     X, y = blobs()
     clf = LMMClassifier(robust_eps=[0.5, 0.0], **QUICK).fit(X, y)
     assert_array_equal(clf.robust_reach_, [0.5 * clf.scale_[0], 0.0])
-    with pytest.raises(ValueError, match=r"one for each of the 2 features; got an array of shape"):
+    with pytest.raises(
+        ValueError, match=r"number for each of the 2 features; got an array of shape"
+    ):
         LMMClassifier(robust_eps=[0.5, 0.0, 1.0], **QUICK).fit(X, y)
 
 

@@ -162,7 +162,7 @@ def _after(x: NDArray, domain: Domain, feature: NDArray, value: NDArray) -> NDAr
 
 
 def _no_change(x: NDArray) -> Change:
-    text = "no change of so few columns flips it"
+    text = "no change of at most that many columns flips the class"
     return Change(np.empty(0, int), np.empty(0), -1, np.inf, np.inf, x, text)
 
 
