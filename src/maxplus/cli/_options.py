@@ -37,8 +37,8 @@ Quiet = Annotated[
     typer.Option(
         "--quiet",
         "-q",
-        help="Print only errors and, with --json, the JSON document. By default, messages and "
-        "progress bars are printed as well.",
+        help="Print only errors and, with --json, the JSON document. By default, results, "
+        "messages and progress bars are printed.",
     ),
 ]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of training and validation.")]

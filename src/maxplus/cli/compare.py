@@ -62,10 +62,10 @@ def compare(
 ) -> None:
     """Cross-validate models of this library and of scikit-learn on a table, side by side.
 
-    Parameters are defaults, except for max_iter. Models of scikit-learn use standardised features,
-    and SVC is calibrated. The column "certified" is the fraction of held-out rows that are correct
-    and provably stay correct if every feature changes by up to 0.1 standard deviations, or a dash
-    for models without certificates.
+    All models have their default parameters, except for max_iter. Models of scikit-learn use
+    standardised features, and SVC is calibrated. The column "certified" is the fraction of held-out
+    rows that are classified correctly, provably also if every feature changes by up to 0.1 standard
+    deviations, or a dash for models without certificates.
     With --set robust_eps=…, a second table contains the certified error of LMM.
     Example: maxplus compare patients.csv --target disease
     """

@@ -206,7 +206,7 @@ def _predictions(
             columns["lower"], columns["upper"] = estimator.predict_interval(X, 0.9)
         return columns
     codes = estimator._scores(X).argmax(axis=1)
-    # A pyarrow array has no Python string for each row.
+    # pyarrow does not create a Python string for each row.
     labels = {"predicted": pa.array(estimator.classes_).take(pa.array(codes))}
     if not probabilities:
         return labels

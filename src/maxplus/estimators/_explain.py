@@ -471,7 +471,7 @@ class ExplainMixin:
             return strongest_rules(self.model_, X, codes, domain, names, n)
 
     def certificate_scale(self, *, categories: bool = False) -> NDArray:
-        """Return the default ``scale`` of certificates.
+        """Return a ``scale`` for certificates, derived from the training data.
 
         It is the standard deviation of each numeric column in the training set, or ``scale_``
         without an encoder. By default, it is 0 for categorical and binary columns.

@@ -130,11 +130,12 @@ class LMMClassifier(BaseLMMClassifier):
         Initial difference between the output of a hidden unit for its own class and for the other
         classes. By default, the slope times the distance between classes.
     warmup_epochs : int or "auto", default="auto"
-        Number of passes over the samples in the warm-up. "auto" uses 10, or more if 10 epochs have
+        Number of passes over the samples in the warm-up of a single network, or in the joint
+        training of a sum of terms. "auto" uses 10, or more if 10 epochs have
         fewer than 500 batches (1,000 for a sum of terms on at least 4,000 samples, without
         ``robust_eps``).
     batch_size : int or "auto", default="auto"
-        Number of samples per batch in the warm-up. "auto" uses
+        Number of samples per batch. "auto" uses
         ``max(8, min(200, n_samples / 8))``.
     robust_eps : float, array of shape (n_features,) or dict, default=0.0
         Largest change of each feature for which predictions should be certified, in units of

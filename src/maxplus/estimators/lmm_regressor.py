@@ -64,7 +64,8 @@ LOSSES = {SQUARED: "squared", "absolute_error": "absolute"}
 MAX_TARGET = 1e150
 # Extension of ``bounds_`` on each side, as a fraction of the range of the training targets.
 MARGIN = 0.05
-# Longer training with larger steps, for shape functions with jumps, such as those of group codes.
+# Longer training with larger steps, for shape functions with many jumps, such as those of
+# integer-coded categories.
 DETAILED = Structure(pairs_per_feature=1.0, size=2.0, rate=0.1, min_steps=1_500)
 # Candidate structures in order of capacity, from smooth shape functions to many boxes.
 STRUCTURES = (
@@ -156,9 +157,9 @@ class LMMRegressor(StatusMixin, BaseMaxPlusRegressor):
     Notes
     -----
     A training run costs O(epochs·N·Σ_t H_t·m_t), where term t has H_t hidden units and m_t
-    features. The search trains all nine structures on the first of three folds and the best three
-    on the other folds. It uses a subsample of large data sets. The chosen structure is trained on
-    all samples. Each feature is transformed monotonically, with outliers clipped
+    features. The search evaluates all nine structures on the first of three folds and the best
+    three on the other folds. It uses a subsample of large data sets. The chosen structure is
+    trained on all samples. Each feature is transformed monotonically, with outliers clipped
     (`maxplus.models.FeatureMap`).
 
     Examples
@@ -307,7 +308,7 @@ class LMMRegressor(StatusMixin, BaseMaxPlusRegressor):
         return predict_in_batches(self, X, self.model_, lambda Z: difference(Z, self.bounds_))
 
     def explain(self, X: Any, domain: Domain | None = None) -> PredictionContributions:
-        """Decompose predictions into their mean and the contribution of each group of features.
+        """Decompose each prediction into the mean prediction and contributions of feature groups.
 
         Parameters
         ----------

@@ -368,7 +368,7 @@ class SubgradientLMMClassifier(BaseLMMClassifier, BaseSubgradientClassifier):
         support the ``objective`` is replaced by "auto", with a warning. The "sparse" engine is
         compiled at its first use, or ahead of time by ``maxplus compile``.
     max_iter : int, default=10000
-        Number of iterations.
+        Maximum number of iterations.
     keep : {"best", "last"}, default="best"
         Weights to keep: those with the lowest objective, or those of the last iteration.
     warm_start : bool, default=False
@@ -418,7 +418,7 @@ class SubgradientLMMClassifier(BaseLMMClassifier, BaseSubgradientClassifier):
     history_ : mapping of str to ndarray of shape (n_iter_,)
         "loss", "sample" and "step" of each iteration.
     n_iter_ : int
-        Number of iterations.
+        Maximum number of iterations.
     status_ : str
         Reason why training stopped (`maxplus.training.Status`).
     status_message_ : str

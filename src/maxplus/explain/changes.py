@@ -135,6 +135,8 @@ def smallest_change(
         if optimum.values is not None:
             several = _change(model, row, y, domain, *search.read(optimum.values), names)
             best = min(best, several, key=lambda change: change.distance)
+    if not best.feature.size and at_least < np.inf:
+        best = best._replace(text="no change was found within the time limit")
     return best._replace(at_least=min(at_least, best.distance))
 
 
@@ -162,7 +164,7 @@ def _after(x: NDArray, domain: Domain, feature: NDArray, value: NDArray) -> NDAr
 
 
 def _no_change(x: NDArray) -> Change:
-    text = "no change of at most that many columns flips the class"
+    text = "no change of this number of columns flips the class"
     return Change(np.empty(0, int), np.empty(0), -1, np.inf, np.inf, x, text)
 
 

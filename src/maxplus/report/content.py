@@ -303,7 +303,8 @@ def training_certificate(estimator: Any) -> dict[str, Any]:
         text = f"This proves that the predictions of all {plural(n, 'training row')} are correct."
     else:
         below = summary["n_below_log2"]
-        text = f"{below:,} of the {plural(n, 'training row')} are below log 2 and provably correct."
+        rows = plural(n, "training row")
+        text = f"The losses of {below:,} of {rows} are below log 2: provably correct predictions."
     return {
         "max_loss": estimator.max_loss_,
         "threshold": LOG2,

@@ -42,7 +42,8 @@ def which_rows(table: PageRows, is_training: bool, equal: NDArray | None) -> str
     if n == 0:
         return f"None of the {rows} has the values of a training row."
     has = "has" if n == 1 else "have"
-    return f"{n:,} of the {rows} {has} the same values as a training row; the figures include all rows."
+    same = f"{n:,} of the {rows} {has} the same values as a training row"
+    return f"{same}; the metrics include all rows."
 
 
 def of_validation(estimator: Any, table: PageRows, is_training: bool) -> dict[str, Any] | None:

@@ -207,7 +207,7 @@ class Column:
             if self.fill is None:
                 raise TableError(
                     f"{table.name}, {table.locate(int(missing.argmax()))}: {self.name!r} is "
-                    "missing, and the encoder has no value to impute; fill it in"
+                    "missing, and the encoder has no imputation value for it; fill it in"
                 )
             if self.indicator:
                 out[missing, -1] = 1.0

@@ -155,7 +155,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         X : data frame of pandas, polars or pyarrow, or array of shape (n_samples, n_columns)
             Training data.
         y : ignored
-            Not used, present for API consistency by convention.
+            Labels, of which only the attribute ``name`` is used.
 
         Returns
         -------

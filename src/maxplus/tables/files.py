@@ -240,7 +240,7 @@ def _read_csv(source: Source, types: ReadAs) -> RawTable:
     text_columns = _text_columns(types)
     batches = _collect(source.name, csv_batches(source, text_columns))
     columns = join(batches)
-    # Columns with text after numbers are read again as text.
+    # Columns that are numeric in some batches and text in others are read again as text.
     mixed = [
         name
         for name in text_columns.intersection(columns)
@@ -276,7 +276,7 @@ def _csv_table(
 def _batches(
     path: Path, suffix: str, only: Sequence[str] | None = None, rank: int = 0, size: int = 1
 ) -> Iterator[dict[str, Cells]]:
-    """Yield the rows of a rank (`rows_of_rank`) of a file without text, at least one batch."""
+    """Yield the rows of a rank (`rows_of_rank`) of a Parquet, NPZ or NPY file, in batches."""
     if suffix in PARQUET:
         return _parquet_batches(path, only, rank, size)
     return _array_batches(path, rank, size)
