@@ -239,6 +239,18 @@ def test_changes_reject_too_large_problems(monkeypatch):
         smallest_change(model, far, domain, 2)
 
 
+@pytest.mark.parametrize(("at_least", "text"), [(0.5, "was found"), (np.inf, "flips the class")])
+def test_text_of_search_without_result_depends_on_proof(monkeypatch, at_least, text):
+    # Class 1 wins only where both features are above 5.
+    W1 = [[100.0, -5.0], [0.0, 100.0], [100.0, -5.0], [0.0, 100.0]]
+    model = LMM(np.array([1.0, 0, 1, 0]), np.array(W1), np.array([[0.0, -100.0], [-100.0, 0.0]]))
+    monkeypatch.setattr(MILP, "solve", lambda *_: changes.Optimum(None, at_least))
+    change = smallest_change(model, [0.0, 0.0], Domain.free(2).within(-9.0, 9.0), 2)
+    assert change.feature.size == 0
+    assert change.at_least == at_least
+    assert change.text == f"no change of this number of columns {text}"
+
+
 def test_changes_without_limits_or_counterfactual_are_not_searched():
     # Class 1 wins where both numbers are above 5.
     W1 = [[100.0, -5.0], [0.0, 100.0], [100.0, -5.0], [0.0, 100.0]]

@@ -136,7 +136,8 @@ def smallest_change(
             several = _change(model, row, y, domain, *search.read(optimum.values), names)
             best = min(best, several, key=lambda change: change.distance)
     if not best.feature.size and at_least < np.inf:
-        best = best._replace(text="no change was found within the time limit")
+        # The search ended without proof, for example at the time limit.
+        best = best._replace(text="no change of this number of columns was found")
     return best._replace(at_least=min(at_least, best.distance))
 
 
