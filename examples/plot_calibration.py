@@ -23,7 +23,7 @@ X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.6, random_
 # Use too many units and a large slope to obtain an overconfident model.
 clf = LMMClassifier(100, slope=8.0, polish=None, calibrate=True, random_state=0)
 clf.fit(X_train, y_train)
-print(f"all weights were multiplied by {clf.temperature_:.2f}")
+print(f"all weights were multiplied by {clf.inverse_temperature_:.2f}")
 
 # %%
 # The temperature is included in the weights. Dividing the scores by the temperature gives the
@@ -32,7 +32,7 @@ print(f"all weights were multiplied by {clf.temperature_:.2f}")
 
 scores = clf.model_.scores(X_test)
 outcomes = {
-    "as trained": softmax(scores / clf.temperature_, axis=1),
+    "as trained": softmax(scores / clf.inverse_temperature_, axis=1),
     "calibrated": clf.predict_proba(X_test),
 }
 fig, axes = plt.subplots(1, 2, figsize=(9, 4.2), sharey=True, layout="constrained")

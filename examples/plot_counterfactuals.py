@@ -29,7 +29,7 @@ print(explanation)
 # All other columns are fixed. The scores are piecewise linear, and the counterfactual is the point
 # where the score of another class becomes the highest.
 
-p, value = explanation.flips.feature[0], explanation.flips.value[0]
+p, value = explanation.counterfactuals.feature[0], explanation.counterfactuals.value[0]
 current = X.iloc[row, p]
 line = np.linspace(min(X.iloc[:, p].min(), value), X.iloc[:, p].max(), 400)
 rows = np.repeat(X.to_numpy()[[row]], line.size, axis=0)
@@ -60,7 +60,7 @@ ax.legend(frameon=False)
 # The left plot shows which columns change. The right plot shows the distance of each row to its
 # counterfactual, in standard deviations.
 
-counterfactuals = clf.explain(X).flips
+counterfactuals = clf.explain(X).counterfactuals
 has_counterfactual = counterfactuals.feature >= 0
 counts = np.bincount(counterfactuals.feature[has_counterfactual], minlength=X.shape[1])
 order = np.argsort(counts)

@@ -301,12 +301,12 @@ def attack(
     scores = clf.model_.scores(some)
     if not len(some) or not np.ptp(scores, axis=0).any():
         return {"attacks": 0, "flips": 0}
-    rows = some[certified_at(clf.model_, some, 1.0, clf.robust_reach_)].astype(float)
+    rows = some[certified_at(clf.model_, some, 1.0, clf.robust_eps_)].astype(float)
     own, flips = clf.model_.scores(rows).argmax(axis=1), 0
     for _ in range(n_attacks):
         move = rng.uniform(-1.0, 1.0, rows.shape)
         is_end = rng.random(rows.shape) < 0.5
-        moved = rows + clf.robust_reach_ * np.where(is_end, np.sign(move), move)
+        moved = rows + clf.robust_eps_ * np.where(is_end, np.sign(move), move)
         flips += int((clf.model_.scores(moved).argmax(axis=1) != own).sum())
     return {"attacks": n_attacks * len(rows), "flips": flips}
 

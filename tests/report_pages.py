@@ -103,11 +103,11 @@ def unknown():
     report["certified"]["median_radius"] = math.nan
     report["reliability"] = None
     for source in (report["judged"], *report["sources"]):
-        source["figures"] |= {"auc": None, "log_loss": None, "calibration_error": None}
-        for one in source["figures"]["classes"]:
+        source["metrics"] |= {"auc": None, "log_loss": None, "calibration_error": None}
+        for one in source["metrics"]["classes"]:
             one |= {"recall": None, "precision": None, "auc": None, "interval": None}
     for row in report["rows"]:
-        row |= {"radius": math.inf, "flip": None}
+        row |= {"radius": math.inf, "counterfactual": None}
     return report
 
 

@@ -59,7 +59,7 @@ def classifier(model, X, classes=None):
         "status_": "max_iter",
         "max_loss_": float(losses.max()),
         "mean_loss_": float(losses.mean()),
-        "temperature_": 1.5,
+        "inverse_temperature_": 1.5,
         "scale_": np.ones(model.n_features),
         "unit_activation_counts_": model.activation_counts(X),
         "term_means_": term_means(model, X),

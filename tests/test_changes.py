@@ -218,7 +218,7 @@ def test_changes_of_classifier_are_printed(iris):
     change = clf.smallest_change(x, 2, low=low, high=high, class_names=list("abc"))
     assert str(change).startswith(f"flips to {'abc'[change.becomes]} if feature ")
     assert clf.predict(change.row[None]) == [change.becomes]
-    single = clf.explain(x[None], low=low, high=high).flips
+    single = clf.explain(x[None], low=low, high=high).counterfactuals
     assert change.distance <= single.distance[0]
     held = clf.smallest_change(x[None], 2, low=low, high=high, fixed=change.feature[:1])
     assert change.feature[0] not in held.feature

@@ -53,7 +53,7 @@ def assert_same(a, b):
     assert list(weights) == list(others)
     for name, W in weights.items():
         assert_array_equal(W, others[name], strict=True)
-    assert a.temperature_ == b.temperature_
+    assert a.inverse_temperature_ == b.inverse_temperature_
     assert hasattr(a, "search_") == hasattr(b, "search_")
     for name, value in getattr(a, "search_", {}).items():
         assert_array_equal(value, b.search_[name])
@@ -100,7 +100,7 @@ def test_single_network_parameters_select_an_lmm(iris, options):
     clf = LMMClassifier(warmup_epochs=2, random_state=0, **options).fit(*iris)
     assert isinstance(clf.model_, LMM)
     assert not hasattr(clf, "search_")
-    assert clf.temperature_ == 1.0
+    assert clf.inverse_temperature_ == 1.0
     slope = options.get("slope", clf.slope_)
     assert_allclose(np.abs(clf.W0_), np.repeat(slope / clf.scale_, 2))
     assert isinstance(LMMClassifier(warmup_epochs=2).fit(*iris).model_, AdditiveLMM)
@@ -132,7 +132,7 @@ def test_fit_accepts_few_rows(counts, n_features):
     clf = LMMClassifier(warmup_epochs=4, random_state=0).fit(X, y)
     assert np.isfinite(clf.predict_proba(X)).all()
     assert not np.isnan(clf.search_["losses"]).any()
-    assert 0 < clf.temperature_ < np.inf
+    assert 0 < clf.inverse_temperature_ < np.inf
 
 
 def test_fit_accepts_constant_and_repeated_columns(noisy):
@@ -321,10 +321,10 @@ def test_augmentation_receives_raw_features(noisy):
 def test_temperature_changes_no_prediction_and_no_radius(noisy, chosen):
     X, y = noisy
     cold = LMMClassifier(**QUICK, calibrate=False).fit(X, y)
-    assert cold.temperature_ == 1.0 != chosen.temperature_
+    assert cold.inverse_temperature_ == 1.0 != chosen.inverse_temperature_
     assert_array_equal(cold.predict(X), chosen.predict(X))
     Z, scaled = cold.decision_function(X), chosen.decision_function(X)
-    assert_allclose(Z * chosen.temperature_, scaled, rtol=1e-9, atol=1e-9)
+    assert_allclose(Z * chosen.inverse_temperature_, scaled, rtol=1e-9, atol=1e-9)
     assert_allclose(cold.certified_radius(X[:20]), chosen.certified_radius(X[:20]), rtol=1e-4)
 
 
@@ -346,7 +346,7 @@ def test_temperature_minimises_weighted_loss():
 def test_temperature_preserves_perfect_fit(iris):
     clf = LMMClassifier(30, calibrate=True, polish="log2", random_state=0).fit(*iris)
     assert clf.perfect_fit_
-    assert clf.temperature_ != 1.0
+    assert clf.inverse_temperature_ != 1.0
     Z = np.array([[1.0, 0.2, 0.2], [0.1, 1.0, 0.0]])
     y = np.array([0, 1])
     level = losses_of(0.9 * Z, y).max()

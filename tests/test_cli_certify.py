@@ -104,10 +104,10 @@ def test_certify_holds_categories_fixed_by_default(orchard_model):
     assert result["held_fixed"] == ["variety"]
     expected = model.certified_accuracy(samples.X, samples.y, [0.1, 0.4], held)
     assert result["certified_accuracy"] == expected.tolist()
-    assert result["right"] == correct.sum()
+    assert result["correct"] == correct.sum()
     # The lower median of the radii of correct rows.
-    assert result["median_radius_of_right_rows"] == np.sort(radius)[(len(radius) - 1) // 2]
-    assert result["least_radius_of_right_rows"] == radius.min()
+    assert result["median_radius_of_correct_rows"] == np.sort(radius)[(len(radius) - 1) // 2]
+    assert result["least_radius_of_correct_rows"] == radius.min()
     deviations = samples.X.std(axis=0)
     result = document("certify", orchard_model, ORCHARD, "--eps", 0.1, "--move-categories")
     expected = model.certified_accuracy(samples.X, samples.y, 0.1, deviations)
@@ -155,9 +155,9 @@ def test_certify_computes_radii_of_large_tables_only_on_request(orchard_model, m
     small = document("certify", orchard_model, ORCHARD)
     monkeypatch.setattr(sys.modules["maxplus.cli.certify"], "ROWS_WITH_RADII", 239)
     large = document("certify", orchard_model, ORCHARD)
-    assert large["median_radius_of_right_rows"] is None
+    assert large["median_radius_of_correct_rows"] is None
     assert large["certified_accuracy"] == small["certified_accuracy"]
-    assert large["right"] == small["right"]
+    assert large["correct"] == small["correct"]
     assert "--radii computes the median" in good("certify", orchard_model, ORCHARD)
     assert document("certify", orchard_model, ORCHARD, "--radii") == small
 

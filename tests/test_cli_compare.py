@@ -27,7 +27,7 @@ def test_compare_scores_equal_scikit_learn(tmp_path):
             SKLEARN_CLASSIFIERS[name](0), samples.X, y, cv=folds, method="predict_proba"
         )
         accuracy = (P.argmax(axis=1) == y).mean()
-        assert found["figures"]["accuracy"] == pytest.approx(accuracy)
+        assert found["metrics"]["accuracy"] == pytest.approx(accuracy)
         assert float(rows[name]["accuracy"]) == pytest.approx(accuracy)
         error = np.sqrt(accuracy * (1 - accuracy) / 150)
         assert float(rows[name]["standard error"]) == pytest.approx(error)
@@ -59,7 +59,7 @@ def test_compare_accepts_regression(tmp_path):
         predicted = cross_val_predict(
             SKLEARN_REGRESSORS[name](0), x, y, cv=KFold(5, shuffle=True, random_state=0)
         )
-        assert found["figures"]["r2"] == pytest.approx(r2_score(y, predicted))
+        assert found["metrics"]["r2"] == pytest.approx(r2_score(y, predicted))
     printed = good("compare", table, "--models", "ridge", width=80)
     assert "Always predicting the mean: R² 0.000" in printed.replace("-0.000", "0.000")
 

@@ -101,29 +101,29 @@ def matrix_of(n_classes, n=400):
     P = rng.dirichlet(np.full(n_classes, 0.3), n)
     P[np.arange(n), y] += 0.3
     P /= P.sum(axis=1, keepdims=True)
-    figures = classification_metrics(y, P, [f"class {d}" for d in range(n_classes)])
-    return figures, printed(confusion_table(figures, 80))
+    metrics = classification_metrics(y, P, [f"class {d}" for d in range(n_classes)])
+    return metrics, printed(confusion_table(metrics, 80))
 
 
 @pytest.mark.parametrize("n_classes", [2, 5, 26, 150])
 def test_confusion_matrix_shows_diagonal_for_any_number_of_classes(n_classes):
-    figures, text = matrix_of(n_classes)
+    metrics, text = matrix_of(n_classes)
     assert "…" not in text.replace(", …", "")
     assert max(map(len, text.splitlines())) <= 80
     diagonal = [int(word.replace(",", "")) for word in re.findall(r"\[([\d,]+)\]", text)]
-    assert diagonal == np.diag(figures.confusion).tolist()
+    assert diagonal == np.diag(metrics.confusion).tolist()
 
 
 def test_confusion_matrix_that_fits_is_printed_whole():
-    figures, text = matrix_of(4)
+    metrics, text = matrix_of(4)
     lines = re.findall(r"^ *class \d +(\S.*)$", text, re.MULTILINE)
-    expected = [[str(n) if n else "·" for n in row] for row in figures.confusion.tolist()]
+    expected = [[str(n) if n else "·" for n in row] for row in metrics.confusion.tolist()]
     assert [re.findall(r"[\d·]+", line) for line in lines] == expected
 
 
 def test_wide_confusion_matrix_is_printed_as_largest_confusions():
-    figures, text = matrix_of(26)
-    counts = figures.confusion.copy()
+    metrics, text = matrix_of(26)
+    counts = metrics.confusion.copy()
     np.fill_diagonal(counts, 0)
     lines = re.findall(r"^ *class (\d+) +(.*)$", text, re.MULTILINE)
     assert [int(d) for d, _ in lines] == list(range(26))
@@ -134,19 +134,19 @@ def test_wide_confusion_matrix_is_printed_as_largest_confusions():
 
 def validation_text(codes, P, labels):
     """Return the printed table of a validation."""
-    figures = classification_metrics(codes, P, labels)
+    metrics = classification_metrics(codes, P, labels)
     validation = SimpleNamespace(
-        figures=figures, baseline=figures, baseline_label=labels[0], interval=(0.1, 0.9)
+        metrics=metrics, baseline=metrics, baseline_label=labels[0], interval=(0.1, 0.9)
     )
-    return figures, printed(validation_table(validation))
+    return metrics, printed(validation_table(validation))
 
 
 @pytest.mark.parametrize("n_rows", [40, 1])
 def test_long_class_names_are_truncated(n_rows):
     names = ["no-recurrence-events", "recurrence-events-of-another-kind"]
     P = np.random.default_rng(0).dirichlet([1.0, 1.0], n_rows)
-    figures, text = validation_text(np.arange(n_rows) % 2, P, names)
-    assert percent(figures.accuracy) in text
+    metrics, text = validation_text(np.arange(n_rows) % 2, P, names)
+    assert percent(metrics.accuracy) in text
     assert "10.0 % to 90.0 %" in text
     assert all(len(line) <= 80 for line in text.splitlines())
 
@@ -201,6 +201,6 @@ def test_evaluate_scores_rows_equal_to_training_rows(tmp_path):
         assert found["n_rows"] == 60
         assert found["accuracy"] == pytest.approx(np.mean(np.array(predicted) == survived))
         report = document("report", model, test, "-o", tmp_path / "r.html")
-        assert report["sources"][0]["figures"]["n_rows"] == 60
-        assert report["sources"][0]["figures"]["accuracy"] == pytest.approx(found["accuracy"])
+        assert report["sources"][0]["metrics"]["n_rows"] == 60
+        assert report["sources"][0]["metrics"]["accuracy"] == pytest.approx(found["accuracy"])
         assert report["headline"]["holds"] is not None

@@ -59,7 +59,7 @@ def test_explain_equals_python_for_all_structures(flowers_model, tmp_path, monke
     for n, row in enumerate(result["rows"]):
         assert row["predicted"] == model.predict(X)[n]
         assert row["text"].startswith(f"Row {row['row']}: {row['predicted']} (probability ")
-        assert row["flip"]["class"] in row["text"]
+        assert row["counterfactual"]["class"] in row["text"]
         own = records[records["row"] == n]
         assert [line[name] for line in row["lines"]] == pytest.approx(own[name].tolist())
         if kind == "network":
@@ -117,7 +117,9 @@ def test_printed_counterfactuals_hold_and_fixed_columns_stay(orchard_model, tmp_
     changed = set()
     for fixed in ((), ("--fixed", "bruise mm,variety")):
         result = document("explain", orchard_model, ORCHARD, *rows, *fixed)["rows"]
-        flips = [(n, row["flip"]) for n, row in enumerate(result) if row["flip"]]
+        flips = [
+            (n, row["counterfactual"]) for n, row in enumerate(result) if row["counterfactual"]
+        ]
         assert flips
         table = tmp_path / "changed.csv"
         with open(table, "w", newline="", encoding="utf-8") as file:
@@ -134,13 +136,13 @@ def test_printed_counterfactuals_hold_and_fixed_columns_stay(orchard_model, tmp_
 
 def test_counterfactuals_respect_given_ranges(orchard_model):
     options = ("--row", 2, "--fixed", "variety,weight g,sugar %")
-    free = document("explain", orchard_model, ORCHARD, *options)["rows"][0]["flip"]
+    free = document("explain", orchard_model, ORCHARD, *options)["rows"][0]["counterfactual"]
     assert free["feature"] == "bruise mm"
     # Exclude the counterfactual value, but not the value of row 2.
     middle = (11.9 + free["value"]) / 2
     limits = f"{middle}:12.5" if free["value"] < 11.9 else f"11:{middle}"
     narrow = ("explain", orchard_model, ORCHARD, *options, "--range", f"bruise mm={limits}")
-    assert document(*narrow)["rows"][0]["flip"] is None
+    assert document(*narrow)["rows"][0]["counterfactual"] is None
     unlimited = ("--row", 2, "--range", "free", "--range", "bruise mm=:")
     assert "flips to" in good("explain", orchard_model, ORCHARD, *unlimited)
     for text in ("bruise mm", "bruise mm=3", "=1:2", "bruise mm=a:b"):
@@ -172,5 +174,5 @@ def test_rules_command_equals_model_rules(orchard_model):
     expected = model.rules(samples.X, samples.y, 3)
     assert good("rules", orchard_model, ORCHARD, "-n", 3).strip() == str(expected)
     result = document("rules", orchard_model, ORCHARD, "--number", 3)
-    assert [rule["right"] for rule in result["rules"]] == [rule.right for rule in expected]
+    assert [rule["correct"] for rule in result["rules"]] == [rule.correct for rule in expected]
     assert result["rows"] == 240

@@ -171,10 +171,10 @@ def test_train_fits_regressors(tmp_path):
     assert any("--task classification" in line for line in result["decisions"])
     expected = maxplus.LMMRegressor(epochs=30, random_state=0)
     predicted = cross_val_predict(expected, x, y, cv=KFold(3, shuffle=True, random_state=0))
-    figures = result["validation"]["figures"]
-    assert figures["r2"] == pytest.approx(r2_score(y, predicted))
-    assert figures["mae"] == pytest.approx(mean_absolute_error(y, predicted))
-    assert 0 < figures["covered"] <= 1
+    metrics = result["validation"]["metrics"]
+    assert metrics["r2"] == pytest.approx(r2_score(y, predicted))
+    assert metrics["mae"] == pytest.approx(mean_absolute_error(y, predicted))
+    assert 0 < metrics["covered"] <= 1
     model = maxplus.load(path)
     np.testing.assert_allclose(model.predict(x), expected.fit(x, y).predict(x))
     good("predict", path, table, "--intervals", "-o", out)
@@ -245,13 +245,13 @@ def test_train_reports_cross_validated_metrics(tmp_path):
         clf = maxplus.LMMClassifier(**parameters, random_state=3)
         P[test] = clf.fit(X[training], y[training]).predict_proba(X[test])
     predicted = np.array(["no", "yes"])[P.argmax(axis=1)]
-    figures = result["validation"]["figures"]
-    assert figures["accuracy"] == pytest.approx(accuracy_score(y, predicted))
-    assert figures["balanced_accuracy"] == pytest.approx(balanced_accuracy_score(y, predicted))
-    assert figures["log_loss"] == pytest.approx(log_loss(y, P), rel=1e-6)
-    assert figures["auc"] == pytest.approx(roc_auc_score(y, P[:, 1]))
+    metrics = result["validation"]["metrics"]
+    assert metrics["accuracy"] == pytest.approx(accuracy_score(y, predicted))
+    assert metrics["balanced_accuracy"] == pytest.approx(balanced_accuracy_score(y, predicted))
+    assert metrics["log_loss"] == pytest.approx(log_loss(y, P), rel=1e-6)
+    assert metrics["auc"] == pytest.approx(roc_auc_score(y, P[:, 1]))
     recalls = recall_score(y, predicted, average=None, labels=["no", "yes"])
-    assert [one["recall"] for one in figures["classes"]] == pytest.approx(recalls.tolist())
+    assert [one["recall"] for one in metrics["classes"]] == pytest.approx(recalls.tolist())
     most_frequent = max((y == "yes").mean(), (y == "no").mean())
     assert result["validation"]["baseline"]["accuracy"] == most_frequent
     # The model is trained on all rows, and its file contains the validation.
@@ -270,10 +270,10 @@ def test_train_validation_exposes_memorised_ids(tmp_path):
     parameters = {"n_hidden": 80, "polish": "log2", "slope": 20}
     options = train(table, tmp_path / "m", "--keep", "id", validate="auto", **parameters)
     result = document(*options)
-    assert result["training_fit"]["right"] > 70
+    assert result["training_fit"]["correct"] > 70
     validation = result["validation"]
-    assert validation["figures"]["accuracy"] < validation["baseline"]["accuracy"] + 0.1
-    assert validation["figures"]["log_loss"] > validation["baseline"]["log_loss"]
+    assert validation["metrics"]["accuracy"] < validation["baseline"]["accuracy"] + 0.1
+    assert validation["metrics"]["log_loss"] > validation["baseline"]["log_loss"]
 
 
 def test_train_accepts_tables_too_small_for_validation(tmp_path):
@@ -323,7 +323,7 @@ def test_resumed_train_validates_with_the_same_columns(tmp_path):
     whole = document(*train(IRIS, tmp_path / "m", *options, validate=2, **SMALL))
     resumed = document(*train(IRIS, tmp_path / "n", "--resume", checkpoint, validate=2))
     assert resumed["features"] == 3
-    assert resumed["validation"]["figures"] == whole["validation"]["figures"]
+    assert resumed["validation"]["metrics"] == whole["validation"]["metrics"]
 
 
 def test_resumed_train_rejects_other_data(tmp_path):

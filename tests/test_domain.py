@@ -130,7 +130,7 @@ def test_domain_accepts_names_and_indices_of_fixed_columns():
         ({"names": ("a",)}, "^names must have 8 entries"),
         ({"low": np.full(8, 1e9)}, "^low must not exceed high; got 1e"),
         ({"categories": (PAIN, PAIN)}, "share"),
-        ({"categories": (PAIN._replace(words=("a",)),)}, "'pain' must have a feature for each"),
+        ({"categories": (PAIN._replace(values=("a",)),)}, "'pain' must have a feature for each"),
         ({"values": {9: np.zeros(1)}}, "no feature 9"),
         ({"indicators": {6: 8}}, "no feature 8"),
     ],
@@ -381,7 +381,7 @@ def test_printed_counterfactuals_of_mixed_columns_change_the_prediction(patients
     for n, x in enumerate(X):
         record, last = records[n], why.text(n).splitlines()[-1]
         names = ("class", "feature", "from", "to")
-        label, column, old, new = (record[f"flip_{name}"] for name in names)
+        label, column, old, new = (record[f"counterfactual_{name}"] for name in names)
         if not column:
             assert "no change of a single feature flips it" in last
             continue
@@ -398,11 +398,11 @@ def test_printed_counterfactuals_of_mixed_columns_change_the_prediction(patients
 def test_counterfactuals_keep_fixed_columns(patients):
     clf, X, domain = patients
     why = clf.explain(X, domain=domain, fixed=["age", "pain"])
-    changed = set(why.to_records()["flip_feature"])
+    changed = set(why.to_records()["counterfactual_feature"])
     assert changed & {"stage", "pressure", "sugar"}
     assert not changed & {"age", "pain"}
-    for n in np.flatnonzero(why.flips.feature >= 0):
-        row = domain.changed(X[n], why.flips.feature[n], why.flips.value[n])[0]
+    for n in np.flatnonzero(why.counterfactuals.feature >= 0):
+        row = domain.changed(X[n], why.counterfactuals.feature[n], why.counterfactuals.value[n])[0]
         assert np.array_equal(row[[0, 2, 3, 4]], X[n, [0, 2, 3, 4]])
 
 
@@ -475,10 +475,10 @@ def test_counterfactuals_of_zero_rows_are_empty():
 
 def test_domain_of_explanations_is_that_of_the_encoder_or_of_the_scale(patients):
     clf, X, domain = patients
-    found = [(clf.explain(X[:20]).flips, clf.certificate_scale())]
+    found = [(clf.explain(X[:20]).counterfactuals, clf.certificate_scale())]
     clf.encoder_ = SimpleNamespace(domain=lambda: domain)
     try:
-        found.append((clf.explain(X[:20]).flips, clf.certificate_scale()))
+        found.append((clf.explain(X[:20]).counterfactuals, clf.certificate_scale()))
     finally:
         del clf.encoder_
     expected = Domain.free(8, clf.scale_), domain

@@ -63,7 +63,7 @@ def test_ensemble_scores_are_mean_of_networks(networks, iris, options, n_estimat
     assert len(networks()) == n_estimators
     Z = [model.scores(iris.X) for model in networks()]
     assert n_estimators == 1 or not np.array_equal(Z[0], Z[1])
-    mean = clf.temperature_ * np.mean(Z, axis=0)
+    mean = clf.inverse_temperature_ * np.mean(Z, axis=0)
     assert_allclose(clf.decision_function(iris.X), mean, rtol=1e-6, atol=1e-6)
     assert_array_equal(clf.predict(iris.X), WORDS[clf.decision_function(iris.X).argmax(axis=1)])
     assert clf.score(iris.X, WORDS[iris.y]) > 0.93
@@ -141,13 +141,17 @@ def test_ensemble_searches_structure_and_temperature_once(iris):
     alone = LMMClassifier(**SUM).fit(*iris)
     assert clf.search_["chosen"] == alone.search_["chosen"]
     assert_array_equal(clf.search_["losses"], alone.search_["losses"])
-    assert clf.temperature_ == alone.temperature_ != 1.0
+    assert clf.inverse_temperature_ == alone.inverse_temperature_ != 1.0
 
 
 def test_ensemble_temperature_changes_no_prediction_and_no_radius(iris):
     clf = ensemble(2, calibrate=True, **SINGLE).fit(*iris)
-    assert clf.temperature_ != 1.0 == ensemble(2, calibrate=False, **SINGLE).fit(*iris).temperature_
-    uncalibrated = clf.model_.scaled(1 / clf.temperature_)
+    assert (
+        clf.inverse_temperature_
+        != 1.0
+        == ensemble(2, calibrate=False, **SINGLE).fit(*iris).inverse_temperature_
+    )
+    uncalibrated = clf.model_.scaled(1 / clf.inverse_temperature_)
     assert_array_equal(uncalibrated.scores(iris.X).argmax(axis=1), clf.predict(iris.X))
     assert_allclose(certified_radius(uncalibrated, iris.X), clf.certified_radius(iris.X), rtol=1e-5)
 

@@ -72,13 +72,13 @@ def test_validation_metrics_equal_scikit_learn(iris):
     folds = StratifiedKFold(5, shuffle=True, random_state=3)
     P = cross_val_predict(model, *iris, cv=folds, method="predict_proba")
     predicted = P.argmax(axis=1)
-    figures = found.figures
-    assert figures.accuracy == (predicted == iris.y).mean()
-    assert figures.log_loss == pytest.approx(log_loss(iris.y, P))
-    assert figures.auc == pytest.approx(roc_auc_score(iris.y, P, multi_class="ovr"))
+    metrics = found.metrics
+    assert metrics.accuracy == (predicted == iris.y).mean()
+    assert metrics.log_loss == pytest.approx(log_loss(iris.y, P))
+    assert metrics.auc == pytest.approx(roc_auc_score(iris.y, P, multi_class="ovr"))
     recalls = recall_score(iris.y, predicted, average=None)
-    assert [one.recall for one in figures.classes] == pytest.approx(recalls.tolist())
-    assert figures.balanced_accuracy == pytest.approx(recalls.mean())
+    assert [one.recall for one in metrics.classes] == pytest.approx(recalls.tolist())
+    assert metrics.balanced_accuracy == pytest.approx(recalls.mean())
     assert found.baseline.accuracy == pytest.approx(1 / 3)
     assert found.baseline.log_loss == pytest.approx(np.log(3))
     assert found.baseline.auc == 0.5
@@ -86,7 +86,7 @@ def test_validation_metrics_equal_scikit_learn(iris):
     document = found.to_json()
     # The number of the worst row starts at 1 and does not depend on its fold.
     worst = int(np.argmin(P[np.arange(150), iris.y]))
-    assert document["figures"]["worst"] == worst + 1
+    assert document["metrics"]["worst"] == worst + 1
     assert json.loads(json.dumps(document, allow_nan=False)) == document
 
 
@@ -98,12 +98,12 @@ def test_validation_accepts_regression():
     predicted = cross_val_predict(
         LinearRegression(), X, y, cv=KFold(5, shuffle=True, random_state=1)
     )
-    assert found.figures.r2 == pytest.approx(r2_score(y, predicted))
+    assert found.metrics.r2 == pytest.approx(r2_score(y, predicted))
     assert found.baseline.r2 == pytest.approx(0.0, abs=1e-12)
     assert found.baseline.mae == pytest.approx(np.abs(y - y.mean()).mean())
-    assert np.isnan(found.figures.covered)
+    assert np.isnan(found.metrics.covered)
     ours = validate(maxplus.LMMRegressor(epochs=5, random_state=0), X, y, cv=2)
-    assert 0.5 < ours.figures.covered <= 1
+    assert 0.5 < ours.metrics.covered <= 1
     assert ours.to_json()["nominal_coverage"] == 0.9
 
 
@@ -114,9 +114,9 @@ def test_validation_exposes_memorising_model():
     model = KNeighborsClassifier(1)
     assert model.fit(ids, y).score(ids, y) == 1.0
     found = validate(model, ids, y)
-    assert found.figures.accuracy < 0.65
-    assert found.figures.accuracy < found.baseline.accuracy + 0.1
-    assert found.figures.log_loss > found.baseline.log_loss
+    assert found.metrics.accuracy < 0.65
+    assert found.metrics.accuracy < found.baseline.accuracy + 0.1
+    assert found.metrics.log_loss > found.baseline.log_loss
 
 
 class Recorder(ClassifierMixin, BaseEstimator):
@@ -186,8 +186,8 @@ def test_comparison_uses_the_same_rows(iris):
     assert np.array_equal(found["near"].held_out.row_numbers, found["far"].held_out.row_numbers)
     for name, model in models.items():
         again = validate(model, rows, cv=3, random_state=2)
-        assert found[name].figures.accuracy == again.figures.accuracy
-    assert found["near"].figures.log_loss < found["far"].figures.log_loss
+        assert found[name].metrics.accuracy == again.metrics.accuracy
+    assert found["near"].metrics.log_loss < found["far"].metrics.log_loss
 
 
 def test_comparison_includes_standard_baselines():

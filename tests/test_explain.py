@@ -15,8 +15,17 @@ pytestmark = pytest.mark.slow
 
 FIELDS = [
     *("row", "class", "predicted", "score", "probability", "unit", "prototype", "feature"),
-    *("value", "slope", "cancels", "runner_up", "margin", "flip_feature", "flip_from", "flip_to"),
-    *("flip_value", "flip_distance", "flip_class"),
+    *(
+        "value",
+        "slope",
+        "cancels",
+        "runner_up",
+        "margin",
+        "counterfactual_feature",
+        "counterfactual_from",
+        "counterfactual_to",
+    ),
+    *("counterfactual_value", "counterfactual_distance", "counterfactual_class"),
 ]
 
 
@@ -50,12 +59,12 @@ def check_records(clf, X, explanation, classes, features):
         assert record["runner_up"] == runner_up
         np.testing.assert_allclose(record["margin"], margin, atol=1e-12)
         if flips.feature[n] < 0:
-            assert (record["flip_feature"], record["flip_class"]) == ("", "")
-            assert np.isnan(record["flip_value"])
+            assert (record["counterfactual_feature"], record["counterfactual_class"]) == ("", "")
+            assert np.isnan(record["counterfactual_value"])
         else:
-            assert record["flip_feature"] == features[flips.feature[n]]
-            assert record["flip_value"] == flips.value[n]
-            assert record["flip_class"] == classes[flips.becomes[n]]
+            assert record["counterfactual_feature"] == features[flips.feature[n]]
+            assert record["counterfactual_value"] == flips.value[n]
+            assert record["counterfactual_class"] == classes[flips.becomes[n]]
 
 
 def test_explanation_records_match_the_oracle(fitted, why, iris):
@@ -120,14 +129,14 @@ def test_explanation_text_lists_best_class_first(fitted, why, iris):
             assert float(score) == pytest.approx(record["score"], rel=1e-3)
         found = re.search(r"flips to (.+) if (.+) goes from (\S+) to ([-+.e\d]+)", last)
         word, feature, old, new = found.groups()
-        assert (word, feature) == (record["flip_class"], record["flip_feature"])
+        assert (word, feature) == (record["counterfactual_class"], record["counterfactual_feature"])
         assert float(old) == X[n, MEASURES.index(feature)]
-        assert (old, new) == (record["flip_from"], record["flip_to"])
+        assert (old, new) == (record["counterfactual_from"], record["counterfactual_to"])
         # The printed value flips the prediction and is at most 0.1 farther than the exact one.
         typed = X[n].copy()
         typed[MEASURES.index(feature)] = float(new)
         assert FLOWERS[fitted.predict(typed[None])[0]] == word
-        farther = abs(float(new) - float(old)) - record["flip_distance"]
+        farther = abs(float(new) - float(old)) - record["counterfactual_distance"]
         assert 0.0 <= farther <= 0.1
 
 
@@ -136,14 +145,14 @@ def test_explanation_text_without_counterfactual(fitted, iris):
     fixed_row = fitted.explain(x[None], low=x, high=x)
     assert "no change of a single feature flips it" in str(fixed_row)
     assert "flips to" not in str(fixed_row)
-    assert np.isnan(fixed_row.to_records()["flip_value"]).all()
+    assert np.isnan(fixed_row.to_records()["counterfactual_value"]).all()
     assert "no change of a single feature" not in str(fitted.explain(x[None]))
 
 
 def test_explain_bounds_limit_counterfactuals(fitted, iris):
     X = iris.X[::10]
     low, high = iris.X.min(axis=0), iris.X.max(axis=0)
-    flips = fitted.explain(X, low=low, high=high).flips
+    flips = fitted.explain(X, low=low, high=high).counterfactuals
     expected = flips_within(fitted.model_, X, low, high)
     for one, other in zip(flips, expected, strict=True):
         assert np.array_equal(one, other, equal_nan=True)

@@ -136,7 +136,7 @@ def test_counterfactual_class_of_a_tie_is_the_first():
 
 
 def test_classifier_predicts_the_class_of_its_counterfactuals(fitted, iris):
-    flips = fitted.explain(iris.X[::5]).flips
+    flips = fitted.explain(iris.X[::5]).counterfactuals
     changed = iris.X[::5].copy()
     changed[np.arange(len(changed)), flips.feature] = flips.value
     assert (flips.feature >= 0).all()

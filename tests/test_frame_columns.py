@@ -57,7 +57,7 @@ def test_column_named_like_y_is_a_feature():
     assert "price" in model.encoder_.feature_names
     assert model.encoder_.target_.name != "price"
     assert model.score(frame, target) > 0.9
-    assert maxplus.validate(LMMRegressor(random_state=0), frame, target, cv=2).figures.r2 > 0.8
+    assert maxplus.validate(LMMRegressor(random_state=0), frame, target, cv=2).metrics.r2 > 0.8
 
 
 @each_estimator

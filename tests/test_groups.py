@@ -63,8 +63,8 @@ def test_validate_holds_whole_groups_out(visits):
         )
         for groups in (None, "patient")
     )
-    assert plain.figures.accuracy > 0.9
-    assert grouped.figures.accuracy < 0.75
+    assert plain.metrics.accuracy > 0.9
+    assert grouped.metrics.accuracy < 0.75
     for fold in range(3):
         held = visits["patient"].iloc[
             grouped.held_out.row_numbers[grouped.held_out.fold == fold] - 1

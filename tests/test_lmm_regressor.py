@@ -272,7 +272,7 @@ def test_certified_change_holds_against_attacks(eps, dtype):
     X, y = noisy(waves, n=200)
     reg = LMMRegressor(epochs=20, random_state=0).fit(X.astype(dtype), y)
     rows, scale = X[:40].astype(dtype), np.array([1.0, 0.5])
-    lower, upper = reg.certified_change(rows, eps, scale)
+    lower, upper = reg.certified_bounds(rows, eps, scale)
     assert (lower >= reg.bounds_[0]).all()
     assert (upper <= reg.bounds_[1]).all()
     exact = rows.astype(np.float64)
@@ -289,7 +289,7 @@ def test_certified_change_holds_against_attacks(eps, dtype):
 def test_certified_change_of_shape_functions_is_exact():
     X, y = noisy(lambda X: np.abs(X[:, 0]), n_features=1, n=300)
     reg = LMMRegressor(random_state=0).fit(X, y)
-    lower, upper = reg.certified_change(X[:30], 0.5)
+    lower, upper = reg.certified_bounds(X[:30], 0.5)
     grid = X[:30] + np.linspace(-0.5, 0.5, 2001)
     found = reg.predict(grid.reshape(-1, 1)).reshape(grid.shape)
     assert_allclose(lower, found.min(axis=1), atol=0.01)
@@ -307,7 +307,7 @@ def test_certified_change_of_shape_functions_is_exact():
 def test_certified_change_rejects_invalid_arguments(learned, eps, scale, match):
     X, _, reg = learned
     with pytest.raises(ValueError, match=match):
-        reg.certified_change(X, eps, scale)
+        reg.certified_bounds(X, eps, scale)
 
 
 # -- extreme data, callbacks, interruption ------------------------------------------------------

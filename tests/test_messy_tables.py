@@ -211,10 +211,10 @@ def test_domain_is_observed_range(encoder, path):
     assert not found.whole[names.index("weight")]
     flags = [name for name, fixed in zip(names, found.fixed, strict=True) if fixed]
     assert flags == ["age is missing", "colour is missing", "grade is missing"]
-    words = {group.name: group.words for group in found.categories}
+    words = {group.name: group.values for group in found.categories}
     assert words["colour"] == ("grün", "rot", "weiß")
     for group in found.categories:
-        assert [names[p] for p in group.features] == [f"{group.name} = {w}" for w in group.words]
+        assert [names[p] for p in group.features] == [f"{group.name} = {w}" for w in group.values]
     for feature, flag in found.indicators.items():
         assert names[flag] == f"{names[feature].split(' = ')[0]} is missing"
     ordinals = {names[p]: words for p, words in found.ordinals.items()}

@@ -65,7 +65,7 @@ def test_pipeline_scalers_are_folded_into_weights(iris, steps):
 def test_counterfactuals_equal_those_of_pipeline(iris, kind):
     pipeline = make_pipeline(StandardScaler(), classifier(kind)).fit(*iris)
     rows = iris.X[50:60]
-    flips = maxplus.from_pipeline(pipeline).explain(rows).flips
+    flips = maxplus.from_pipeline(pipeline).explain(rows).counterfactuals
     found = np.flatnonzero(flips.feature >= 0)
     assert found.size
     changed, feature = rows[found].copy(), flips.feature[found]

@@ -112,8 +112,8 @@ def test_train_writes_no_entry_per_training_row(tmp_path, patients, kind):
     assert per_row(tmp_path / "model") == []
     if kind == "boxes":
         record = maxplus.load(tmp_path / "model").validation_
-        assert record["figures"]["accuracy"] > 0.5
-        assert record["figures"]["worst"] is None
+        assert record["metrics"]["accuracy"] > 0.5
+        assert record["metrics"]["worst"] is None
         assert not {"least_confident", "highest_loss"} & set(record)
 
 
@@ -122,7 +122,7 @@ def test_remembered_validation_lists_single_rows(tmp_path, patients):
     train(patients, tmp_path / "model", "boxes", "--validate", 3, "--remember-rows")
     record = maxplus.load(tmp_path / "model").validation_
     assert len(record["least_confident"]) == 25
-    assert record["figures"]["worst"] >= 1
+    assert record["metrics"]["worst"] >= 1
 
 
 @pytest.mark.slow

@@ -118,7 +118,7 @@ def test_check_mark_depends_on_held_out_performance(holds, sign, state):
     report = clinic_report()
     report["headline"] = {"holds": holds, "title": "The words", "text": "The text."}
     report["certificate"] |= {"max_loss": 0.1, "text": "All is right."}
-    report["fit"] = {"right": 187, "rows": 189, "exact": True}
+    report["fit"] = {"correct": 187, "rows": 189, "exact": True}
     page = render_page(report)
     assert page.count("✓") == (holds is True)
     assert f'<div class="verdict {state}">' in page

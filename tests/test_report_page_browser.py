@@ -50,7 +50,7 @@ def assert_shown(browser, row):
         f"{right}."
     )
     tiles = browser.find("#tiles").text
-    best, flip = row["classes"][0], row["flip"]
+    best, flip = row["classes"][0], row["counterfactual"]
     assert fixed(row["radius"]) in tiles
     assert f"is {short(best['value'])}; box {best['unit']} has its wall at" in tiles
     if flip:

@@ -37,7 +37,7 @@ def test_report_command_on_messy_table(clinic, tmp_path):
         "all.csv",
         "30% of the rows held out",
     ]
-    assert [source["figures"]["n_rows"] for source in found["sources"]] == [120, 27]
+    assert [source["metrics"]["n_rows"] for source in found["sources"]] == [120, 27]
     assert found["headline"]["text"].startswith("The accuracy on 120 rows of all.csv is ")
     text = page.read_text(encoding="utf-8")
     assert "It predicts" in text

@@ -60,11 +60,11 @@ def test_all_rows_of_a_labelled_table_are_evaluated(clinic):
     expected = classification_metrics(
         np.searchsorted(clf.classes_, y), clf.predict_proba(X), clf.classes_
     ).to_json()
-    assert source["figures"]["n_rows"] == 210
+    assert source["metrics"]["n_rows"] == 210
     for name in ("n_rows", "accuracy", "balanced_accuracy", "log_loss", "auc"):
-        assert source["figures"][name] == pytest.approx(expected[name])
-    assert source["figures"]["confusion"] == expected["confusion"]
-    assert content["judged"]["figures"] == source["figures"]
+        assert source["metrics"][name] == pytest.approx(expected[name])
+    assert source["metrics"]["confusion"] == expected["confusion"]
+    assert content["judged"]["metrics"] == source["metrics"]
     labels, counts = np.unique(clf.training_labels_, return_counts=True)
     assert source["baseline"]["label"] == labels[counts.argmax()]
     assert source["baseline"]["accuracy"] == pytest.approx(np.mean(y == labels[counts.argmax()]))
@@ -113,7 +113,7 @@ def test_training_table_is_not_test_data(clinic, knows_rows):
     assert "The model was trained on the 90 rows of all.csv." in content["headline"]["text"]
     assert not content["judged"]["is_new"]
     right = int((clf.predict(X[:90]) == y[:90]).sum())
-    assert content["fit"] == {"right": right, "rows": 90, "exact": True}
+    assert content["fit"] == {"correct": right, "rows": 90, "exact": True}
     page = render_page(content)
     assert "✓" not in page
     assert "Errors on new rows were not measured." in page
@@ -122,7 +122,7 @@ def test_training_table_is_not_test_data(clinic, knows_rows):
 def test_table_of_the_same_length_is_test_data(clinic):
     clf, X, y = clinic
     content = about(clf, X[-90:], y[-90:])
-    assert content["sources"][0]["figures"]["n_rows"] == 90
+    assert content["sources"][0]["metrics"]["n_rows"] == 90
     assert "was trained on" not in content["where"]
 
 
@@ -131,7 +131,7 @@ def test_test_data_are_evaluated_without_stored_rows():
     samples = prepared(patients(120))[1]
     content = about(clf, samples.X, samples.y)
     assert content["judged"]["is_new"]
-    assert content["judged"]["figures"]["n_rows"] == 120
+    assert content["judged"]["metrics"]["n_rows"] == 120
     assert content["headline"]["text"].startswith("The accuracy on 120 rows of all.csv is ")
     assert "has no hashes of training rows" in content["where"]
 
@@ -139,12 +139,12 @@ def test_test_data_are_evaluated_without_stored_rows():
 def test_test_data_come_before_validation(clinic, monkeypatch):
     clf, X, y = clinic
     record = _validation(clf)
-    record["figures"]["n_rows"] = 900
+    record["metrics"]["n_rows"] = 900
     monkeypatch.setattr(clf, "validation_", record, raising=False)
     both = about(clf, X, y)
     same = about(clf, X[:90], y[:90], ids=[f"id {n}" for n in range(90)])
     # Also if the validation has more rows.
-    assert [source["figures"]["n_rows"] for source in both["sources"]] == [210, 900]
+    assert [source["metrics"]["n_rows"] for source in both["sources"]] == [210, 900]
     assert both["judged"]["title"] == both["named"]["title"] == "all.csv"
     assert both["headline"]["text"].startswith("The accuracy on 210 rows of all.csv is ")
     assert same["judged"]["title"] == "20% of the rows held out"
@@ -157,7 +157,7 @@ def test_test_data_come_before_validation(clinic, monkeypatch):
 def headline_of(figures, baseline):
     """Return the headline for metrics on new rows."""
     source = {
-        "figures": figures,
+        "metrics": figures,
         "baseline": {"accuracy": baseline, "label": "well"},
         "whose": "of t.csv",
         "on": "t.csv",
@@ -340,7 +340,7 @@ def test_regression_is_evaluated_on_new_rows():
     content = regression_content(reg, X, y, name="curve")
     (source,) = content["sources"]
     bounds = reg.predict_interval(X, 0.9)
-    assert source["figures"] == regression_metrics(y, reg.predict(X), *bounds).to_json()
+    assert source["metrics"] == regression_metrics(y, reg.predict(X), *bounds).to_json()
     guess = regression_metrics(y, np.full(80, y[:60].mean()))
     assert source["baseline"]["mae"] == pytest.approx(guess.mae)
     assert content["headline"]["holds"] is True
@@ -357,7 +357,7 @@ def test_regression_worse_than_the_mean():
     reg = LMMRegressor(epochs=5, random_state=0).fit(X, 9000 * X[:, 0])
     content = regression_content(reg, X, -9000 * X[:, 0], name="curve")
     text = content["headline"]["text"]
-    r2 = content["sources"][0]["figures"]["r2"]
+    r2 = content["sources"][0]["metrics"]["r2"]
     assert r2 < -1
     assert "0.0 %" not in text
     assert f"R² is −{-r2:.2f}" in text
@@ -447,7 +447,7 @@ def _validation(clf):
     row |= {"probability": 0.7, "own_probability": 0.3}
     return {
         "description": "20% of the rows held out",
-        "figures": figures,
+        "metrics": figures,
         "baseline": {"accuracy": 0.6, "balanced_accuracy": 0.5, "log_loss": 0.7, "label": "well"},
         "rows_never_held_out": 0,
         "seconds": 1.0,
@@ -463,13 +463,13 @@ def _validation(clf):
     [
         (("description",), 3),
         (("seconds",), -1.0),
-        (("figures",), []),
-        (("figures", "accuracy"), 1.5),
-        (("figures", "n_rows"), 0),
-        (("figures", "classes"), []),
-        (("figures", "classes", 0, "label"), "another"),
-        (("figures", "confusion"), [[1, 2]]),
-        (("figures", "confusion", 0, 0), -1),
+        (("metrics",), []),
+        (("metrics", "accuracy"), 1.5),
+        (("metrics", "n_rows"), 0),
+        (("metrics", "classes"), []),
+        (("metrics", "classes", 0, "label"), "another"),
+        (("metrics", "confusion"), [[1, 2]]),
+        (("metrics", "confusion", 0, 0), -1),
         (("baseline", "label"), None),
         (("certified", "eps"), "much"),
         (("reliability", "count"), [0.5]),

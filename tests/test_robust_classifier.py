@@ -39,20 +39,20 @@ def test_certified_accuracy_is_at_least_that_of_the_default_training():
     robust.fit(X[train], y[train])
     plain = LMMClassifier(random_state=0).fit(X[train], y[train])
     own = robust.certified_accuracy(X[test], y[test])
-    assert own >= plain.certified_accuracy(X[test], y[test], 1.0, robust.robust_reach_)
+    assert own >= plain.certified_accuracy(X[test], y[test], 1.0, robust.robust_eps_)
     assert own >= np.bincount(y[test]).max() / len(y[test])
 
 
 def test_fitted_attributes(fitted):
     X, y = blobs(seed=1)
     assert isinstance(fitted.model_, AdditiveLMM)
-    assert_allclose(fitted.robust_reach_, 0.3 * fitted.scale_)
-    assert_array_equal(fitted.robust_reach_, 0.3 * fitted.certificate_scale())
+    assert_allclose(fitted.robust_eps_, 0.3 * fitted.scale_)
+    assert_array_equal(fitted.robust_eps_, 0.3 * fitted.certificate_scale())
     right = fitted.predict(X) == y
-    share = (right & certified_at(fitted.model_, X, 1.0, fitted.robust_reach_)).mean()
+    share = (right & certified_at(fitted.model_, X, 1.0, fitted.robust_eps_)).mean()
     assert fitted.certified_accuracy(X, y) == share > 0.8
     assert fitted.certified_accuracy(X, y, 0.3, fitted.scale_) == pytest.approx(share, abs=0.02)
-    radius = fitted.certified_radius(X, fitted.robust_reach_)
+    radius = fitted.certified_radius(X, fitted.robust_eps_)
     assert (right & (radius >= 1.0)).mean() == pytest.approx(share, abs=0.01)
     search = fitted.search_
     assert search["candidates"][-1] == "a constant"
@@ -63,7 +63,7 @@ def test_fitted_attributes(fitted):
 def test_robust_eps_array_has_one_number_per_feature():
     X, y = blobs()
     clf = LMMClassifier(robust_eps=[0.5, 0.0], **QUICK).fit(X, y)
-    assert_array_equal(clf.robust_reach_, [0.5 * clf.scale_[0], 0.0])
+    assert_array_equal(clf.robust_eps_, [0.5 * clf.scale_[0], 0.0])
     with pytest.raises(
         ValueError, match=r"number for each of the 2 features; got an array of shape"
     ):
@@ -74,7 +74,7 @@ def test_robust_eps_dict_uses_the_units_of_the_columns():
     X, y = blobs()
     frame = pd.DataFrame(X, columns=["age", "income"])
     clf = LMMClassifier(robust_eps={"age": 0.5}, **QUICK).fit(frame, y)
-    assert_array_equal(clf.robust_reach_, [0.5, 0.0])
+    assert_array_equal(clf.robust_eps_, [0.5, 0.0])
     assert clf.certified_accuracy(frame, y) > 0.8
     with pytest.raises(
         ValueError, match="has the column 'aeg', which does not exist; X has age, income"
@@ -89,11 +89,11 @@ def test_categorical_columns_of_a_frame_do_not_change():
     frame = pd.DataFrame({"word": np.where(np.arange(len(y)) % 3, "a", "b"), "age": X[:, 0]})
     clf = LMMClassifier(robust_eps={"age": 0.5}, **QUICK).fit(frame, y)
     names = clf.encoder_.feature_names
-    assert clf.robust_reach_[names.index("age")] == 0.5
-    assert clf.robust_reach_.sum() == 0.5
+    assert clf.robust_eps_[names.index("age")] == 0.5
+    assert clf.robust_eps_.sum() == 0.5
     assert clf.certified_accuracy(frame, y) > 0.8
     scaled = clone(clf).set_params(robust_eps=0.2).fit(frame, y)
-    assert_allclose(scaled.robust_reach_, 0.2 * scaled.certificate_scale())
+    assert_allclose(scaled.robust_eps_, 0.2 * scaled.certificate_scale())
     with pytest.raises(ValueError, match="'word', which holds categories; set it to 'any'"):
         clone(clf).set_params(robust_eps={"word": 1}).fit(frame, y)
     with pytest.raises(ValueError, match="'age', which holds numbers; set it to a number"):
@@ -119,7 +119,7 @@ def test_any_category_may_change_in_certified_training():
     frame, y = frame_of_categories()
     options = {"robust_eps": {"age": 0.5, "colour": "any", "size": "any"}, **QUICK}
     clf = LMMClassifier(**options).fit(frame, y)
-    reach = dict(zip(clf.encoder_.feature_names, clf.robust_reach_, strict=True))
+    reach = dict(zip(clf.encoder_.feature_names, clf.robust_eps_, strict=True))
     assert reach["age"] == 0.5
     assert reach["size"] == 3.0
     assert [reach[f"colour = {name}"] for name in ("blue", "green", "red")] == [1.0] * 3
@@ -211,7 +211,7 @@ def test_parameters_without_effect_cause_a_warning(options):
 def test_n_hidden_selects_a_single_network_trained_with_a_margin():
     clf = LMMClassifier(8, robust_eps=0.1, warmup_epochs=3, random_state=0).fit(*blobs())
     assert isinstance(clf.model_, LMM)
-    assert not hasattr(clf, "robust_reach_")
+    assert not hasattr(clf, "robust_eps_")
     with pytest.raises(ValueError, match="eps is required, unless"):
         clf.certified_accuracy(*blobs())
 
@@ -220,7 +220,7 @@ def test_raw_units_and_clip_levels():
     X, y = blobs()
     options = QUICK | {"standardize": False, "clip": ((-2.0, 0.5), (1.5, 4.0))}
     clf = LMMClassifier(robust_eps=0.4, scoring="certified", **options).fit(X, y)
-    assert_array_equal(clf.robust_reach_, [0.4, 0.4])
+    assert_array_equal(clf.robust_eps_, [0.4, 0.4])
     x, u = clf.model_.feature_map.knots(0)
     assert_array_equal(x, [-2.0, 0.5, 1.5, 4.0])
     assert_array_equal(u, [-0.5, 0.0, 0.0, 0.5])
@@ -232,7 +232,7 @@ def test_saved_classifier_equals_the_original(fitted, tmp_path):
     for clf in (fitted, clone(fitted).set_params(**options).fit(X, y)):
         clf.save(tmp_path / "model")
         again = maxplus.load(tmp_path / "model")
-        assert_array_equal(again.robust_reach_, clf.robust_reach_)
+        assert_array_equal(again.robust_eps_, clf.robust_eps_)
         assert_array_equal(again.decision_function(X), clf.decision_function(X))
         assert again.certified_accuracy(X, y) == clf.certified_accuracy(X, y)
         assert again.clip == clf.clip
@@ -244,9 +244,9 @@ def test_fold_scales_the_reach(fitted):
     X, y = blobs()
     folded = clone(fitted).fit((X - 3.0) / [2.0, 10.0], y)
     before = folded.certified_accuracy((X - 3.0) / [2.0, 10.0], y)
-    reach = folded.robust_reach_
+    reach = folded.robust_eps_
     folded.fold(3.0, [2.0, 10.0])
-    assert_allclose(folded.robust_reach_, reach * [2.0, 10.0])
+    assert_allclose(folded.robust_eps_, reach * [2.0, 10.0])
     assert folded.certified_accuracy(X, y) == pytest.approx(before, abs=0.02)
 
 
@@ -277,7 +277,7 @@ def test_million_attacks_change_no_certified_prediction():
     X, y = load_breast_cancer(return_X_y=True)
     X = X[:, :4]
     clf = LMMClassifier(robust_eps=0.4, **CHOSEN).fit(X[::2], y[::2])
-    rows = X[certified_at(clf.model_, X, 1.0, clf.robust_reach_)]
+    rows = X[certified_at(clf.model_, X, 1.0, clf.robust_eps_)]
     own, rng = clf.predict(rows), np.random.default_rng(0)
     assert np.unique(own).size == 2
     n_attacks = 0
@@ -285,7 +285,7 @@ def test_million_attacks_change_no_certified_prediction():
         # Ends of intervals, where piecewise-linear scores are extreme, and points between them.
         move = rng.uniform(-1.0, 1.0, (50, *rows.shape))
         move = np.where(rng.random(move.shape) < 0.6, np.sign(move), move)
-        moved = rows + move * clf.robust_reach_
+        moved = rows + move * clf.robust_eps_
         found = clf.predict(moved.reshape(-1, X.shape[1])).reshape(len(move), -1)
         assert_array_equal(found, np.broadcast_to(own, found.shape))
         n_attacks += found.size

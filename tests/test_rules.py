@@ -39,7 +39,7 @@ def check_rules(rules, columns, labels):
         premise, label, right, rows = re.fullmatch(LINE, str(rule)).groups()
         inside = holds(premise, columns)
         assert inside.sum() == int(rows) == rule.rows
-        assert (labels[inside] == label).sum() == int(right) == rule.right
+        assert (labels[inside] == label).sum() == int(right) == rule.correct
         assert premise == rule.premise
 
 
@@ -54,7 +54,7 @@ def test_rules_are_true_as_printed(flowers, iris):
     assert rules.n_rows == 150
     check_rules(rules, dict(zip(MEASURES, iris.X.T, strict=True)), np.array(FLOWERS)[iris.y])
     # Setosa is separable by its petals.
-    assert any(rule.label == "setosa" and rule.right == rule.rows >= 49 for rule in rules)
+    assert any(rule.label == "setosa" and rule.correct == rule.rows >= 49 for rule in rules)
     assert str(rules).splitlines() == [str(rule) for rule in rules]
     assert len({rule.unit for rule in rules}) == len(rules)
 
@@ -110,7 +110,7 @@ def test_rows_inside_a_rule_are_predicted_as_its_class(seed, dtype, has_limits):
     rules = strongest_rules(model, X, predicted, domain, names)
     check_rules(rules, dict(zip("abc", X.T, strict=True)), names[predicted])
     for rule in rules:
-        assert rule.right == rule.rows > 0
+        assert rule.correct == rule.rows > 0
 
 
 def by_unit(rules):
@@ -125,11 +125,11 @@ def test_rule_conditions_do_not_depend_on_labels_and_rows(flowers, iris):
         drawn = np.random.default_rng(seed).permutation(iris.y)
         rules = flowers.rules(iris.X, drawn, 100)
         assert by_unit(rules).items() <= by_unit(true).items()
-        assert len(rules) + rules.n_hidden == len(true) + true.n_hidden
-        assert rules.n_hidden > 0
+        assert len(rules) + rules.n_omitted == len(true) + true.n_omitted
+        assert rules.n_omitted > 0
         check_rules(rules, columns, drawn.astype(str))
         shown += [rule for rule in rules if rule.rows >= 10]
-    assert 0 < sum(rule.right for rule in shown) < 0.6 * sum(rule.rows for rule in shown)
+    assert 0 < sum(rule.correct for rule in shown) < 0.6 * sum(rule.rows for rule in shown)
     some = flowers.rules(iris.X[::7], iris.y[::7], 100)
     assert 0 < len(some) < len(true)
     assert by_unit(some).items() <= by_unit(true).items()
@@ -153,7 +153,7 @@ def test_rules_no_better_than_the_base_rate_are_hidden():
     y = np.array([0, 1, 0, 0, 0])
     rules = strongest_rules(TWO_PEAKS, X, y, Domain.free(1, names=["a"]), ["p", "q"])
     assert len(rules) == 0
-    assert rules.n_hidden == 2
+    assert rules.n_omitted == 2
     assert str(rules).splitlines()[0] == "no rules"
     assert "2 boxes not shown" in str(rules)
     assert rules.to_frame().shape == (0, 5)
@@ -176,7 +176,7 @@ def test_rules_to_frame(flowers, iris):
     assert table_names(table) == list(frame.columns) == names
     assert len(rules) == len(table) == 2
     for rule, row in zip(rules, table, strict=True):
-        share, precision = np.mean(iris.y.astype(str) == rule.label), rule.right / rule.rows
+        share, precision = np.mean(iris.y.astype(str) == rule.label), rule.correct / rule.rows
         assert list(row)[:2] == [rule.premise, rule.label]
         assert list(row)[2:] == pytest.approx([rule.rows / 150, precision, precision / share])
 
@@ -214,8 +214,8 @@ def rows_inside(rule, X, domain, rng, n=400):
     ends = rng.random(rows.shape) < 0.5
     rows[n // 2 :] = np.where(ends, domain.low, domain.high)[n // 2 :]
     for category in domain.categories:
-        rows[:, list(category.features)] = np.eye(len(category.words))[
-            rng.integers(0, len(category.words), n)
+        rows[:, list(category.features)] = np.eye(len(category.values))[
+            rng.integers(0, len(category.values), n)
         ]
     for p, values in domain.values.items():
         rows[:, p] = rng.choice(values, n)
@@ -249,7 +249,7 @@ def test_rules_of_a_sum_hold_for_all_rows_inside(seed, dtype, has_map, has_words
     model = random_sum(rng, X, 3, dtype, has_map=has_map)
     domain = Domain.of_rows(X, categories=categories)
     for rule in strongest_rules(model, X, model.scores(X).argmax(axis=1), domain, list("012")):
-        assert rule.right == rule.rows > 0
+        assert rule.correct == rule.rows > 0
         rows = rows_inside(rule, X, domain, rng)
         assert len(rows)
         assert (model.scores(rows).argmax(axis=1) == int(rule.label)).all()
@@ -270,7 +270,7 @@ def test_rules_of_a_sum_have_the_expected_condition():
     rules = strongest_rules(model, X, model.scores(X).argmax(axis=1), domain, ["no", "yes"])
     # The other three reach from −3 to 3, and c from −10 to 10: it decides from 0.65 on.
     assert {str(rule).split(",")[0] for rule in rules} >= {"c ≥ 0.651 → yes", "c ≤ 0.349 → no"}
-    assert all(rule.right == rule.rows > 50 for rule in rules)
+    assert all(rule.correct == rule.rows > 50 for rule in rules)
 
 
 def test_rules_of_a_sum_do_not_depend_on_labels(iris):

@@ -169,7 +169,7 @@ def test_evaluate_and_report_score_the_predictions_of_predict(classified):
         assert result["auc"] == pytest.approx(auc, abs=1e-3)
     if case.training["validation"] is not None:
         unseen = case.training["validation"]
-        assert unseen["baseline"]["accuracy"] < unseen["figures"]["accuracy"] <= 1.0
+        assert unseen["baseline"]["accuracy"] < unseen["metrics"]["accuracy"] <= 1.0
     headline = document("report", case.model, data, "--out", page)["headline"]["text"]
     text = " ".join(page.read_text(encoding="utf-8").split())
     for words in (f"{len(case.test):,} rows", f"{100 * (predicted == true).mean():.1f} %"):
@@ -187,7 +187,7 @@ def test_explain_agrees_with_predict_and_its_counterfactuals_hold(classified):
     for n, row in enumerate(result["rows"]):
         assert row["predicted"] == predicted[n]
         assert row["text"].startswith(f"Row {n + 1}: {predicted[n]} ")
-        flip = row["flip"]
+        flip = row["counterfactual"]
         if flip is None or flip["to"] == "none of the known categories":
             continue
         assert flip["class"] != predicted[n]
@@ -250,12 +250,12 @@ def test_rules_count_the_rows_that_meet_them(classified):
     ranks = {domain.names[p]: [str(word) for word in words] for p, words in domain.ordinals.items()}
     true, predicted = labels(case, complete), case.predictions(complete)["predicted"].to_numpy()
     assert result["rows"] == len(complete)
-    assert len(result["rules"]) + result["hidden"] > 0
+    assert len(result["rules"]) + result["omitted"] > 0
     lines = [line for line in printed.splitlines() if " → " in line]
     for rule, line in zip(result["rules"], lines, strict=True):
         inside = rows_inside(rule["rule"], complete, ranks)
         right = (true[inside] == rule["class"]).sum()
-        assert (rule["rows"], rule["right"]) == (inside.sum(), right)
+        assert (rule["rows"], rule["correct"]) == (inside.sum(), right)
         expected = f"{rule['rule']} → {rule['class']}, {right} of {inside.sum()} rows"
         assert line == expected
         assert right / inside.sum() > (true == rule["class"]).mean()
@@ -269,7 +269,7 @@ def test_certified_radii_of_real_tables_survive_attacks(classified):
     found = case.predictions(case.test, "--radius")
     radius, predicted = found[RADIUS].astype(float).to_numpy(), found["predicted"].to_numpy()
     right = predicted == labels(case, case.test)
-    assert (result["rows"], result["right"]) == (len(right), right.sum())
+    assert (result["rows"], result["correct"]) == (len(right), right.sum())
     for eps, share in zip(result["eps"], result["certified_accuracy"], strict=True):
         assert share == pytest.approx((right & (radius >= eps)).mean())
     features = case.train.drop(columns=case.target)
@@ -349,7 +349,7 @@ def test_column_overrides_apply_to_data_frame():
     with pytest.raises(ValueError, match="has no column 'size'"):
         clf.fit(TableEncoder(drop=["size"]).attach(frame), y)
     attached, passed = (
-        maxplus.validate(clf, data, y, cv=2, encoder=encoder).figures.accuracy
+        maxplus.validate(clf, data, y, cv=2, encoder=encoder).metrics.accuracy
         for data, encoder in ((choices.attach(frame), None), (frame, choices))
     )
     assert attached == passed

@@ -220,20 +220,20 @@ class CertifiedRows(NamedTuple):
     """
 
     rows: int
-    right: int
+    n_correct: int
     median: float
     least: float
 
     @classmethod
-    def of(cls, radius: ArrayLike, right: ArrayLike) -> CertifiedRows:
+    def of(cls, radius: ArrayLike, correct: ArrayLike) -> CertifiedRows:
         """Summarise radii of rows, given the mask of correct predictions."""
-        radii, is_right = np.asarray(radius, np.float64), np.asarray(right, bool)
-        if radii.ndim != 1 or radii.shape != is_right.shape:
+        radii, is_correct = np.asarray(radius, np.float64), np.asarray(correct, bool)
+        if radii.ndim != 1 or radii.shape != is_correct.shape:
             raise ValueError(
-                f"radius and right must be one number and one truth value for each row; got shapes "
-                f"{radii.shape} and {is_right.shape}"
+                "radius and correct must be one number and one truth value for each row; got "
+                f"shapes {radii.shape} and {is_correct.shape}"
             )
-        kept = np.sort(radii[is_right])
+        kept = np.sort(radii[is_correct])
         if not kept.size:
             return cls(len(radii), 0, np.nan, np.nan)
         # Radii may be infinite, so the two middle radii are not averaged; take the smaller one.
@@ -253,13 +253,13 @@ class CertifiedRows(NamedTuple):
         -------
         str
         """
-        if not self.right:
+        if not self.n_correct:
             return f"None of the {self.rows} rows is predicted correctly: no row is certified."
-        wrong = self.rows - self.right
+        wrong = self.rows - self.n_correct
         others = f"The {wrong} rows with wrong predictions and all" if wrong else "All"
         return (
-            f"{self.right} of {self.rows} rows are predicted correctly. {self._reach(unit, held)}. "
-            f"{others} other rows are not certified."
+            f"{self.n_correct} of {self.rows} rows are predicted correctly. "
+            f"{self._reach(unit, held)}. {others} other rows are not certified."
         )
 
     def _reach(self, unit: str, held: Sequence[str]) -> str:
@@ -267,11 +267,11 @@ class CertifiedRows(NamedTuple):
         fixed = f" ({_join_names(held)} held fixed)" if held else ""
         if np.isposinf(self.least):
             return (
-                f"The predictions of all {self.right} provably do not change for any change of the "
-                f"numeric features{fixed}"
+                f"The predictions of all {self.n_correct} provably do not change for any change of "
+                f"the numeric features{fixed}"
             )
-        half = f"The predictions of at least half of these {self.right} provably do not change"
-        every = f"those of all {self.right}"
+        half = f"The predictions of at least half of these {self.n_correct} provably do not change"
+        every = f"those of all {self.n_correct}"
         if np.isposinf(self.median):
             return (
                 f"{half} for any change of the numeric features{fixed}, {every} if each changes by "

@@ -49,12 +49,12 @@ def plain_table(*headers: str, title: str | None = None) -> Table:
     return table
 
 
-def mean_absolute_error(figures: RegressionMetrics) -> str:
+def mean_absolute_error(metrics: RegressionMetrics) -> str:
     """Format the mean absolute error with its 95 % confidence interval."""
     from maxplus.metrics._intervals import Z_95
     from maxplus.metrics._readable import with_error
 
-    return with_error(figures.mae, Z_95 * figures.mae_error)
+    return with_error(metrics.mae, Z_95 * metrics.mae_error)
 
 
 def robust_errors_table(errors: Mapping[str, RobustErrors]) -> Table:

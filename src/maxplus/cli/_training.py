@@ -235,7 +235,7 @@ class Training:
             n_correct = int((estimator.predict(X) == self.data.y).sum()) if len(X) else 0
             document["classes"] = estimator.classes_
             document["training_fit"] = {
-                "right": current().total(n_correct),
+                "correct": current().total(n_correct),
                 "max_loss": estimator.max_loss_,
                 "mean_loss": estimator.mean_loss_,
                 "every_loss_below_log_2": estimator.perfect_fit_,
@@ -481,8 +481,8 @@ def validate_training(
 
 def _validation_text(validation: Validation) -> str:
     text = f"Validated by {validation.description}; the model itself was trained on all rows."
-    if isinstance(validation.figures, ClassificationMetrics):
-        n = validation.figures.n_rows
+    if isinstance(validation.metrics, ClassificationMetrics):
+        n = validation.metrics.n_rows
         low, high = map(percent, validation.score_interval(n))
         text += (
             f" Estimated accuracy on {n:,} new rows: {low} to {high} (95 % prediction interval)."
@@ -496,45 +496,45 @@ def _validation_text(validation: Validation) -> str:
 
 def validation_table(validation: Validation) -> Table:
     """Return a table of validation metrics next to those of the baseline."""
-    figures: Any = validation.figures
+    metrics: Any = validation.metrics
     baseline: Any = validation.baseline
-    if not isinstance(figures, ClassificationMetrics):
+    if not isinstance(metrics, ClassificationMetrics):
         table = plain_table("held-out rows", "this model", "always the mean")
-        table.add_row("R²", number(figures.r2), number(baseline.r2))
+        table.add_row("R²", number(metrics.r2), number(baseline.r2))
         table.add_row(
             "mean absolute error, 95 % interval",
-            mean_absolute_error(figures),
+            mean_absolute_error(metrics),
             readable(baseline.mae),
         )
-        table.add_row("root mean square error", readable(figures.rmse), readable(baseline.rmse))
-        if not math.isnan(figures.covered):
-            table.add_row("inside the 90 % interval", percent(figures.covered), "–")
+        table.add_row("root mean square error", readable(metrics.rmse), readable(baseline.rmse))
+        if not math.isnan(metrics.covered):
+            table.add_row("inside the 90 % interval", percent(metrics.covered), "–")
         return table
     label = label_cell(validation.baseline_label)
     table = plain_table("held-out rows", "this model", f"always {label}")
-    table.add_row("accuracy", percent(figures.accuracy), percent(baseline.accuracy))
+    table.add_row("accuracy", percent(metrics.accuracy), percent(baseline.accuracy))
     interval = " to ".join(map(percent, validation.interval))
     table.add_row("  95 % confidence interval", interval, "")
     table.add_row(
-        "balanced accuracy", percent(figures.balanced_accuracy), percent(baseline.balanced_accuracy)
+        "balanced accuracy", percent(metrics.balanced_accuracy), percent(baseline.balanced_accuracy)
     )
-    table.add_row("log loss", number(figures.log_loss), number(baseline.log_loss))
-    table.add_row("AUC", number(figures.auc), number(baseline.auc))
-    for d in _lowest_recalls(figures):
-        metrics = figures.classes[d]
-        name = f"recall of {label_cell(metrics.label)}, {metrics.n_rows:,} rows"
-        table.add_row(name, percent(metrics.recall), percent(baseline.classes[d].recall))
-    n_hidden = len(figures.classes) - MAX_RECALLS
+    table.add_row("log loss", number(metrics.log_loss), number(baseline.log_loss))
+    table.add_row("AUC", number(metrics.auc), number(baseline.auc))
+    for d in _lowest_recalls(metrics):
+        one = metrics.classes[d]
+        name = f"recall of {label_cell(one.label)}, {one.n_rows:,} rows"
+        table.add_row(name, percent(one.recall), percent(baseline.classes[d].recall))
+    n_hidden = len(metrics.classes) - MAX_RECALLS
     if n_hidden > 0:
         others = "the other class has" if n_hidden == 1 else f"{n_hidden} other classes have"
         table.add_row(f"{others} an equal or higher recall", "", "")
     return table
 
 
-def _lowest_recalls(figures: ClassificationMetrics) -> Sequence[int]:
+def _lowest_recalls(metrics: ClassificationMetrics) -> Sequence[int]:
     """Return the indices of the classes whose recall is printed."""
     # The recall of a class without held-out rows is NaN and sorts last.
-    recall = [2.0 if math.isnan(metrics.recall) else metrics.recall for metrics in figures.classes]
+    recall = [2.0 if math.isnan(one.recall) else one.recall for one in metrics.classes]
     if len(recall) <= MAX_RECALLS:
         return range(len(recall))
     return sorted(range(len(recall)), key=recall.__getitem__)[:MAX_RECALLS]

@@ -106,14 +106,14 @@ def certify(
             "model": str(model),
             "data": data,
             "rows": count.n_rows,
-            "right": count.n_correct,
+            "correct": count.n_correct,
             "rows_with_missing_values": count.n_missing,
             "unit": perturbation.unit,
             "held_fixed": perturbation.held,
             "eps": steps,
             "certified_accuracy": accuracy,
-            "median_radius_of_right_rows": None if found is None else found.median,
-            "least_radius_of_right_rows": None if found is None else found.least,
+            "median_radius_of_correct_rows": None if found is None else found.median,
+            "least_radius_of_correct_rows": None if found is None else found.least,
             "rows_with_unknown_labels": unknown.n_unknown,
         }
         if columns:
@@ -218,7 +218,7 @@ def _sentences(count: CertifiedCounts, found: CertifiedRows | None) -> Iterator[
             "categories change."
         )
     elif found is not None:
-        if found.right:
+        if found.n_correct:
             median, minimum = readable(found.median), readable(found.least)
             yield f"median certified radius {median}, minimum {minimum}"
         yield found.sentence(unit, perturbation.held)

@@ -151,11 +151,11 @@ def _metrics(comparison: Comparison) -> tuple[Metric, ...]:
 
     seconds = Metric("seconds", lambda v: v.seconds_per_split, lambda s: f"{s:.2f}")
     first = next(iter(comparison.validations.values()))
-    if isinstance(first.figures, ClassificationMetrics):
+    if isinstance(first.metrics, ClassificationMetrics):
         return (
-            Metric("accuracy", lambda v: v.figures.accuracy, percent, max),
-            Metric("log loss", lambda v: v.figures.log_loss, number),
-            Metric("calibration\nerror", lambda v: v.figures.calibration_error, number),
+            Metric("accuracy", lambda v: v.metrics.accuracy, percent, max),
+            Metric("log loss", lambda v: v.metrics.log_loss, number),
+            Metric("calibration\nerror", lambda v: v.metrics.calibration_error, number),
             seconds,
             Metric(
                 "certified",
@@ -165,10 +165,10 @@ def _metrics(comparison: Comparison) -> tuple[Metric, ...]:
             ),
         )
     return (
-        Metric("R²", lambda v: v.figures.r2, number, max),
-        Metric("mean abs.\nerror", lambda v: v.figures.mae, readable),
-        Metric("root mean\nsquare error", lambda v: v.figures.rmse, readable),
-        Metric("inside 90 %\ninterval", lambda v: v.figures.covered, percent, None),
+        Metric("R²", lambda v: v.metrics.r2, number, max),
+        Metric("mean abs.\nerror", lambda v: v.metrics.mae, readable),
+        Metric("root mean\nsquare error", lambda v: v.metrics.rmse, readable),
+        Metric("inside 90 %\ninterval", lambda v: v.metrics.covered, percent, None),
         seconds,
     )
 
@@ -186,8 +186,8 @@ def _table(comparison: Comparison) -> Table:
         for name, value in values.items():
             text = metric.text(value)
             if metric.header == "accuracy":
-                figures: Any = validations[name].figures
-                text += f" ± {100 * figures.accuracy_error:.1f}"
+                scores: Any = validations[name].metrics
+                text += f" ± {100 * scores.accuracy_error:.1f}"
             cells[name].append(f"[bold]{text}[/]" if value == best else text)
     table = plain_table("model", *(metric.header for metric in metrics), "explanation")
     for name, texts in cells.items():
@@ -204,7 +204,7 @@ def _csv_columns(comparison: Comparison) -> dict[str, list[Any]]:
     for metric in _metrics(comparison):
         columns[metric.header.replace("\n", " ")] = [metric.value(v) for v in validations.values()]
         if metric.header == "accuracy":
-            errors = [v.figures.accuracy_error for v in validations.values()]
+            errors = [v.metrics.accuracy_error for v in validations.values()]
             columns["standard error"] = errors
     columns["explanation"] = [EXPLANATIONS.get(name, "none") for name in validations]
     return columns

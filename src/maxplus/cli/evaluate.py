@@ -108,7 +108,7 @@ def _class_predictions(estimator: Any, X: NDArray, y: NDArray) -> dict[str, NDAr
     """Return log-probabilities, losses and, after robust training, `robust_outcomes`."""
     log_proba = estimator.predict_log_proba(X)
     columns = {"log_proba": log_proba, "loss": -log_proba[np.arange(len(y)), y]}
-    if hasattr(estimator, "robust_reach_"):
+    if hasattr(estimator, "robust_eps_"):
         from maxplus.metrics.robustness import robust_outcomes
 
         columns["robust"] = robust_outcomes(estimator, X, y)
@@ -128,15 +128,15 @@ def _report_classes(
 
     y, log_proba = columns["y"], columns["log_proba"]
     P = np.exp(log_proba)
-    figures = classification_metrics(
+    metrics = classification_metrics(
         y, P, classes, predicted=log_proba.argmax(axis=1), losses=columns["loss"]
     )
     # Convert the index to a row number in the file.
-    figures = replace(figures, worst=int(columns["row"][figures.worst]))
-    document = figures.to_json()
-    _print_metrics(figures, console)
-    console.rich.print(_classes_table(figures))
-    console.rich.print(confusion_table(figures, console.rich.width))
+    metrics = replace(metrics, worst=int(columns["row"][metrics.worst]))
+    document = metrics.to_json()
+    _print_metrics(metrics, console)
+    console.rich.print(_classes_table(metrics))
+    console.rich.print(confusion_table(metrics, console.rich.width))
     if "robust" in columns:
         errors = RobustErrors.of(columns["robust"], y)
         console.rich.print(robust_errors_table({"this model": errors}))
@@ -150,76 +150,74 @@ def _report_classes(
     return document
 
 
-def _print_metrics(figures: ClassificationMetrics, console: Console) -> None:
+def _print_metrics(metrics: ClassificationMetrics, console: Console) -> None:
     from maxplus.models import LOG2
 
-    error = f"{figures.accuracy_error:.2%}"
-    console.print(f"accuracy       {figures.accuracy:.2%}, standard error {error}")
-    console.print(f"balanced       {figures.balanced_accuracy:.2%}, mean recall")
-    console.print(f"macro F1       {figures.macro_f1:.4f}")
-    console.print(f"AUC            {number(figures.auc)}")
-    console.print(f"log loss       {figures.log_loss:.4f}")
-    console.print(f"calibration    {figures.calibration_error:.4f}, expected calibration error")
-    side = "below" if figures.max_loss < LOG2 else "not below"
+    error = f"{metrics.accuracy_error:.2%}"
+    console.print(f"accuracy       {metrics.accuracy:.2%}, standard error {error}")
+    console.print(f"balanced       {metrics.balanced_accuracy:.2%}, mean recall")
+    console.print(f"macro F1       {metrics.macro_f1:.4f}")
+    console.print(f"AUC            {number(metrics.auc)}")
+    console.print(f"log loss       {metrics.log_loss:.4f}")
+    console.print(f"calibration    {metrics.calibration_error:.4f}, expected calibration error")
+    side = "below" if metrics.max_loss < LOG2 else "not below"
     console.print(
-        f"maximum loss   {figures.max_loss:.4f} (row {figures.worst + 1}), {side} log 2 = 0.693"
+        f"maximum loss   {metrics.max_loss:.4f} (row {metrics.worst + 1}), {side} log 2 = 0.693"
     )
 
 
-def _classes_table(figures: ClassificationMetrics) -> Table:
+def _classes_table(metrics: ClassificationMetrics) -> Table:
     """Return a table of per-class metrics."""
     table = plain_table("class", "rows", "predicted", "precision", "recall", "F1", "AUC")
-    for metrics in figures.classes:
+    for one in metrics.classes:
         table.add_row(
-            label_cell(metrics.label),
-            f"{metrics.n_rows:,}",
-            f"{metrics.n_predicted:,}",
-            percent(metrics.precision),
-            percent(metrics.recall),
-            number(metrics.f1),
-            number(metrics.auc),
+            label_cell(one.label),
+            f"{one.n_rows:,}",
+            f"{one.n_predicted:,}",
+            percent(one.precision),
+            percent(one.recall),
+            number(one.f1),
+            number(one.auc),
         )
     return table
 
 
-def confusion_table(figures: ClassificationMetrics, width: int) -> Table:
+def confusion_table(metrics: ClassificationMetrics, width: int) -> Table:
     """Return the confusion matrix if it fits the width, else the largest confusions.
 
     Counts of correct predictions are in brackets.
     """
     from rich.markup import escape
 
-    labels = [shorten(metrics.label) for metrics in figures.classes]
+    labels = [shorten(metrics.label) for metrics in metrics.classes]
     cells = [
         [f"[{n:,}]" if d == k else f"{n:,}" if n else "·" for k, n in enumerate(counts)]
-        for d, counts in enumerate(figures.confusion.tolist())
+        for d, counts in enumerate(metrics.confusion.tolist())
     ]
     widths = [max(map(len, column)) for column in zip(labels, *cells, strict=True)]
     gaps = 2 * len(labels) + 2
     if max(map(len, [CORNER, *labels])) + sum(widths) + gaps > width:
-        return _largest_confusions(figures)
+        return _largest_confusions(metrics)
     table = plain_table(CORNER, *map(escape, labels), title="confusion")
     for label, counts in zip(labels, cells, strict=True):
         table.add_row(*map(escape, [label, *counts]))
     return table
 
 
-def _largest_confusions(figures: ClassificationMetrics) -> Table:
+def _largest_confusions(metrics: ClassificationMetrics) -> Table:
     from rich.markup import escape
 
     table = plain_table("true", "rows", "correct", title="confusion")
     table.add_column("most often predicted as", justify="left")
-    for d, metrics in enumerate(figures.classes):
-        counts = figures.confusion[d]
+    for d, one in enumerate(metrics.classes):
+        counts = metrics.confusion[d]
         others = [k for k in (-counts).argsort(kind="stable") if k != d and counts[k]]
-        confusions = [f"{shorten(figures.classes[k].label)} ({counts[k]:,})" for k in others]
+        confusions = [f"{shorten(metrics.classes[k].label)} ({counts[k]:,})" for k in others]
         shown = ", ".join(confusions[:MAX_CONFUSIONS])
         if len(confusions) > MAX_CONFUSIONS:
             shown += ", …"
         correct = escape(f"[{counts[d]:,}]")
-        table.add_row(
-            label_cell(metrics.label), f"{metrics.n_rows:,}", correct, escape(shown) or "–"
-        )
+        table.add_row(label_cell(one.label), f"{one.n_rows:,}", correct, escape(shown) or "–")
     return table
 
 
@@ -227,22 +225,22 @@ def _report_numbers(columns: dict[str, NDArray], console: Console) -> dict[str, 
     """Print the metrics of a regressor and return the JSON document."""
     from maxplus.metrics import regression_metrics
 
-    figures = regression_metrics(
+    metrics = regression_metrics(
         columns["y"], columns["predicted"], columns["lower"], columns["upper"]
     )
-    console.rich.print(_regression_table(figures))
-    return figures.to_json()
+    console.rich.print(_regression_table(metrics))
+    return metrics.to_json()
 
 
-def _regression_table(figures: RegressionMetrics) -> Table:
+def _regression_table(metrics: RegressionMetrics) -> Table:
     from maxplus.metrics._readable import readable
 
     table = plain_table("", "")
     table.show_header = False
-    table.add_row("R²", number(figures.r2))
-    table.add_row("mean absolute error, 95 % interval", mean_absolute_error(figures))
-    table.add_row("root mean square error", readable(figures.rmse))
-    if not np.isnan(figures.covered):
-        table.add_row("inside the 90 % interval", percent(figures.covered))
-        table.add_row("width of the interval", readable(figures.width))
+    table.add_row("R²", number(metrics.r2))
+    table.add_row("mean absolute error, 95 % interval", mean_absolute_error(metrics))
+    table.add_row("root mean square error", readable(metrics.rmse))
+    if not np.isnan(metrics.covered):
+        table.add_row("inside the 90 % interval", percent(metrics.covered))
+        table.add_row("width of the interval", readable(metrics.width))
     return table

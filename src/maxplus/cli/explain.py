@@ -211,7 +211,7 @@ def _documents(
 
     columns = _columns(explanation)
     row_index = columns.pop("row")
-    flips = [name for name in columns if name.startswith("flip_")]
+    flips = [name for name in columns if name.startswith("counterfactual_")]
     documents = []
     for n, number in enumerate(numbers):
         indices = (row_index == n).nonzero()[0].tolist()
@@ -223,10 +223,11 @@ def _documents(
             document["predicted"] = to_jsonable(explanation.prediction[n])
         else:
             flip = {
-                name.removeprefix("flip_"): to_jsonable(columns[name][indices[0]]) for name in flips
+                name.removeprefix("counterfactual_"): to_jsonable(columns[name][indices[0]])
+                for name in flips
             }
             document["predicted"] = str(explanation.class_names[explanation.predicted[n]])
-            document["flip"] = flip if flip["feature"] else None
+            document["counterfactual"] = flip if flip["feature"] else None
         documents.append(document)
     return documents
 

@@ -43,12 +43,12 @@ def rules(
                         "rule": rule.premise,
                         "class": rule.label,
                         "rows": rule.rows,
-                        "right": rule.right,
+                        "correct": rule.correct,
                         "unit": rule.unit,
                         "decides": rule.decides,
                     }
                     for rule in found
                 ],
-                "hidden": found.n_hidden,
+                "omitted": found.n_omitted,
             }
         )

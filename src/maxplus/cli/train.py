@@ -172,7 +172,7 @@ def train(
         if training.is_classifier:
             fit = document["training_fit"]
             console.rich.print(
-                f"training rows: {fit['right']:,} of {document['rows']:,} correct (largest loss "
+                f"training rows: {fit['correct']:,} of {document['rows']:,} correct (largest loss "
                 f"{fit['max_loss']:.4f}, mean {fit['mean_loss']:.4f}); not an estimate for new "
                 "rows",
                 style="dim",

@@ -38,7 +38,7 @@ class ExplainMixin:
     training_losses_: NDArray
     training_labels_: NDArray
     term_means_: NDArray
-    robust_reach_: NDArray
+    robust_eps_: NDArray
     encoder_: Any
 
     def _validated(self, X: Any) -> NDArray:
@@ -101,7 +101,7 @@ class ExplainMixin:
             Samples.
         eps : number >= 0, optional
             Size of the change: each feature p changes by at most eps·scale_p. None uses
-            ``robust_reach_`` of a classifier trained with ``robust_eps``.
+            ``robust_eps_`` of a classifier trained with ``robust_eps``.
         scale : array of shape (n_features,), optional
             Unit of the change for each feature, as in `certified_radius`.
         change_one_of : iterable of str, default=()
@@ -187,14 +187,14 @@ class ExplainMixin:
     def _certificate_box(
         self, eps: Any, scale: ArrayLike | None
     ) -> tuple[NDArray, ArrayLike | None]:
-        """Return the validated eps and scale, from ``robust_reach_`` if both are None."""
+        """Return the validated eps and scale, from ``robust_eps_`` if both are None."""
         if eps is None:
-            if scale is not None or not hasattr(self, "robust_reach_"):
+            if scale is not None or not hasattr(self, "robust_eps_"):
                 raise ValueError(
                     "eps is required, unless scale is None and the classifier is a sum of terms "
                     "trained with robust_eps"
                 )
-            return np.array(1.0), self.robust_reach_
+            return np.array(1.0), self.robust_eps_
         try:
             radii = np.asarray(eps, np.float64)
         except (TypeError, ValueError):

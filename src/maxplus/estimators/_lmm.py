@@ -148,7 +148,7 @@ class BaseLMMClassifier(ExplainMixin, WeightsMixin, BaseMaxPlusClassifier):
     model_: LMM | AdditiveLMM
     slope_: float
     scale_: NDArray
-    robust_reach_: NDArray
+    robust_eps_: NDArray
     unit_activation_counts_: NDArray
     feature_importances_: NDArray
     prototypes_: NDArray
@@ -244,8 +244,8 @@ class BaseLMMClassifier(ExplainMixin, WeightsMixin, BaseMaxPlusClassifier):
         model = self.model_.folded(centre, spread)
         spread = np.broadcast_to(np.asarray(spread, np.float64), model.n_features)
         fitted = {"model_": model, "scale_": getattr(self, "scale_", 1.0) * spread}
-        if hasattr(self, "robust_reach_"):
-            fitted["robust_reach_"] = self.robust_reach_ * spread
+        if hasattr(self, "robust_eps_"):
+            fitted["robust_eps_"] = self.robust_eps_ * spread
         if X is not None:
             fitted |= self._losses_of(model, X, sample_weight)
         self.__dict__ = vars(self) | fitted

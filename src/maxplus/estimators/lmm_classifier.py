@@ -221,10 +221,10 @@ class LMMClassifier(BaseLMMClassifier):
         Number of hidden units of all terms.
     scale_ : ndarray of shape (n_features,)
         Spread of the features. `fold` multiplies it by the spread of the scaler.
-    robust_reach_ : ndarray of shape (n_features,)
+    robust_eps_ : ndarray of shape (n_features,)
         Largest change of each feature for which a sum was trained to be certified, in the unit of
         the feature. Only with ``robust_eps``.
-    temperature_ : float
+    inverse_temperature_ : float
         Inverse temperature: the factor by which all weights were multiplied after training, 1.0
         without calibration.
     search_ : dict
@@ -237,7 +237,7 @@ class LMMClassifier(BaseLMMClassifier):
         Only for sums of terms.
     W0_ : ndarray of shape (2 * n_features,)
         Positive and negative slope of each feature of a single network,
-        temperature_·slope_ / scale_.
+        inverse_temperature_·slope_ / scale_.
     W1_ : ndarray of shape (2 * n_features, n_hidden)
         Offsets of the min-plus layer of a single network.
     W2_ : ndarray of shape (n_hidden, n_classes)
@@ -285,7 +285,7 @@ class LMMClassifier(BaseLMMClassifier):
     loss_curve_: NDArray
     polish_losses_: NDArray
     search_: dict[str, Any]
-    temperature_: float
+    inverse_temperature_: float
     _effects = (
         Effect(
             ("max_suspects",),
@@ -668,10 +668,10 @@ class LMMClassifier(BaseLMMClassifier):
             results["suspects"] = suspects_above(LOG2, model.losses(data.X, data.y))
         state, trained = replace(state, results=results), replace(trained, model=model)
         if self._is_robust:
-            search["robust_reach_"] = self._reach(data, state)
+            search["robust_eps_"] = self._reach(data, state)
         return {
             **super()._fitted_attributes(data, state, trained),
-            "temperature_": factor,
+            "inverse_temperature_": factor,
             **search,
         }
 

@@ -86,9 +86,9 @@ class LMMEnsembleClassifier(BaseLMMClassifier):
         Smoothed loss of each epoch, averaged over the networks.
     n_iter_ : int
         Number of epochs of each network.
-    classes_, n_features_in_, feature_names_in_, scale_, temperature_, search_, term_means_, \
-unit_activation_counts_, feature_importances_, status_, status_message_, max_loss_, mean_loss_, \
-perfect_fit_, training_losses_, training_labels_
+    classes_, n_features_in_, feature_names_in_, scale_, inverse_temperature_, search_, \
+term_means_, unit_activation_counts_, feature_importances_, status_, status_message_, max_loss_, \
+mean_loss_, perfect_fit_, training_losses_, training_labels_
         As in `LMMClassifier`, for the ensemble.
 
     Examples
@@ -107,7 +107,7 @@ perfect_fit_, training_losses_, training_labels_
 
     loss_curve_: NDArray
     search_: dict[str, Any]
-    temperature_: float
+    inverse_temperature_: float
     _parameters: ClassVar[Parameters] = {
         **TRAINED,
         "estimator": (CLASSIFIER, None),
@@ -201,7 +201,7 @@ perfect_fit_, training_losses_, training_labels_
         state, trained = replace(state, results=results), replace(trained, model=model)
         return {
             **super()._fitted_attributes(data, state, trained),
-            "temperature_": factor,
+            "inverse_temperature_": factor,
             **search,
         }
 

@@ -347,7 +347,7 @@ class LMMRegressor(StatusMixin, BaseMaxPlusRegressor):
                 self.model_, rows, self.term_means_, self.bounds_, domain
             )
 
-    def certified_change(
+    def certified_bounds(
         self, X: Any, eps: ArrayLike, scale: ArrayLike = 1.0
     ) -> tuple[NDArray, NDArray]:
         """Return bounds of the prediction if each feature p changes by at most eps·scale_p.
@@ -375,7 +375,7 @@ class LMMRegressor(StatusMixin, BaseMaxPlusRegressor):
         >>> from maxplus import LMMRegressor
         >>> X = np.random.default_rng(0).uniform(-3, 3, (200, 2))
         >>> reg = LMMRegressor(random_state=0).fit(X, np.abs(X[:, 0]) + X[:, 1])
-        >>> lower, upper = reg.certified_change(X, 0.1)
+        >>> lower, upper = reg.certified_bounds(X, 0.1)
         >>> moved = reg.predict(X + 0.1)
         >>> bool(((lower <= moved) & (moved <= upper)).all())
         True

@@ -161,7 +161,7 @@ def compare(
     >>> models = {"LMM": LMMClassifier(6, slope=4.0, warmup_epochs=2, random_state=0),
     ...           "kNN": KNeighborsClassifier()}
     >>> result = compare(X, y, models, cv=2)
-    >>> {name: v.figures.accuracy > 0.8 for name, v in result.validations.items()}
+    >>> {name: v.metrics.accuracy > 0.8 for name, v in result.validations.items()}
     {'LMM': True, 'kNN': True}
     """
     data = as_dataset(X, y, groups)

@@ -33,7 +33,7 @@ from maxplus.tables.schema import CLASSIFICATION, REGRESSION, label_name
 CERTIFIED_EPS = 0.1
 # Nominal coverage of prediction intervals.
 COVERAGE = 0.9
-Figures = ClassificationMetrics | RegressionMetrics
+Metrics = ClassificationMetrics | RegressionMetrics
 # Baseline metrics in the JSON document.
 BASELINE_METRICS = ("accuracy", "balanced_accuracy", "log_loss", "auc", "r2", "mae", "rmse")
 # Number of uncertain and of surprising rows in the JSON document.
@@ -72,7 +72,7 @@ class Validation:
     Attributes
     ----------
     description : description of the splitting method
-    figures : metrics of the model
+    metrics : metrics of the model
     baseline : metrics of `sklearn.dummy.DummyClassifier` with class frequencies as probabilities,
         or of `sklearn.dummy.DummyRegressor`
     n_untested : number of rows that were not tested, because their class has no other row or group
@@ -80,23 +80,23 @@ class Validation:
     """
 
     description: str
-    figures: Figures
-    baseline: Figures
+    metrics: Metrics
+    baseline: Metrics
     n_untested: int
     held_out: HeldOut
 
     @property
     def dispersion(self) -> float:
         """Overdispersion of the accuracies of the folds, at least 1."""
-        assert isinstance(self.figures, ClassificationMetrics)
+        assert isinstance(self.metrics, ClassificationMetrics)
         correct = self.held_out.outcome.argmax(axis=1) == self.held_out.y
         return fold_dispersion(correct, self.held_out.fold)
 
     @property
     def interval(self) -> tuple[float, float]:
         """95 % Wilson interval of the accuracy, adjusted for overdispersion between folds."""
-        assert isinstance(self.figures, ClassificationMetrics)
-        interval = wilson_interval(self.figures.accuracy, self.figures.n_rows / self.dispersion)
+        assert isinstance(self.metrics, ClassificationMetrics)
+        interval = wilson_interval(self.metrics.accuracy, self.metrics.n_rows / self.dispersion)
         assert interval is not None
         return interval
 
@@ -111,9 +111,9 @@ class Validation:
         -------
         low, high : float
         """
-        assert isinstance(self.figures, ClassificationMetrics)
-        n = self.figures.n_rows / self.dispersion
-        return score_interval(self.figures.accuracy, n, n_rows)
+        assert isinstance(self.metrics, ClassificationMetrics)
+        n = self.metrics.n_rows / self.dispersion
+        return score_interval(self.metrics.accuracy, n, n_rows)
 
     @property
     def certified(self) -> float | None:
@@ -147,15 +147,15 @@ class Validation:
         baseline = self.baseline.to_json()
         document: dict[str, Any] = {
             "description": self.description,
-            "figures": self.figures.to_json(),
+            "metrics": self.metrics.to_json(),
             "baseline": {name: baseline[name] for name in BASELINE_METRICS if name in baseline},
             "rows_never_held_out": self.n_untested,
             "seconds": float(self.held_out.seconds.sum()),
         }
-        if isinstance(self.figures, RegressionMetrics):
+        if isinstance(self.metrics, RegressionMetrics):
             return document | {"nominal_coverage": COVERAGE}
         # Convert an index into the held-out rows to a row number in the file.
-        document["figures"]["worst"] = int(self.held_out.row_numbers[self.figures.worst])
+        document["metrics"]["worst"] = int(self.held_out.row_numbers[self.metrics.worst])
         document["baseline"]["label"] = self.baseline_label
         document["dispersion"] = self.dispersion
         document["accuracy_interval"] = list(self.interval)
@@ -168,9 +168,9 @@ class Validation:
 
     def _by_row(self) -> dict[str, Any]:
         """Return the reliability bins, and the rows with the lowest confidence and highest loss."""
-        assert isinstance(self.figures, ClassificationMetrics)
+        assert isinstance(self.metrics, ClassificationMetrics)
         y, P = self.held_out.y, self.held_out.outcome
-        labels = [metrics.label for metrics in self.figures.classes]
+        labels = [metrics.label for metrics in self.metrics.classes]
         true_probability = P[np.arange(len(y)), y]
         top_probability, predicted = P.max(axis=1), P.argmax(axis=1)
 
@@ -233,7 +233,7 @@ def validate(
     >>> from maxplus import LMMClassifier, validate
     >>> X, y = load_iris(return_X_y=True)
     >>> result = validate(LMMClassifier(9, slope=5.0, warmup_epochs=5, random_state=0), X, y)
-    >>> result.description, result.figures.accuracy > 0.9, round(result.baseline.accuracy, 2)
+    >>> result.description, result.metrics.accuracy > 0.9, round(result.baseline.accuracy, 2)
     ('5-fold cross-validation', True, 0.33)
     """
     data = as_dataset(X, y, groups)
@@ -350,7 +350,7 @@ def _fit_and_predict(
     y_test, certified = data.y[test], None
     if hasattr(fitted, "certified_accuracy"):
         certified = fitted.certified_accuracy(X_test, y_test, CERTIFIED_EPS, scale)
-    if hasattr(fitted, "robust_reach_"):
+    if hasattr(fitted, "robust_eps_"):
         is_known = np.isin(y_test, fitted.classes_)
         codes = np.searchsorted(fitted.classes_, y_test[is_known])
         found["robust"] = np.zeros((len(test), 3), bool)
@@ -375,13 +375,13 @@ def _features(
     return X, data.X[test], np.where(constant, 1.0, deviation)
 
 
-def _metrics(held_out: HeldOut, labels: Any) -> Figures:
+def _metrics(held_out: HeldOut, labels: Any) -> Metrics:
     if labels is None:
         return regression_metrics(held_out.y, held_out.outcome, *(held_out.interval or ()))
     return classification_metrics(held_out.y, held_out.outcome, labels)
 
 
-def _baseline(held_out: HeldOut, labels: Any) -> Figures:
+def _baseline(held_out: HeldOut, labels: Any) -> Metrics:
     no_features = np.zeros((len(held_out.y), 1))
     if labels is None:
         mean = DummyRegressor().fit(no_features, held_out.y)

@@ -35,7 +35,7 @@ class OneHotGroup(NamedTuple):
 
     name: str
     features: tuple[int, ...]
-    words: tuple[str, ...]
+    values: tuple[str, ...]
     none: bool = False
 
 
@@ -104,10 +104,10 @@ class Domain:
                 f"{p} ({self.names[p]!r})"
             )
         for category in self.categories:
-            if len(category.features) != len(category.words) or not category.words:
+            if len(category.features) != len(category.values) or not category.values:
                 raise ValueError(
-                    f"categories: {category.name!r} must have a feature for each entry of words; "
-                    f"got {len(category.features)} features and {len(category.words)} words"
+                    f"categories: {category.name!r} must have a feature for each entry of values; "
+                    f"got {len(category.features)} features and {len(category.values)} values"
                 )
         grouped = [p for category in self.categories for p in category.features]
         named = [*grouped, *self.values, *self.indicators, *self.indicators.values()]
@@ -302,7 +302,7 @@ class Domain:
         if self.category_of[p] < 0:
             return self.number(p, x[p]) if exact else self.number(p, float(f"{x[p]:.6g}"))
         category = self.categories[self.category_of[p]]
-        on = [w for q, w in zip(category.features, category.words, strict=True) if x[q] == 1.0]
+        on = [w for q, w in zip(category.features, category.values, strict=True) if x[q] == 1.0]
         return repr(str(on[0])) if len(on) == 1 else NO_CATEGORY
 
     def number(self, p: int, value: float) -> str:
@@ -316,7 +316,7 @@ class Domain:
         being = "being" if value else "not being"
         if self.category_of[p] >= 0:
             category = self.categories[self.category_of[p]]
-            return f"{category.name} {being} {str(category.words[category.features.index(p)])!r}"
+            return f"{category.name} {being} {str(category.values[category.features.index(p)])!r}"
         if p in self.indicators.values():
             return f"{self.column_names[p]} {being} missing"
         shown = self.number(p, value) if p in self.ordinals else f"{value:.4g}"

@@ -44,7 +44,7 @@ class Explanation(Tabular):
     model : LMM or AdditiveLMM
     X : array of shape (N, P), the rows
     score : array of shape (N, C)
-    flips : Counterfactuals, the smallest change of one column that makes another class win
+    counterfactuals : Counterfactuals, the smallest change of one column that changes the class
     class_names : names of the C classes
     domain : Domain, the columns and the values that they may take
     contributions : Contributions, the margin over the next class as an exact sum over columns
@@ -62,7 +62,7 @@ class Explanation(Tabular):
     model: TermSum
     X: NDArray
     score: NDArray
-    flips: Counterfactuals
+    counterfactuals: Counterfactuals
     class_names: Sequence[str]
     domain: Domain
     contributions: Contributions | None = None
@@ -155,22 +155,22 @@ class Explanation(Tabular):
         return rivals
 
     @cached_property
-    def flip_texts(self) -> list[CounterfactualText]:
+    def counterfactual_texts(self) -> list[CounterfactualText]:
         """Counterfactual of each row as text."""
-        return [self._flip_text(n) for n in range(len(self))]
+        return [self._counterfactual_text(n) for n in range(len(self))]
 
-    def _flip_text(self, n: int) -> CounterfactualText:
-        p = int(self.flips.feature[n])
+    def _counterfactual_text(self, n: int) -> CounterfactualText:
+        p = int(self.counterfactuals.feature[n])
         if p < 0:
             return CounterfactualText()
         column = self.domain.column_names[p]
         was_missing = column in self._missing_columns(n)
-        changed = self.domain.changed(self.X[n], p, self.flips.shown[n])[0]
+        changed = self.domain.changed(self.X[n], p, self.counterfactuals.shown[n])[0]
         return CounterfactualText(
             column,
             "missing" if was_missing else self.domain.text(self.X[n], p),
             self.domain.text(changed, p, exact=True),
-            str(self.class_names[self.flips.becomes[n]]),
+            str(self.class_names[self.counterfactuals.becomes[n]]),
         )
 
     def _missing_columns(self, n: int) -> list[str]:
@@ -190,22 +190,25 @@ class Explanation(Tabular):
         the runner-up) depends on it equally, so that the lead does not depend on it. ``margin`` is
         the lead of the unit over ``runner_up``.
 
-        ``flip_feature`` is the column whose change flips the prediction, from ``flip_from`` to
-        ``flip_to`` as printed, by ``flip_distance`` units. ``flip_value`` is the exact number; for
-        a category it is 1, or 0 for none of the known categories.
+        ``counterfactual_feature`` is the column whose change flips the prediction, from
+        ``counterfactual_from`` to ``counterfactual_to`` as printed, by ``counterfactual_distance``
+        units. ``counterfactual_value`` is the exact number; for a category it is 1, or 0 for none
+        of the known categories.
         """
         columns = self._path_columns() if self.contributions is None else self._sum_columns()
-        column, before, after, becomes = np.array(self.flip_texts, str).reshape(-1, 4).T
+        column, before, after, becomes = np.array(self.counterfactual_texts, str).reshape(-1, 4).T
         flips = {
             "feature": column,
             "from": before,
             "to": after,
-            "value": self.flips.value,
-            "distance": self.flips.distance,
+            "value": self.counterfactuals.value,
+            "distance": self.counterfactuals.distance,
             "class": becomes,
         }
         row = columns["row"]
-        return records(columns | {f"flip_{name}": flip[row] for name, flip in flips.items()})
+        return records(
+            columns | {f"counterfactual_{name}": flip[row] for name, flip in flips.items()}
+        )
 
     def _sum_columns(self) -> dict[str, NDArray]:
         why = self._own_contributions()
@@ -258,11 +261,11 @@ class Explanation(Tabular):
         head = f"Row {number}: {self.class_names[winner]}"
         lines = [f"{head} (probability {self.probability[n, winner]:.3f})"]
         reasons = self._path_lines(n) if self.contributions is None else self._sum_lines(n)
-        return "\n".join(lines + [f"  {line}" for line in reasons + self._flip_lines(n)])
+        return "\n".join(lines + [f"  {line}" for line in reasons + self._counterfactual_lines(n)])
 
-    def _flip_lines(self, n: int) -> list[str]:
+    def _counterfactual_lines(self, n: int) -> list[str]:
         """Return one sentence for the flip of row n and one for each of its missing values."""
-        flip = self.flip_texts[n]
+        flip = self.counterfactual_texts[n]
         found = "no change of a single feature flips it"
         if flip.column:
             found = (

@@ -19,10 +19,10 @@ from maxplus.models.lmm import TermSum
 class Rule(NamedTuple):
     """A box in which one class wins, and its counts on the rows of a table.
 
-    ``rows`` is the number of rows that meet all conditions, ``right`` the number of these with the
-    class of the rule, and ``decides`` the number of rows, inside or not, whose predicted class is
-    determined by the unit of the rule. A rule of a sum of terms has no such unit: ``unit`` is the
-    number of its box, and ``decides`` equals ``rows``.
+    ``rows`` is the number of rows that meet all conditions, ``correct`` the number of these with
+    the class of the rule, and ``decides`` the number of rows, inside or not, whose predicted class
+    is determined by the unit of the rule. A rule of a sum of terms has no such unit: ``unit`` is
+    the number of its box, and ``decides`` equals ``rows``.
     ``base_rate`` is the share of the class among all rows of the table.
     """
 
@@ -30,7 +30,7 @@ class Rule(NamedTuple):
     label: str
     conditions: tuple[Condition, ...]
     rows: int
-    right: int
+    correct: int
     decides: int
     base_rate: float
 
@@ -41,7 +41,7 @@ class Rule(NamedTuple):
 
     def __str__(self) -> str:
         """Return the rule as one line."""
-        return f"{self.premise} → {self.label}, {self.right} of {self.rows} rows"
+        return f"{self.premise} → {self.label}, {self.correct} of {self.rows} rows"
 
 
 @dataclass(frozen=True)
@@ -52,13 +52,13 @@ class Rules(Tabular):
     ----------
     rules : tuple of Rule
     n_rows : number of rows of the table
-    n_hidden : number of boxes omitted because they contain no rows, or because their precision does
-        not exceed the frequency of their class
+    n_omitted : number of boxes omitted because they contain no rows, or because their precision
+        does not exceed the frequency of their class
     """
 
     rules: tuple[Rule, ...]
     n_rows: int
-    n_hidden: int = 0
+    n_omitted: int = 0
 
     def __len__(self) -> int:
         """Return the number of rules."""
@@ -75,8 +75,8 @@ class Rules(Tabular):
     def __str__(self) -> str:
         """Return the rules, a line for each, followed by the number of boxes not shown."""
         lines = [str(rule) for rule in self.rules] or ["no rules"]
-        if self.n_hidden:
-            boxes = "1 box" if self.n_hidden == 1 else f"{self.n_hidden} boxes"
+        if self.n_omitted:
+            boxes = "1 box" if self.n_omitted == 1 else f"{self.n_omitted} boxes"
             lines.append(f"{boxes} not shown: no row, or no larger share of the class than overall")
         return "\n".join(lines)
 
@@ -87,7 +87,7 @@ class Rules(Tabular):
         all rows that meet the conditions, ``precision`` the share of these with the class, and
         ``lift`` the precision divided by the share of the class among all rows.
         """
-        precision = np.array([rule.right / rule.rows for rule in self.rules], float)
+        precision = np.array([rule.correct / rule.rows for rule in self.rules], float)
         columns = {
             "rule": np.array([rule.premise for rule in self.rules], str),
             "prediction": np.array([rule.label for rule in self.rules], str),
@@ -117,11 +117,11 @@ def strongest_rules(
     A limit is omitted if the domain has no values beyond it, or if W1[i, h] + W2[h, d] exceeds
     W1[i, k] + W2[k, e] for all k and e: unit h is then ahead wherever row i is its minimum. Limits
     are rounded inwards, by at most a hundredth of the column's unit. A rule therefore depends only
-    on the model and the domain. X and y are used to compute the counts ``rows``, ``right`` and
+    on the model and the domain. X and y are used to compute the counts ``rows``, ``correct`` and
     ``decides``; the first two refer to the rounded limits.
 
     Units that decide no row of X have no rule. Boxes that contain no rows, or whose precision does
-    not exceed the frequency of their class, are counted in ``n_hidden``. O(N·P·H), and O(P·H)
+    not exceed the frequency of their class, are counted in ``n_omitted``. O(N·P·H), and O(P·H)
     for each rule.
 
     In a sum of terms no single unit decides. Its rules are boxes in which the smallest margin of
@@ -160,21 +160,21 @@ def strongest_rules(
     check_class_names(class_names, model)
     share = np.bincount(labels, minlength=model.n_classes) / max(len(rows), 1)
     rules: list[Rule] = []
-    n_hidden = 0
+    n_omitted = 0
     for unit, label, conditions, decides in rule_boxes(model, rows, domain):
         inside = np.full(len(rows), conditions is not None)
         for condition in conditions or ():
             inside &= condition.holds(rows)
-        n_inside, right = int(inside.sum()), int((inside & (labels == label)).sum())
-        if conditions is not None and right > share[label] * n_inside:
+        n_inside, correct = int(inside.sum()), int((inside & (labels == label)).sum())
+        if conditions is not None and correct > share[label] * n_inside:
             counted = n_inside if decides is None else decides
             name = str(class_names[label])
             base_rate = float(share[label])
-            rules.append(Rule(unit, name, conditions, n_inside, right, counted, base_rate))
+            rules.append(Rule(unit, name, conditions, n_inside, correct, counted, base_rate))
         else:
-            n_hidden += 1
+            n_omitted += 1
         if decides is not None and len(rules) == n:
             break  # Boxes of units are generated in their final order.
     if model.is_sum:
         rules.sort(key=lambda rule: (-rule.rows, len(rule.conditions)))
-    return Rules(tuple(rules[:n]), len(rows), n_hidden)
+    return Rules(tuple(rules[:n]), len(rows), n_omitted)

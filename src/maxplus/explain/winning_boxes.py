@@ -94,7 +94,7 @@ def _condition_text(domain: Domain, p: int, low: float, high: float) -> str:
     name = domain.names[p]
     if domain.category_of[p] >= 0:
         category = domain.categories[domain.category_of[p]]
-        word = str(category.words[category.features.index(p)])
+        word = str(category.values[category.features.index(p)])
         return f"{category.name} is {'not ' if low == -np.inf else ''}{word!r}"
     if p in domain.indicators.values():
         return f"{domain.column_names[p]} is {'not ' if low == -np.inf else ''}missing"
@@ -314,8 +314,8 @@ class _BoxSearch:
             own = [shapes[p] for p in category.features if p in shapes]
             if own:
                 # The scores of each category and, in the last row, of no category.
-                rows = np.zeros((len(category.words) + 1, self.domain.n_features))
-                rows[np.arange(len(category.words)), list(category.features)] = 1.0
+                rows = np.zeros((len(category.values) + 1, self.domain.n_features))
+                rows[np.arange(len(category.values)), list(category.features)] = 1.0
                 U = self.model.mapped(rows).astype(np.float64)
                 table = np.sum([sum_of_scores(s.lmms, U[:, s.feature]) for s in own], axis=0)
                 parts.append(_category_margins(table, category))

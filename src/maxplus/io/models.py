@@ -208,8 +208,8 @@ def _validation(record: dict[str, Any], remember_rows: bool) -> dict[str, Any]:
     if remember_rows:
         return record
     kept = {name: value for name, value in record.items() if name not in NAMED_ROWS}
-    if "worst" in record["figures"]:
-        kept["figures"] = {**record["figures"], "worst": None}
+    if "worst" in record["metrics"]:
+        kept["metrics"] = {**record["metrics"], "worst": None}
     return kept
 
 

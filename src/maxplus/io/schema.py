@@ -193,7 +193,7 @@ ATTRIBUTES: dict[str, Array | Callable[[Any], bool]] = {
     "max_loss_": _is_float,
     "mean_loss_": _is_float,
     "slope_": lambda v: _is_float(v) and 0.0 <= v < math.inf,
-    "temperature_": lambda v: _is_float(v) and 0.0 < v < math.inf,
+    "inverse_temperature_": lambda v: _is_float(v) and 0.0 < v < math.inf,
     "lipschitz_": _is_not_negative,
     "interpolates_": _is_bool,
     "prototypes_": _UNITS,
@@ -218,7 +218,7 @@ ATTRIBUTES: dict[str, Array | Callable[[Any], bool]] = {
         lambda A: ((A > 0) & np.isfinite(A)).all(),
         "is not all positive and finite",
     ),
-    "robust_reach_": Array(
+    "robust_eps_": Array(
         np.float64,
         "P",
         lambda A: ((A >= 0) & np.isfinite(A)).all(),
@@ -247,7 +247,7 @@ _NETWORK = {
     "optional": "prototypes_ suspects_",
 }
 _WARMED_UP = {
-    "required": "temperature_",
+    "required": "inverse_temperature_",
     "sum": "term_means_",
     "optional": "loss_curve_ validation_scores_ polish_losses_",
 }
@@ -272,7 +272,7 @@ def _conditions(*parts: dict[str, str]) -> dict[str, str]:
 
 
 FITTED = {
-    "LMMClassifier": _conditions(_CLASSIFIER, _NETWORK, _WARMED_UP, {"optional": "robust_reach_"}),
+    "LMMClassifier": _conditions(_CLASSIFIER, _NETWORK, _WARMED_UP, {"optional": "robust_eps_"}),
     "LMMEnsembleClassifier": _conditions(_CLASSIFIER, _NETWORK, _WARMED_UP),
     "LMMRegressor": _conditions(_REGRESSOR),
     "LinearMaxPlusClassifier": _conditions(_CLASSIFIER),
@@ -339,7 +339,7 @@ _VALIDATION = {
     "seconds": _is_size,
 }
 _REGRESSION = {
-    "figures": {
+    "metrics": {
         "n_rows": is_positive,
         "r2": _optional(_is_finite),
         "mae": _is_size,
@@ -351,7 +351,7 @@ _REGRESSION = {
     "baseline": {"mae": _is_size, "rmse": _is_size},
 }
 _CLASSIFICATION = {
-    "figures": {
+    "metrics": {
         "n_rows": is_positive,
         "accuracy": _is_share,
         "accuracy_error": _is_size,
@@ -395,11 +395,11 @@ def check_validation(record: Any, classes: list[str] | None) -> dict[str, Any]:
     if classes is None:
         return check(record, _REGRESSION, "validation")
     optional = {name: part for name, part in _OPTIONAL_FIELDS.items() if name in record}
-    figures = check(record, _CLASSIFICATION | optional, "validation")["figures"]
-    if [entry["label"] for entry in figures["classes"]] != classes:
+    metrics = check(record, _CLASSIFICATION | optional, "validation")["metrics"]
+    if [entry["label"] for entry in metrics["classes"]] != classes:
         raise FileError("the classes of the validation are not those of the model")
-    if {len(figures["confusion"]), *map(len, figures["confusion"])} != {len(classes)}:
-        raise FileError(f"validation.figures.confusion does not have {len(classes)} classes")
+    if {len(metrics["confusion"]), *map(len, metrics["confusion"])} != {len(classes)}:
+        raise FileError(f"validation.metrics.confusion does not have {len(classes)} classes")
     return record
 
 

@@ -121,11 +121,11 @@ def _margins(model: TermSum, X: NDArray, y: NDArray) -> NDArray:
 def robust_outcomes(classifier: Any, X: ArrayLike, y: ArrayLike) -> NDArray:
     """Return whether each row is correct, correct under attack, and certified.
 
-    The half-widths of the box are ``robust_reach_``. The attack changes numeric columns only.
+    The half-widths of the box are ``robust_eps_``. The attack changes numeric columns only.
 
     Parameters
     ----------
-    classifier : fitted LMMClassifier with ``robust_reach_``
+    classifier : fitted LMMClassifier with ``robust_eps_``
     X : array of shape (N, P)
     y : array of shape (N,)
         Index of the class of each row.
@@ -134,7 +134,7 @@ def robust_outcomes(classifier: Any, X: ArrayLike, y: ArrayLike) -> NDArray:
     -------
     array of bool of shape (N, 3)
     """
-    model, reach = classifier.model_, classifier.robust_reach_
+    model, reach = classifier.model_, classifier.robust_eps_
     X, y = np.asarray(X, np.float64), np.asarray(y)
     scores = model.scores(X)
     correct = scores.argmax(axis=1) == y
@@ -154,7 +154,7 @@ def robust_errors(classifier: Any, X: ArrayLike, y: ArrayLike) -> RobustErrors:
 
     Parameters
     ----------
-    classifier : fitted LMMClassifier with ``robust_reach_``
+    classifier : fitted LMMClassifier with ``robust_eps_``
     X : array of shape (N, P)
     y : true labels of shape (N,)
 

@@ -173,7 +173,7 @@ def _column(attributions: Contributions, p: int, model: AdditiveLMM | None = Non
         top = np.sort(np.argsort(-counts, kind="stable")[:MAX_LEVELS])
         rows = np.zeros((top.size, domain.n_features))
         rows[np.arange(top.size), np.array(category.features)[top]] = 1.0
-        labels = [str(category.words[k]) for k in top]
+        labels = [str(category.values[k]) for k in top]
         return _discrete_column(name, rows, np.arange(float(top.size)), labels, counts[top])
     values = X[:, p]
     levels, level_counts = np.unique(values, return_counts=True)

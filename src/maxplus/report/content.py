@@ -187,11 +187,11 @@ def _rows_text(table: PageRows, is_training: bool) -> str:
 def _fit(clf: BaseLMMClassifier, correct: NDArray | None) -> dict[str, Any]:
     """Return the number of correct training predictions; without ``correct``, a lower bound."""
     if correct is not None:
-        return {"right": int(correct.sum()), "rows": len(correct), "exact": True}
+        return {"correct": int(correct.sum()), "rows": len(correct), "exact": True}
     # For two classes the bound is exact: a loss below log 2 means a probability above 0.5.
     summary = training_summary(clf)
     return {
-        "right": summary["n_below_log2"],
+        "correct": summary["n_below_log2"],
         "rows": summary["n_rows"],
         "exact": len(clf.classes_) == 2,
     }
@@ -207,7 +207,7 @@ def _rules(clf: BaseLMMClassifier, X: NDArray, y: NDArray, names: Sequence[str])
                 "conditions": [condition.text for condition in rule.conditions],
                 "class": rule.label,
                 "rows": rule.rows,
-                "right": rule.right,
+                "correct": rule.correct,
                 "unit": rule.unit,
             }
             for rule in rules
@@ -285,7 +285,7 @@ def certified(
 
 def _robust(clf: BaseLMMClassifier, table: PageRows) -> dict[str, Any] | None:
     """Return the error rates of a model that was trained with ``robust_eps``."""
-    if table.y is None or not table.n or not hasattr(clf, "robust_reach_"):
+    if table.y is None or not table.n or not hasattr(clf, "robust_eps_"):
         return None
     return to_jsonable(robust_errors(clf, table.X, table.y))
 

@@ -29,7 +29,7 @@ def explorer_rows(
             }
             for d in why.order[k].tolist()
         ]
-        flip = why.flip_texts[k]
+        flip = why.counterfactual_texts[k]
         rows.append(
             {
                 **table.name_of(n),
@@ -39,7 +39,7 @@ def explorer_rows(
                 "values": table.X[n].astype(float).tolist(),
                 "missing": table.missing_columns(n),
                 "classes": classes,
-                "flip": {
+                "counterfactual": {
                     "column": flip.column,
                     "from": flip.before,
                     "to": flip.after,

@@ -59,7 +59,7 @@ def of_validation(estimator: Any, table: PageRows, is_training: bool) -> dict[st
         on="new rows",
         description=f"each row of {data} was predicted by a model that was trained without it; the "
         "model of this page was trained on all rows.",
-        figures=record["figures"],
+        metrics=record["metrics"],
         dispersion=record.get("dispersion", 1.0),
         baseline=record["baseline"],
         bins=record.get("reliability"),
@@ -86,13 +86,13 @@ def of_rows(
     P = np.exp(log_proba)
     P /= P.sum(axis=1, keepdims=True)
     losses, best = -log_proba[np.arange(table.n), codes], log_proba.argmax(axis=1)
-    figures = classification_metrics(codes, P, classes, predicted=best, losses=losses)
+    metrics = classification_metrics(codes, P, classes, predicted=best, losses=losses)
     return _source(
         title=table.name,
         whose=f"of {table.name}",
         on=table.name,
         description=description,
-        figures=figures.to_json(),
+        metrics=metrics.to_json(),
         dispersion=1.0,
         baseline=_baseline(estimator, codes),
         bins=to_jsonable(reliability(codes, P)),
@@ -134,19 +134,19 @@ def _baseline(estimator: Any, codes: NDArray) -> dict[str, Any]:
     }
 
 
-def _source(figures: dict, dispersion: float, bins: Any, **others: Any) -> dict[str, Any]:
+def _source(metrics: dict, dispersion: float, bins: Any, **others: Any) -> dict[str, Any]:
     """Add confidence intervals to the metrics of a data source."""
     classes = [
         {**metrics, "interval": wilson_interval(metrics["recall"], metrics["n_rows"] / dispersion)}
-        for metrics in figures["classes"]
+        for metrics in metrics["classes"]
     ]
     return {
         **others,
         "bins": bins,
-        "figures": {
-            **figures,
+        "metrics": {
+            **metrics,
             "classes": classes,
-            "interval": wilson_interval(figures["accuracy"], figures["n_rows"] / dispersion),
+            "interval": wilson_interval(metrics["accuracy"], metrics["n_rows"] / dispersion),
         },
     }
 
@@ -156,9 +156,9 @@ def headline(source: dict[str, Any] | None, where: str) -> dict[str, Any]:
     if source is None:
         text = f"No validation is stored with the model. {where} {REMEDY}"
         return {"holds": None, "title": "Not measured on new rows", "text": text}
-    figures, baseline = source["figures"], source["baseline"]
-    low, high = figures["interval"]
-    rows, accuracy = plural(figures["n_rows"], "row"), percent(figures["accuracy"])
+    metrics, baseline = source["metrics"], source["baseline"]
+    low, high = metrics["interval"]
+    rows, accuracy = plural(metrics["n_rows"], "row"), percent(metrics["accuracy"])
     text = (
         f"The accuracy on {rows} {source['whose']} is {accuracy} (95 % confidence interval: "
         f"{percent(low)} to {percent(high)}). Always predicting {baseline['label']} has an "
@@ -166,21 +166,21 @@ def headline(source: dict[str, Any] | None, where: str) -> dict[str, Any]:
     )
     if low > baseline["accuracy"]:
         return {"holds": True, "title": f"Better than the baseline on {source['on']}", "text": text}
-    if _is_auc_significant(figures):
-        text += f" The ROC AUC, {figures['auc']:.3f}, is better than chance."
+    if _is_auc_significant(metrics):
+        text += f" The ROC AUC, {metrics['auc']:.3f}, is better than chance."
     return {"holds": False, "title": "Not shown to be better than the baseline", "text": text}
 
 
-def _is_auc_significant(figures: dict[str, Any]) -> bool:
+def _is_auc_significant(metrics: dict[str, Any]) -> bool:
     """Return whether the ROC AUC is significantly above 0.5."""
     areas = [
         (metrics["auc"], metrics["n_rows"])
-        for metrics in figures["classes"]
+        for metrics in metrics["classes"]
         if metrics["auc"] is not None
     ]
-    if figures["auc"] is None or not areas:
+    if metrics["auc"] is None or not areas:
         return False
-    return figures["auc"] - Z_95 * mean_auc_error(areas, figures["n_rows"]) > 0.5
+    return metrics["auc"] - Z_95 * mean_auc_error(areas, metrics["n_rows"]) > 0.5
 
 
 def performance_on_new_rows(

@@ -116,7 +116,7 @@ def _sources(
                 "title": table.name,
                 "whose": f"of {table.name}",
                 "on": table.name,
-                "figures": regression_metrics(table.y, *prediction).to_json(),
+                "metrics": regression_metrics(table.y, *prediction).to_json(),
                 "baseline": baseline,
                 "description": where,
             }
@@ -128,7 +128,7 @@ def _sources(
                 "title": record["description"],
                 "whose": "held out of training",
                 "on": "new rows",
-                "figures": record["figures"],
+                "metrics": record["metrics"],
                 "baseline": record["baseline"],
                 "description": "each training row was predicted by a model trained without it.",
             }
@@ -141,7 +141,7 @@ def _headline(source: dict[str, Any] | None, where: str) -> dict[str, Any]:
     if source is None:
         text = f"No validation is stored with the model. {where} {REMEDY}"
         return {"holds": None, "title": "Not measured on new rows", "text": text}
-    metrics, baseline = source["figures"], source["baseline"]
+    metrics, baseline = source["metrics"], source["baseline"]
     error = with_error(metrics["mae"], Z_95 * metrics["mae_error"])
     text = (
         f"On {plural(metrics['n_rows'], 'row')} {source['whose']}, the mean absolute error is "

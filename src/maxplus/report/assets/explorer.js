@@ -47,7 +47,7 @@ function pictures(row) {
   const best = row.classes.find((entry) => entry.class === row.predicted);
   const pixel = row.reasons ? decidingFeatures(row)[0] : best?.feature_index;
   if (pixel !== undefined) marks.push(["deciding", pixel]);
-  const flip = row.flip ? features.indexOf(row.flip.column) : -1;
+  const flip = row.counterfactual ? features.indexOf(row.counterfactual.column) : -1;
   if (flip >= 0) {
     marks.push(["flip", flip]);
     notes.push(legend("flip", "pixel of the nearest counterfactual"));

@@ -57,7 +57,7 @@ function decidingTile(row) {
     `is ${short(best.value)}; box ${best.unit} has its wall at ${wallWords(best)}`]);
 }
 
-function flipTile({ flip }, isEdited) {
+function flipTile({ counterfactual: flip }, isEdited) {
   const name = "Smallest flip";
   if (isEdited) return tile(name, UNKNOWN, ["computed for unedited rows only"]);
   if (!flip) return tile(name, "none", ["no change of one column flips this prediction"]);
