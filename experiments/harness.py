@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import shutil
 import warnings
@@ -16,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxplus._files import write_atomically
+from maxplus.datasets import DataNotFoundError
 from maxplus.plots._canvas import new_figure, quiet_frame
 
 if TYPE_CHECKING:
@@ -80,6 +82,11 @@ class Settings:
         """Return the value for the scale of the run."""
         return quick if self.quick else full
 
+    def parts(self, makers: Mapping[str, Callable[[], T]], text: str) -> dict[str, T]:
+        """Return the results of functions by name; those in the cache are not computed again."""
+        tracked = self.track(list(makers.items()), text)
+        return {name: self.cache.get(name, make) for name, make in tracked}
+
     def n_seeds(self, full: int, quick: int) -> int:
         """Return the number of seeds, or the default for this scale."""
         return self.pick(full, quick) if self.seeds is None else self.seeds
@@ -122,6 +129,21 @@ class Result:
     scale: str = ""
     seconds: float | None = None
     machine: dict[str, Any] = field(default_factory=dict)
+
+
+def data_folder(variable: str, name: str, content: str) -> Path:
+    """Return the folder in an environment variable, or the folder ``name`` in MAXPLUS_DATA."""
+    chosen, data = os.environ.get(variable), os.environ.get("MAXPLUS_DATA")
+    if not (chosen or data):
+        raise DataNotFoundError(
+            f"this experiment needs a folder of {content}: name it in the environment variable "
+            f"{variable}, or put it into the folder of MAXPLUS_DATA under the name {name!r}"
+        )
+    folder = Path(chosen or "") if chosen else Path(str(data), name)
+    if not folder.is_dir():
+        source = f"{variable}={chosen}" if chosen else f"MAXPLUS_DATA={data}"
+        raise DataNotFoundError(f"{source}: {folder} is no folder; name one with {content}")
+    return folder
 
 
 def axes(width: float, height: float, title: str, **properties: Any) -> tuple[Figure, Axes]:
@@ -208,6 +230,5 @@ BENCHMARKS = _by_name(
     Experiment(
         "robust",
         "certified errors on tables and images, beside those of robust trees",
-        uses=("groot-trees",),
     ),
 )

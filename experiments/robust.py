@@ -14,25 +14,22 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from experiments.harness import Result, Settings, Table
+from experiments.harness import Figure, Result, Settings, Table, axes, data_folder
 from experiments.measure import timed
 from maxplus import datasets
 from maxplus.certify import certified_at
 from maxplus.datasets import DataNotFoundError
 from maxplus.estimators import LMMClassifier
 from maxplus.images import RandomShift
-from maxplus.plots._canvas import BLUE, GREY, VERMILION, new_figure, quiet_frame
+from maxplus.plots._canvas import BLUE, GREY, VERMILION
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-FOLDER, DATA, ONLY = "MAXPLUS_ROBUST", "MAXPLUS_DATA", "MAXPLUS_ROBUST_TASKS"
+FOLDER, ONLY = "MAXPLUS_ROBUST", "MAXPLUS_ROBUST_TASKS"
 TRAINED_PART = 0.8
 # Number of random points in the box of each certified row that are checked for a change of class.
 ATTACKS, ATTACKS_ON_IMAGES, ATTACKED_IMAGES = 200, 5, 500
@@ -42,7 +39,7 @@ QUICK_TASKS = ("haberman", "A&H diabetes", "MNIST 1-5")
 SHIFTED = 0.4
 PIXELS = 784
 
-GROOT_EPS = {
+TABLE_EPS = {
     "SPECTF": 0.1,
     "banknote-authentication": 0.1,
     "blood-transfusion": 0.1,
@@ -98,17 +95,10 @@ class Task:
 
 def find_folder() -> Path:
     """Return the folder of tables."""
-    named, data = os.environ.get(FOLDER), os.environ.get(DATA)
-    folder = Path(named) if named else Path(data or ".", "robust")
-    if not (named or data) or not folder.is_dir():
-        raise DataNotFoundError(
-            f"this experiment needs tables with the columns class and fold: name their folder in "
-            f"the environment variable {FOLDER}, or put it into that of {DATA} as 'robust'"
-        )
-    return folder
+    return data_folder(FOLDER, "robust", "tables with the columns class and fold")
 
 
-def groot_splits(name: str) -> list[Split]:
+def table_splits(name: str) -> list[Split]:
     """Return the five splits of a table by its column ``fold``."""
     frame = pd.read_csv(find_folder() / f"{name}.csv.gz")
     X = frame.drop(columns=["class", "fold"]).to_numpy(float)
@@ -149,52 +139,39 @@ def shift_some(rows: NDArray, rng: np.random.Generator) -> NDArray:
     return np.where(is_moved[:, None], RandomShift(1)(rows, rng), rows)
 
 
-def _image_task(
-    name: str,
-    eps: float,
-    data: str,
-    classes: tuple[int, int] | None,
-    trees: Errors,
-    epochs: int,
-    clip: Any,
-    factor: float = 1.0,
-    shifted: bool = True,
-) -> Task:
-    options = {"clip": clip, "robust_training": factor, "warmup_epochs": epochs}
-    if shifted:
-        options["augment"] = shift_some
-    return Task(name, eps, partial(image_split, data, classes), trees, options)
-
-
-BLACK_OR_WHITE = (0.4, 0.6)
-TWO_LEVELS, GREY_LEVELS = ((0.2, 0.4), (0.6, 0.8)), ((0.1, 0.4), (0.5, 0.8))
 # Options for images were chosen on the last 2,000 or 3,000 training images. The classifier chooses
 # those for tables by cross-validation on the training rows.
+SHIFTED_DIGITS: dict[str, Any] = {"robust_training": 1.0, "augment": shift_some}
+BLACK_OR_WHITE = SHIFTED_DIGITS | {"clip": (0.4, 0.6), "warmup_epochs": 20}
+TWO_LEVELS = SHIFTED_DIGITS | {"clip": ((0.2, 0.4), (0.6, 0.8)), "warmup_epochs": 10}
+CLOTHES: dict[str, Any] = {"robust_training": 1.0, "clip": ((0.1, 0.4), (0.5, 0.8))}
+ALL_CLOTHES = CLOTHES | {"robust_training": 1.1, "warmup_epochs": 20}
+MNIST, FASHION = partial(image_split, "mnist"), partial(image_split, "fashion_mnist")
 TASKS = (
-    *(Task(name, eps, partial(groot_splits, name)) for name, eps in GROOT_EPS.items()),
+    *(Task(name, eps, partial(table_splits, name)) for name, eps in TABLE_EPS.items()),
     Task("A&H breast-cancer", 0.3, partial(boosting_split, "ah-breast-cancer"), (0.7, 6.6)),
     Task("A&H breast-cancer without id", 0.3, partial(boosting_split, "ah-breast-cancer", 1)),
     Task("A&H diabetes", 0.05, partial(boosting_split, "ah-diabetes"), (27.3, 35.7)),
-    _image_task("MNIST at 0.1", 0.1, "mnist", None, (None, None), 10, TWO_LEVELS),
-    _image_task("MNIST 1-5", 0.3, "mnist", (1, 5), (0.2, 1.3), 20, BLACK_OR_WHITE),
-    _image_task("MNIST 2-6", 0.3, "mnist", (2, 6), (0.7, 3.8), 20, BLACK_OR_WHITE),
-    _image_task(
-        "sandal-sneaker", 0.1, "fashion_mnist", (5, 7), (3.6, 8.0), 10, GREY_LEVELS, shifted=False
+    Task("MNIST at 0.1", 0.1, MNIST, options=TWO_LEVELS),
+    Task("MNIST 1-5", 0.3, partial(MNIST, (1, 5)), (0.2, 1.3), BLACK_OR_WHITE),
+    Task("MNIST 2-6", 0.3, partial(MNIST, (2, 6)), (0.7, 3.8), BLACK_OR_WHITE),
+    Task(
+        "sandal-sneaker", 0.1, partial(FASHION, (5, 7)), (3.6, 8.0), CLOTHES | {"warmup_epochs": 10}
     ),
-    _image_task("MNIST at 0.3", 0.3, "mnist", None, (None, 12.46), 20, BLACK_OR_WHITE),
-    _image_task(
-        "Fashion-MNIST at 0.1",
-        0.1,
-        "fashion_mnist",
-        None,
-        (None, 23.17),
-        20,
-        GREY_LEVELS,
-        1.1,
-        shifted=False,
-    ),
+    Task("MNIST at 0.3", 0.3, MNIST, (None, 12.46), BLACK_OR_WHITE),
+    Task("Fashion-MNIST at 0.1", 0.1, FASHION, (None, 23.17), ALL_CLOTHES),
 )
-MEAN, MEAN_OF_TREES = "mean of 12 tables", (21.8, 26.9)
+MEAN_OF_TREES = (21.8, 26.9)
+ERRORS = ["error", "certified", "constant"]
+COLUMNS = {
+    "task": "name",
+    "ε": "eps",
+    "error": "{error:.2f}",
+    "certified error": "{certified:.2f}",
+    "constant": "{constant:.1f}",
+    "trees (papers)": "papers",
+    "seconds": "{seconds:.0f}",
+}
 
 
 def run(settings: Settings) -> Result:
@@ -209,60 +186,30 @@ def run(settings: Settings) -> Result:
         raise DataNotFoundError(
             f"{ONLY} contains {sorted(unknown)}, which do not exist; the tasks are {names}"
         )
-    measured: dict[str, dict[str, Any]] = {}
-    for task in settings.track(chosen, "robust"):
-        name = task.name.replace("&", "")
-        measured[task.name] = settings.cache.get(name, partial(measure, task, settings.quick))
+    makers = {task.name: partial(measure, task, settings.quick) for task in chosen}
+    measured = settings.parts(makers, "robust")
     missing = [task.name for task in TASKS if task.name not in measured]
-    columns = (
-        "task",
-        "ε",
-        "error",
-        "certified error",
-        "constant",
-        "trees (papers)",
-        "GROOT tree",
-        "seconds",
-    )
-    scale = ""
-    if settings.quick:
-        scale = (
-            f"{QUICK_ROWS} rows of tables, {QUICK_IMAGES} images, {QUICK_EPOCHS} epochs, "
-            "one structure, one fold"
-        )
     return Result(
         "Certified robustness",
         _text(measured, missing),
-        [Table("Errors in percent, lower is better", columns, _rows(measured))],
+        [Table.of("Errors in percent, lower is better", _rows(measured), COLUMNS)],
         {"tasks": measured, "not run": missing},
         {"errors": _draw(measured)},
-        scale,
+        f"{QUICK_ROWS} rows of tables, {QUICK_IMAGES} images, {QUICK_EPOCHS} epochs, one "
+        "structure, one fold",
     )
 
 
 def measure(task: Task, quick: bool = False) -> dict[str, Any]:
     """Return mean errors over the splits of a task in percent, seconds, and counts of attacks."""
-    splits = task.load()
-    found = [
-        _measure_split(task, k, split, quick)
-        for k, split in enumerate(splits[: 1 if quick else None])
-    ]
-    means = {
-        name: float(np.mean([one[name] for one in found]))
-        for name in ("error", "certified", "constant")
-    }
-    totals = {
-        name: float(sum(one[name] for one in found)) for name in ("seconds", "attacks", "flips")
-    }
-    trees = [one["groot"] for one in found if one["groot"] is not None]
-    groot = np.mean(trees, axis=0).tolist() if trees else None
+    splits = task.load()[: 1 if quick else None]
+    found = pd.DataFrame([_measure_split(task, k, split, quick) for k, split in enumerate(splits)])
     return {
-        **means,
-        **totals,
-        "groot": groot,
+        **found[ERRORS].mean().to_dict(),
+        **found[["seconds", "attacks", "flips"]].sum().astype(float).to_dict(),
         "eps": task.eps,
         "trees": list(task.trees),
-        "chosen": [one["chosen"] for one in found],
+        "chosen": found["chosen"].tolist(),
     }
 
 
@@ -272,18 +219,14 @@ def _measure_split(task: Task, seed: int, split: Split, quick: bool) -> dict[str
         split = Split(*(part[:: max(1, len(part) // n)] for part in split))
     X, y, X_test, y_test = split
     seconds, clf = timed(task.classifier(seed, quick).fit, X, y)
-    right = clf.predict(X_test) == y_test
-    certified = 100 * clf.certified_accuracy(X_test, y_test)
-    usual = np.bincount(y).argmax()
     is_image = X.shape[1] == PIXELS
     n_attacks = ATTACKS_ON_IMAGES if is_image or quick else ATTACKS
     search = getattr(clf, "search_", None)
     return {
-        "error": 100 * float(1 - right.mean()),
-        "certified": 100 - certified,
-        "constant": 100 * float((y_test != usual).mean()),
+        "error": 100 * float((clf.predict(X_test) != y_test).mean()),
+        "certified": 100 - 100 * clf.certified_accuracy(X_test, y_test),
+        "constant": 100 * float((y_test != np.bincount(y).argmax()).mean()),
         "seconds": seconds,
-        "groot": None if is_image else _groot_tree(task.eps, split),
         "chosen": "fixed" if search is None else str(search["candidates"][search["chosen"]]),
         **attack(clf, X_test, np.random.default_rng(seed), n_attacks),
     }
@@ -311,79 +254,32 @@ def attack(
     return {"attacks": n_attacks * len(rows), "flips": flips}
 
 
-def _groot_tree(eps: float, split: Split) -> list[float] | None:
-    """Return the errors of a GROOT tree, clean and within boxes; None if it cannot be imported.
-
-    Version 0.0.17 of groot-trees needs NumPy 1.
-    """
-    try:
-        from groot.adversary import DecisionTreeAdversary
-        from groot.model import GrootTreeClassifier
-    except ImportError:
-        return None
-    reach = [eps] * split.X.shape[1]
-    tree = GrootTreeClassifier(attack_model=reach, random_state=0).fit(split.X, split.y)
-    adversary = DecisionTreeAdversary(tree, "groot", attack_model=reach)
-    return [
-        100 * float((tree.predict(split.X_test) != split.y_test).mean()),
-        100 * (1 - float(adversary.adversarial_accuracy(split.X_test, split.y_test))),
-    ]
+def _rows(measured: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the results of each task, after their mean over the twelve tables if all were run."""
+    tables = [measured[name] for name in TABLE_EPS if name in measured]
+    rows = [{"name": name, **one} for name, one in measured.items()]
+    if len(tables) == len(TABLE_EPS):
+        found = pd.DataFrame(tables)
+        mean = {"name": "mean of 12 tables", "eps": "", "trees": MEAN_OF_TREES}
+        rows.insert(0, mean | found[ERRORS].mean().to_dict() | {"seconds": found["seconds"].sum()})
+    return [row | {"papers": _pair(*row["trees"])} for row in rows]
 
 
-def _mean(measured: dict[str, dict[str, Any]]) -> dict[str, Any] | None:
-    """Return the means over the twelve tables, or None if some were not run."""
-    tables = [measured[name] for name in GROOT_EPS if name in measured]
-    if len(tables) < len(GROOT_EPS):
-        return None
-    means: dict[str, Any] = {
-        name: float(np.mean([one[name] for one in tables]))
-        for name in ("error", "certified", "constant")
-    }
-    trees = [one["groot"] for one in tables if one["groot"] is not None]
-    groot = np.mean(trees, axis=0).tolist() if len(trees) == len(tables) else None
-    return means | {
-        "eps": "",
-        "trees": list(MEAN_OF_TREES),
-        "groot": groot,
-        "seconds": sum(one["seconds"] for one in tables),
-    }
-
-
-def _with_mean(measured: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    mean = _mean(measured)
-    return measured if mean is None else {MEAN: mean, **measured}
-
-
-def _rows(measured: dict[str, dict[str, Any]]) -> list[tuple[Any, ...]]:
-    return [
-        (
-            name,
-            one["eps"],
-            f"{one['error']:.2f}",
-            f"{one['certified']:.2f}",
-            f"{one['constant']:.1f}",
-            _pair(one["trees"]),
-            _pair(one["groot"]),
-            f"{one['seconds']:.0f}",
-        )
-        for name, one in _with_mean(measured).items()
-    ]
-
-
-def _pair(errors: list[float | None] | None) -> str:
-    shown = ["–" if one is None else f"{one:g}" for one in errors or (None, None)]
-    return "–" if shown == ["–", "–"] else " / ".join(shown)
+def _pair(*errors: float | None) -> str:
+    shown = ["–" if error is None else f"{error:g}" for error in errors]
+    return "–" if {*shown} == {"–"} else " / ".join(shown)
 
 
 def _text(measured: dict[str, dict[str, Any]], missing: list[str]) -> str:
-    attacks = int(sum(one["attacks"] for one in measured.values()))
-    flips = int(sum(one["flips"] for one in measured.values()))
+    attacks, changes = (
+        int(sum(one[name] for one in measured.values())) for name in ("attacks", "flips")
+    )
     text = (
         "Errors on test rows as they are, and within |x' − x| ≤ ε of every feature, where a row "
         "counts as right if that is certified. Tables: features in [0, 1], size of "
         "boxes in training chosen by cross-validation on training rows. Images: options fixed on "
         "validation images. A constant prediction is certified everywhere. "
-        f"{attacks:,} attacks on certified rows changed {flips} predictions."
+        f"{attacks:,} attacks on certified rows changed {changes} predictions."
     )
     if missing:
         text += f" Not run: {', '.join(missing)}."
@@ -391,25 +287,19 @@ def _text(measured: dict[str, dict[str, Any]], missing: list[str]) -> str:
 
 
 def _draw(measured: dict[str, dict[str, Any]]) -> Figure:
-    shown = _with_mean(measured)
-    figure = new_figure(7.0, 1.2 + 0.26 * len(shown))
-    ax = figure.subplots()
-    places = np.arange(len(shown))
+    rows = pd.DataFrame(_rows(measured))
+    of_trees = [np.nan if error is None else error for _, error in rows["trees"]]
+    figure, ax = axes(
+        7.0, 1.2 + 0.26 * len(rows), "Certified robustness", xlabel="% of the test rows"
+    )
     for colour, marker, label, values in (
-        (BLUE, "o", "error", [one["error"] for one in shown.values()]),
-        (VERMILION, "s", "certified error", [one["certified"] for one in shown.values()]),
-        (GREY, "|", "constant", [one["constant"] for one in shown.values()]),
-        (
-            GREY,
-            "x",
-            "trees, certified (papers)",
-            [np.nan if one["trees"][1] is None else one["trees"][1] for one in shown.values()],
-        ),
+        (BLUE, "o", "error", rows["error"]),
+        (VERMILION, "s", "certified error", rows["certified"]),
+        (GREY, "|", "constant", rows["constant"]),
+        (GREY, "x", "trees, certified (papers)", of_trees),
     ):
-        ax.plot(values, places, marker, color=colour, label=label, ms=6)
-    ax.set_yticks(places, list(shown))
+        ax.plot(values, range(len(rows)), marker, color=colour, label=label, ms=6)
+    ax.set_yticks(range(len(rows)), rows["name"])
     ax.invert_yaxis()
-    ax.set_xlabel("% of the test rows")
     ax.legend(frameon=False, loc="upper right")
-    quiet_frame(ax, "Certified robustness")
     return figure

@@ -15,7 +15,7 @@ from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -25,7 +25,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import StratifiedKFold
 
-from experiments.harness import Part, Result, Settings, Table
+from experiments.harness import Axes, Figure, Part, Result, Settings, Table, data_folder
 from experiments.measure import timed, timed_cpu
 from maxplus.datasets import DataNotFoundError
 from maxplus.estimators import LMMClassifier
@@ -45,11 +45,6 @@ from maxplus.plots._canvas import (
 )
 from maxplus.tables import TableEncoder, TableError, read_table, split_target
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-FOLDER, DATA = "MAXPLUS_TABLES", "MAXPLUS_DATA"
 ENDINGS = (".csv", ".csv.gz")
 FULL_SEEDS, QUICK_SEEDS = 2, 1
 FULL_FOLDS, QUICK_FOLDS = 5, 3
@@ -115,9 +110,7 @@ def run(settings: Settings) -> Result:
         tables_of(results),
         results.plain(),
         {"models": draw(results)},
-        f"{len(tables)} small tables, {QUICK_FOLDS} folds, {n_seeds} seed"
-        if settings.quick
-        else "",
+        f"{len(tables)} small tables, {QUICK_FOLDS} folds, {n_seeds} seed",
     )
 
 
@@ -196,18 +189,7 @@ class LabelledTable(NamedTuple):
 
 def find_folder() -> Path:
     """Return the folder of tables."""
-    named, data = os.environ.get(FOLDER), os.environ.get(DATA)
-    if not named and not data:
-        raise DataNotFoundError(
-            "this experiment needs a folder of tables, CSV files whose last column is the class: "
-            f"name it in the environment variable {FOLDER}, or put it into the folder of {DATA} "
-            "under the name 'tables'"
-        )
-    folder = Path(named) if named else Path(str(data), "tables")
-    if not folder.is_dir():
-        variable = f"{FOLDER}={named}" if named else f"{DATA}={data}"
-        raise DataNotFoundError(f"{variable}: {folder} is no folder; name one with CSV files")
-    return folder
+    return data_folder("MAXPLUS_TABLES", "tables", "CSV files whose last column is the class")
 
 
 def read_folder(folder: Path) -> list[LabelledTable]:
@@ -353,24 +335,15 @@ def differences_table(results: Results) -> Table:
     """Return mean differences between LMM and the other models, with standard errors."""
     rows = []
     accuracies, losses = results.by_table("accuracy"), results.by_table("log_loss")
-    for model in results.models:
-        if model == OURS:
-            continue
-        accuracy, loss = accuracies[OURS] - accuracies[model], losses[OURS] - losses[model]
-        counts = [(accuracy > 0).sum(), (accuracy < 0).sum(), (loss < 0).sum(), (loss > 0).sum()]
+    for model in results.means.drop(OURS).index:
+        points, nats = accuracies[OURS] - accuracies[model], losses[OURS] - losses[model]
+        counts = [(points > 0).sum(), (points < 0).sum(), (nats < 0).sum(), (nats > 0).sum()]
         higher, lower, better, worse = map(str, counts)
-        points, nats = _mean_and_error(accuracy, 2), _mean_and_error(loss, 4)
-        rows.append((model, points, higher, lower, nats, better, worse))
-    columns = (
-        "model",
-        "accuracy, points",
-        "higher on",
-        "lower on",
-        "log loss",
-        "better on",
-        "worse on",
-    )
-    return Table(f"{OURS} minus each other model, mean ± standard error over tables", columns, rows)
+        shown = _mean_and_error(points, 2), _mean_and_error(nats, 4)
+        rows.append((model, shown[0], higher, lower, shown[1], better, worse))
+    columns = ("accuracy, points", "higher on", "lower on", "log loss", "better on", "worse on")
+    caption = f"{OURS} minus each other model, mean ± standard error over tables"
+    return Table(caption, ("model", *columns), rows)
 
 
 def _mean_and_error(values: pd.Series, digits: int) -> str:
@@ -401,22 +374,9 @@ def _by_table(results: Results, caption: str, figure: str, digits: int) -> Table
     return Table(caption, ("table", "rows", *results.models), rows)
 
 
-# Markers differ in shape as well as in colour.
-MARKS = (
-    ("o", VERMILION),
-    ("s", BLUE),
-    ("v", GREY),
-    ("^", GREEN),
-    ("<", GREEN),
-    ("D", ORANGE),
-    ("P", INK),
-    ("X", BLUE),
-    ("h", ORANGE),
-    (">", BLUE),
-    ("*", INK),
-    ("p", GREEN),
-)
-
+# Shape and colour of the marker of each model.
+COLOURS = (VERMILION, BLUE, GREY, GREEN, GREEN, ORANGE, INK, BLUE, ORANGE, BLUE, INK, GREEN)
+MARKS = tuple(zip("osv^<DPXh>*p", COLOURS, strict=True))
 # Differences are clipped at this value, because outliers would compress the axis.
 MIN_DIFFERENCE = -16.0
 

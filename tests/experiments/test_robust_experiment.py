@@ -32,7 +32,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def test_splits_follow_the_files(folder):
-    splits = robust.groot_splits("haberman")
+    splits = robust.table_splits("haberman")
     assert len(splits) == 5
     assert all(split.X.shape == (80, 2) and split.y_test.size == 20 for split in splits)
     (split,) = robust.boosting_split("ah-diabetes")
@@ -43,7 +43,7 @@ def test_splits_follow_the_files(folder):
 
 
 def test_missing_folder_raises(monkeypatch):
-    monkeypatch.delenv(robust.DATA, raising=False)
+    monkeypatch.delenv("MAXPLUS_DATA", raising=False)
     monkeypatch.setenv(robust.FOLDER, "no-such-folder")
     with pytest.raises(DataNotFoundError, match=robust.FOLDER):
         robust.find_folder()

@@ -109,7 +109,7 @@ def test_missing_folder_error_names_variable(tmp_path, monkeypatch):
     monkeypatch.delenv("MAXPLUS_DATA", raising=False)
     result = CliRunner().invoke(app, ["tables", "--out", str(tmp_path / "r")])
     assert result.exit_code == 2
-    assert "needs a folder of tables" in result.output
+    assert "needs a folder of CSV files" in result.output
     assert "MAXPLUS_TABLES" in result.output
     monkeypatch.setenv("MAXPLUS_DATA", str(tmp_path))
     with pytest.raises(DataNotFoundError, match=r"MAXPLUS_DATA=.* is no folder"):
