@@ -11,6 +11,7 @@ import typer
 
 import maxplus
 from commands import IRIS, ORCHARD, SMALL, bad, good, run, settings, train
+from maxplus.cli._console import with_options
 from maxplus.cli.app import app
 
 pytestmark = pytest.mark.slow
@@ -153,6 +154,18 @@ def test_evaluate_rejects_tables_without_known_labels(orchard_model, tmp_path, c
     names = ["variety", "weight g", "sugar %", "bruise mm", "goes to"][: cells.count(",") + 1]
     (tmp_path / "t.csv").write_text(f"{','.join(names)}\n{cells}\n")
     assert message in bad("evaluate", orchard_model, tmp_path / "t.csv")
+
+
+def test_parameters_in_messages_are_printed_as_options():
+    for message, printed in (
+        ("(`keep=['id']` to use it)", "(--keep id to use it)"),
+        ('(`drop=["it\'s"]`)', '(--drop "it\'s")'),
+        ("`numeric` or `categorical=['a b']`", '--numeric or --categorical "a b"'),
+        ("`missing='error'`, `task='regression'`", "--set missing=error, --task regression"),
+        ("no column 'x' (`extra_columns`)", "no column 'x' (--keep-columns)"),
+        ("`strict`, `n_hidden`, 'keep'", "--strict, `n_hidden`, 'keep'"),
+    ):
+        assert with_options(message) == printed
 
 
 def test_missing_mpi4py_error_has_no_traceback(monkeypatch):

@@ -21,7 +21,7 @@ from sklearn.metrics import (
 
 import maxplus
 from commands import ORCHARD, bad, document, good, read_csv, train
-from maxplus.cli._tables import percent
+from maxplus.cli._console import percent
 from maxplus.cli._training import validation_table
 from maxplus.cli.evaluate import confusion_table
 from maxplus.metrics import classification_metrics

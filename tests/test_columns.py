@@ -83,7 +83,7 @@ def test_labels_are_integers_strings_or_floats(table, cells, labels):
     if isinstance(labels[0], float):
         assert encoder.target_.task == "regression"
         assert "'y'" in decisions[0]
-        assert "--task classification" in decisions[0]
+        assert "`task='classification'`" in decisions[0]
         classes = encoder_of(read, task="classification")
         assert classes.target_.labels(read).tolist() == cells
 
@@ -167,8 +167,8 @@ def test_encoder_rejects_other_tables(write, encoder, text, words):
     [
         ("a,b,y\n1,inf,0\n2,3,1\n", {}, ["'b'", "infinite", "line 2"]),
         ("a,b,y\n1,-inf,0\n2,inf,1\n", {}, ["'b'", "infinite", "line 2"]),
-        ("a,b,y\n1,2,3\n", {"target": "z"}, ["'z'", "--target", "'a'", "'b'", "'y'"]),
-        ("a,b,y\n1,2,3\n", {"categorical": ["a", "z"]}, ["'z'", "--categorical", "'b'", "'y'"]),
+        ("a,b,y\n1,2,3\n", {"target": "z"}, ["'z'", "`target`", "'a'", "'b'", "'y'"]),
+        ("a,b,y\n1,2,3\n", {"categorical": ["a", "z"]}, ["'z'", "`categorical`", "'b'", "'y'"]),
         ("a,y\n1,2\n", {"categorical": ["y"]}, ["'y' is the target"]),
         ("a,y\n1,1e300\n2,2e300\n", {"task": "classification"}, ["'y'", "2^53"]),
         ("a,b,y\n0,0,0\n1e200,0,1\n", {}, ["'a'", "1e+200"]),

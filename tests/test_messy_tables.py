@@ -77,14 +77,14 @@ def test_every_decision_is_reported_with_its_option(path):
     for name in LEFT_OUT:
         (line,) = about[name]
         assert line.startswith(f"dropped {name!r}: ")
-        assert line.endswith(f"(--keep {name} to use it)")
+        assert line.endswith(f"(`keep=['{name}']` to use it)")
     for name, words in {
         "patient": "150 different values in 150 rows",
         "age": "'age is missing'",
         "colour": "encoded as 'colour is missing'",
         "grade": "low < medium < high",
         "span": "<5 < 5-9 < 10-19 < 20+",
-        "town": "--categorical town",
+        "town": "`categorical=['town']`",
     }.items():
         assert words in about[name][0]
     assert all("\n" not in line for line in decisions)
@@ -111,16 +111,16 @@ def test_every_decision_can_be_overridden(path):
 @pytest.mark.parametrize(
     ("choices", "words"),
     [
-        ({"drop": ["age"], "keep": ["age"]}, ["'age'", "--drop", "--keep"]),
-        ({"categorical": ["age"], "numeric": ["age"]}, ["'age'", "--categorical", "--numeric"]),
-        ({"drop": ["class"]}, ["'class'", "target", "--drop"]),
-        ({"numeric": ["size"]}, ["'size'", "--numeric", "'age'"]),
+        ({"drop": ["age"], "keep": ["age"]}, ["'age'", "`drop`", "`keep`"]),
+        ({"categorical": ["age"], "numeric": ["age"]}, ["'age'", "`categorical`", "`numeric`"]),
+        ({"drop": ["class"]}, ["'class'", "target", "`drop`"]),
+        ({"numeric": ["size"]}, ["'size'", "`numeric`", "'age'"]),
         ({"numeric": ["sex"]}, ["'sex'", "line 2", "numbers"]),
         ({"numeric": "sex"}, ["numeric must be a list", "['sex']"]),
-        ({"task": "guess"}, ["--task", "guess", "regression"]),
+        ({"task": "guess"}, ["`task`", "guess", "regression"]),
         ({"missing": "drop"}, ["missing must be", "drop", "impute"]),
         ({"task": "regression"}, ["'class'", "line 2", "numbers"]),
-        ({"drop": [name for name in HEADER[:-1] if name not in LEFT_OUT]}, ["--keep", "'class'"]),
+        ({"drop": [name for name in HEADER[:-1] if name not in LEFT_OUT]}, ["`keep=", "'class'"]),
     ],
     ids=lambda value: ", ".join(map(str, value))[:40],
 )
@@ -157,7 +157,7 @@ def test_one_warning_counts_unknown_values(write, rows, encoder):
     assert named["town = other"][5] == 1.0
     sexes = [row["sex"] for row in rows]
     assert named[f"sex = {max(('m', 'w'), key=sexes.count)}"][1] == 1.0
-    with refused(path, "line 6", "'colour'", "'lila'", "--strict"):
+    with refused(path, "line 6", "'colour'", "'lila'", "omit `strict`"):
         encoder.encode(read_table(path), UnknownValues(strict=True))
 
 
@@ -281,7 +281,7 @@ def test_standard_input_is_read_as_table(stdin, rows):
 
 
 def test_stream_raises_the_errors_of_the_table(write, rows, encoder, stdin):
-    with refused("'size'", "--keep-columns"):
+    with refused("'size'", "`extra_columns`"):
         list(stream_dataset(str(write(written(rows))), encoder, extra_columns=["size"]))
     fewer = [{name: cell for name, cell in row.items() if name != "age"} for row in rows]
     with refused("lacks column 'age'", "'town'"):
@@ -434,7 +434,7 @@ def test_numbers_with_a_unit_are_numbers_and_ids_are_not(write):
     assert found.X[:, 1].tolist() == [900 + 37 * k for k in range(40)]
     (line,) = (line for line in found.decisions if "'weight' is" in line)
     assert "'50.5 kg' is 50.5" in line
-    assert line.endswith("(--categorical weight to one-hot encode it)")
+    assert line.endswith("(`categorical=['weight']` to one-hot encode it)")
     assert any("1 of 40 values is missing: imputed with" in line for line in found.decisions)
     as_text = encoder_of(read_table(path), categorical=["weight"])
     assert "weight = 50.5 kg" in as_text.feature_names

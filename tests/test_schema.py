@@ -99,7 +99,7 @@ def test_schema_infers_ordinals(words):
     column, message = column_of(random_order)
     assert isinstance(column, Ordinal)
     assert column.categories == tuple(words)
-    assert "--categorical a" in message
+    assert "`categorical=['a']`" in message
     assert isinstance(column_of(random_order, categorical=["a"])[0], Category)
 
 

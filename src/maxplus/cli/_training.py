@@ -21,13 +21,14 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from maxplus import estimators
-from maxplus.cli._tables import (
+from maxplus.cli._console import (
     label_cell,
     mean_absolute_error,
     number,
     percent,
     plain_table,
     robust_errors_table,
+    with_options,
 )
 from maxplus.cli._writers import write_csv
 from maxplus.distributed import current
@@ -40,7 +41,7 @@ from maxplus.metrics._readable import readable
 from maxplus.models import LOG2
 from maxplus.tables import Dataset, TableEncoder, load_dataset, load_training, row_hashes
 from maxplus.tables.dataset import BUILT_IN_TABLES
-from maxplus.tables.schema import AUTO, REGRESSION, quote_for_shell
+from maxplus.tables.schema import AUTO, REGRESSION
 from maxplus.training import KeepBestOnInterrupt, Status
 from maxplus.training.progress import ProgressBar
 
@@ -94,11 +95,7 @@ def build_estimator(
 ) -> Any:
     """Return the unfitted estimator; raise ValueError for incompatible options.
 
-    Parameters
-    ----------
-    algorithm, increasing, decreasing, seed : options of the command
-    settings : parameters given by --set
-    regression : whether to return a regressor
+    ``settings`` are the parameters given by --set.
     """
     settings = settings or {}
     name = _class_name(algorithm, N_ESTIMATORS in settings, regression)
@@ -278,14 +275,8 @@ def train_table(
 ) -> Training:
     """Read a table and fit an estimator to it.
 
-    Parameters
-    ----------
-    data : argument DATA
-    encoder : unfitted encoder
-    target : options --target, --task and --groups
-    options : arguments of `build_estimator`
-    console : console for messages and progress bars
-    checkpoint, suspects_out : options of the command
+    ``target`` contains the options --target, --task and --groups, and ``options`` the arguments of
+    `build_estimator`.
     """
     settings = dict(options["settings"])
     if checkpoint is not None:
@@ -418,16 +409,18 @@ def open_training(
         f"{dataset.name}: {comm.total(len(dataset.X)):,} rows, {dataset.X.shape[1]:,} features, "
         f"target {name!r}{',' * regression} {kind}"
     )
-    for line in dataset.decisions:
+    decisions = [with_options(line) for line in dataset.decisions]
+    for line in decisions:
         console.print(f"  {line}")
     if comm.is_alone:
-        leaks = tuple(_leak_warnings(dataset))
+        leaks = [with_options(line) for line in _leak_warnings(dataset)]
         for line in leaks:
             console.print_message(f"Warning: {line}")
-        dataset.encoder.decisions_ += leaks
+        decisions += leaks
     else:
         rows = comm.allgather(len(dataset.X))
         console.print(f"  {comm.size} ranks, {min(rows):,} to {max(rows):,} rows each")
+    dataset.encoder.decisions_ = tuple(decisions)
     return dataset
 
 
@@ -439,7 +432,7 @@ def _leak_warnings(data: Dataset) -> Iterator[str]:
         yield (
             f"{leak.column!r} alone predicts {data.target.name!r} nearly perfectly "
             f"({score} on held-out rows): if it is known only after the target, it is a leak; "
-            f"drop it with --drop {quote_for_shell(leak.column)}"
+            f"drop it with `drop=[{leak.column!r}]`"
         )
 
 

@@ -10,22 +10,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxplus.cli import _options as opt
-from maxplus.cli._console import Console, open_console
-from maxplus.cli._model import UnknownLabels, is_classifier, open_model, stream_parts
-from maxplus.cli._tables import (
+from maxplus.cli._console import (
+    Console,
     label_cell,
     mean_absolute_error,
     number,
+    open_console,
     percent,
     plain_table,
     robust_errors_table,
     shorten,
 )
+from maxplus.cli._model import UnknownLabels, is_classifier, labelled_arrays, open_model
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from maxplus.metrics import ClassificationMetrics, RegressionMetrics
+    from maxplus.tables import Dataset
 
 # Number of confusions per class that are listed if the matrix is too wide.
 MAX_CONFUSIONS = 3
@@ -59,19 +61,18 @@ def evaluate(
                 "--plot requires a classifier, but this model is a regressor; omit the option"
             )
         predictions = _class_predictions if is_classifier(estimator) else _numeric_predictions
-        unknown = UnknownLabels(estimator, data, strict=strict)
+
+        def predicted(rows: Dataset, y: NDArray) -> dict[str, NDArray]:
+            columns = {"y": y, "row": rows.rows, **predictions(estimator, rows.X, y)}
+            if hasattr(estimator, "training_rows_"):
+                columns["equal"] = np.isin(row_hashes(rows.X), estimator.training_rows_)
+            return columns
+
+        unknown = UnknownLabels(estimator, strict=strict)
         # Keep predictions in memory, but not the rows.
-        chunks, name = [], data
-        n_equal = 0 if hasattr(estimator, "training_rows_") else None
-        for part in stream_parts(data, estimator, labelled=True, strict=strict):
-            rows, y = unknown.select_known(part)
-            name = rows.name
-            if len(y):
-                chunks.append({"y": y, "row": rows.rows, **predictions(estimator, rows.X, y)})
-                if n_equal is not None:
-                    n_equal += int(np.isin(row_hashes(rows.X), estimator.training_rows_).sum())
+        columns = labelled_arrays(data, estimator, unknown, predicted)
         unknown.report(console)
-        columns = {key: np.concatenate([chunk[key] for chunk in chunks]) for key in chunks[0]}
+        name, n_equal = unknown.name, int(columns["equal"].sum()) if "equal" in columns else None
         is_training = is_training_table(estimator, columns.get("loss", columns["y"]))
         note = _training_note(is_training, n_equal)
         console.print(f"{name}: {len(columns['y']):,} rows{note}")

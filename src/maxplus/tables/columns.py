@@ -124,7 +124,7 @@ class UnknownValues:
             raise TableError(
                 f"{table.name}, {table.locate(cells.first(new[0]))}: {column!r} contains the "
                 f"unknown category {quoted(cells.values[new[0]])}, which is not in the training "
-                "data; correct it, or omit --strict"
+                "data; correct it, or omit `strict`"
             )
         self.unseen[column] += int(counts[new].sum())
         self._examples.setdefault(column, cells.values[new[0]])

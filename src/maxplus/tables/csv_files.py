@@ -17,7 +17,6 @@ from itertools import chain, islice, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
-import numpy as np
 from numpy.typing import NDArray
 
 from maxplus.tables.table import (
@@ -369,7 +368,7 @@ def _text(file: str, name: str, cells: pyarrow.DictionaryArray) -> Categorical:
             f"{MAX_CELL_LENGTH:,}; look for an unclosed quote"
         )
     codes = cells.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-    return Categorical.from_codes(codes.astype(np.int32, copy=False), values)
+    return Categorical.from_codes(codes, values)
 
 
 @contextmanager

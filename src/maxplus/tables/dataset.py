@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, TypeVar
@@ -208,12 +209,12 @@ def split_target(
     inferred, lines = on_all_rows(lambda whole: infer_target(whole, target, task), table)
     lines = (*table.notes, *lines)
     if groups is not None:
-        require(table, groups, "--groups")
+        require(table, groups, "groups")
         if groups == inferred.name:
             raise TableError(
-                f"{table.name}: {groups!r} is the target and cannot be in --groups as well"
+                f"{table.name}: {groups!r} is the target and cannot be in `groups` as well"
             )
-        lines += (f"dropped {groups!r}: it defines the groups of rows (--groups)",)
+        lines += (f"dropped {groups!r}: it defines the groups of rows (`groups`)",)
     missing = inferred.missing(table)
     n, first = int(missing.sum()), table.locate(int(missing.argmax())) if missing.any() else None
     counts = comm.allgather((table.n_rows, n, first))
@@ -238,7 +239,7 @@ def _group_codes(table: RawTable, name: str) -> NDArray:
     n_missing = int(np.count_nonzero(is_missing(cells)))
     if n_missing:
         raise TableError(
-            f"{table.name}: {name!r} (--groups) has {n_missing:,} missing "
+            f"{table.name}: {name!r} (`groups`) has {n_missing:,} missing "
             f"value{'s' * (n_missing > 1)}; fill them in"
         )
     return cells.codes if isinstance(cells, Categorical) else cells
@@ -405,8 +406,7 @@ def _read(data: str, encoder: TableEncoder | None = None) -> RawTable:
     comm.require_equal({"columns": tuple(table.columns), "types of columns": types})
     if not comm.total(table.n_rows):
         raise mark_collective(NoRowsError(table.name))
-    first = comm.before(table.n_rows)
-    return replace(table, locate=lambda row: row_text(first + row))
+    return replace(table, locate=partial(row_text, first_row=comm.before(table.n_rows)))
 
 
 def require_partitionable(data: str) -> None:

@@ -6,8 +6,9 @@ import errno
 import math
 import os
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -144,7 +145,7 @@ def read_batches(
     types = None if read_as is None else {**dict.fromkeys(extra_columns, True), **read_as}
     for table in _tables(path, suffix, types):
         for name in extra_columns:
-            require(table, name, "--keep-columns")
+            require(table, name, "extra_columns")
         if table.n_rows:
             n_rows += table.n_rows
             yield table
@@ -168,7 +169,7 @@ def _tables(path: str | Path, suffix: str, types: ReadAs | None) -> Iterator[Raw
             first_row += table.n_rows
     else:
         for columns in _batches(Path(path), suffix, only):
-            table = RawTable(str(path), columns, _row_text_from(first_row))
+            table = RawTable(str(path), columns, partial(row_text, first_row=first_row))
             yield table
             first_row += table.n_rows
 
@@ -177,10 +178,6 @@ def read_part(path: Path, rank: int, size: int) -> RawTable:
     """Return the rows of a rank (`rows_of_rank`) of a Parquet, NPZ or NPY file."""
     suffix = _suffix(path)
     return RawTable(str(path), join(list(_batches(path, suffix, None, rank, size))))
-
-
-def _row_text_from(first_row: int) -> Callable[[int], str]:
-    return lambda row: row_text(first_row + row)
 
 
 def _suffix(path: str | Path) -> str:

@@ -114,7 +114,7 @@ class Target(NamedTuple):
 
     def cells(self, table: RawTable) -> Cells:
         """Return the target column. In classification, the text "none" is a class."""
-        require(table, self.name, "--target")
+        require(table, self.name, "target")
         return table.feature(self.name) if self.task == REGRESSION else table.columns[self.name]
 
     def missing(self, table: RawTable) -> NDArray:
@@ -144,7 +144,7 @@ class Target(NamedTuple):
         """Return the error for a table without labels."""
         return TableError(
             f"{name}: the target {self.name!r} has no values; fill them in, or specify "
-            "another column with --target in training"
+            "another column with `target` in training"
         )
 
     def unlabelled_message(self, n: int, first: str) -> str:
@@ -206,7 +206,7 @@ def infer_schema(table: RawTable, params: Mapping[str, Any], target: str | None 
         elif reason == NO_VALUES:
             columns.append(Category(name, "", indicator=True, had_missing=True))
         elif reason is not None and name not in kept:
-            lines.append(f"dropped {name!r}: {reason} (--keep {quote_for_shell(name)} to use it)")
+            lines.append(f"dropped {name!r}: {reason} (`keep=[{name!r}]` to use it)")
         else:
             column = _column(table, name, cells, params, lines)
             columns.append(column)
@@ -216,12 +216,12 @@ def infer_schema(table: RawTable, params: Mapping[str, Any], target: str | None 
         lines.append(
             f"one-hot encoded: {', '.join(categories[:20])}"
             + (", …" if len(categories) > 20 else "")
-            + " (--numeric or --drop to override)"
+            + " (`numeric` or `drop` to override)"
         )
     if not columns:
         raise TableError(
             f"{table.name} has no columns left to train on{besides_target}: "
-            + ("; ".join(lines[-3:]) or "all are in --drop")
+            + ("; ".join(lines[-3:]) or "all are in `drop`")
         )
     return Schema(tuple(columns), tuple(lines))
 
@@ -242,13 +242,13 @@ def _check_params(table: RawTable, params: Mapping[str, Any], target: str | None
         for name in params[option]:
             if name == target:
                 raise TableError(
-                    f"{table.name}: {name!r} is the target and cannot be in --{option} as well"
+                    f"{table.name}: {name!r} is the target and cannot be in `{option}` as well"
                 )
-            require(table, name, f"--{option}", *([] if target is None else [target]))
+            require(table, name, option, *([] if target is None else [target]))
             # "keep" may be combined with "categorical" and "numeric".
             if name in option_of and (option != "keep" or option_of[name] == "drop"):
                 raise TableError(
-                    f"{table.name}: {name!r} is in --{option_of[name]} and in --{option}; "
+                    f"{table.name}: {name!r} is in `{option_of[name]}` and in `{option}`; "
                     "choose one"
                 )
             option_of.setdefault(name, option)
@@ -283,7 +283,7 @@ def _column(
         encoding = f"imputed with {imputed}, and indicated by {feature}"
     lines.append(
         f"{name!r}: {n:,} of {len(missing):,} values {are} missing: {encoding} "
-        "(--set missing=error to reject them)"
+        "(`missing='error'` to reject them)"
     )
     return replace(column, indicator=indicator, had_missing=True)
 
@@ -296,7 +296,7 @@ def _number(table: RawTable, name: str, cells: Cells, lines: list[str]) -> Numbe
         examples = [f"{quoted(text, 20)} is {extract_number(text):g}" for text in cells.values[:3]]
         lines.append(
             f"{name!r} is encoded as the number in its text: {', '.join(examples)}, … "
-            f"(--categorical {quote_for_shell(name)} to one-hot encode it)"
+            f"(`categorical=[{name!r}]` to one-hot encode it)"
         )
     # The lower median is a value of the column, so the imputed value of integers is an integer.
     middle = (present.size - 1) // 2
@@ -316,7 +316,7 @@ def _categories(
     if keep_all:
         return Category(name, most_frequent, categories=tuple(sorted(known)))
     order = tuple(known) if cells.ordered and len(known) > 1 else sort_levels(known)
-    override_hint = f"(--categorical {quote_for_shell(name)} to one-hot encode it)"
+    override_hint = f"(`categorical=[{name!r}]` to one-hot encode it)"
     if order is not None:
         listed = " < ".join(order[:4]) + (" < …" if len(order) > 4 else "")
         lines.append(f"{name!r} is ordinal: {listed} are encoded as 0, 1, … {override_hint}")
@@ -355,7 +355,7 @@ def _check_numbers(table: RawTable, name: str, cells: Categorical) -> None:
     raise TableError(
         f"{table.name}, {table.locate(row)}: {name!r} contains {quoted(cells[row])}, but "
         f"{n - n_text:,} of {n:,} values are numbers; correct it or leave it empty, "
-        f"or specify --categorical {quote_for_shell(name)}"
+        f"or specify `categorical=[{name!r}]`"
     )
 
 
@@ -510,12 +510,12 @@ def infer_target(
     """
     if task not in TASKS:
         raise TableError(
-            f"{table.name}: --task must be one of {', '.join(TASKS)}; got {task!r:.60}"
+            f"{table.name}: `task` must be one of {', '.join(TASKS)}; got {task!r:.60}"
         )
     if name is None:
         matches = [column for column in table.columns if column.lower() in TARGET_NAMES]
         name = matches[0] if len(matches) == 1 else list(table.columns)[-1]
-    require(table, name, "--target")
+    require(table, name, "target")
     lines: list[str] = []
     cells = table.columns[name]
     task = _infer_task(cells, name, task, lines)
@@ -548,14 +548,14 @@ def _infer_task(cells: Cells, name: str, task: str, lines: list[str]) -> str:
         if few_rows:
             lines.append(
                 f"few rows: the target {name!r} has {n:,} classes in {n_rows:,} rows, fewer than "
-                f"{ROWS_PER_CLASS} per class (--target for another column, --task regression for "
+                f"{ROWS_PER_CLASS} per class (`target` for another column, `task='regression'` for "
                 "numbers)"
             )
         return CLASSIFICATION
     lines.append(
         f"regression: the target {name!r} has {n:,} different "
         f"{'integers' if integers else 'numbers that are not all integers'} "
-        "(--task classification to use them as classes)"
+        "(`task='classification'` to use them as classes)"
     )
     return REGRESSION
 
@@ -571,11 +571,6 @@ def _similar_classes(cells: Cells, name: str) -> list[str]:
                 "they are two classes (correct the file if they should be one)"
             ]
     return []
-
-
-def quote_for_shell(name: str) -> str:
-    """Quote a name for the command line if necessary."""
-    return f'"{name}"' if re.search(r"[^\w.-]", name) else name
 
 
 def _are_integers(cells: NDArray) -> bool:
