@@ -260,22 +260,6 @@ def test_train_reports_cross_validated_metrics(tmp_path):
     assert model.validation_ == result["validation"]
 
 
-def test_train_validation_exposes_memorised_ids(tmp_path):
-    rng = np.random.default_rng(0)
-    ids, labels = rng.permutation(10_000)[:80], rng.choice(["a", "b"], 80)
-    table = tmp_path / "t.csv"
-    lines = [f"{n},{label}" for n, label in zip(ids, labels, strict=True)]
-    table.write_text("\n".join(["id,label", *lines, ""]))
-    assert "dropped 'id'" in bad("train", table)
-    parameters = {"n_hidden": 80, "polish": "log2", "slope": 20}
-    options = train(table, tmp_path / "m", "--keep", "id", validate="auto", **parameters)
-    result = document(*options)
-    assert result["training_fit"]["correct"] > 70
-    validation = result["validation"]
-    assert validation["metrics"]["accuracy"] < validation["baseline"]["accuracy"] + 0.1
-    assert validation["metrics"]["log_loss"] > validation["baseline"]["log_loss"]
-
-
 def test_train_accepts_tables_too_small_for_validation(tmp_path):
     table = tmp_path / "t.csv"
     table.write_text("a,b,label\n1.5,2,x\n2,1,y\n3,5,z\n")
@@ -331,12 +315,6 @@ def test_resumed_train_rejects_other_data(tmp_path):
     good(*train(IRIS, tmp_path / "m", "--checkpoint", checkpoint, **SMALL))
     other.write_text(Path(IRIS).read_text().replace("5.1,3.5", "5.2,3.5", 1))
     assert "to other data" in bad("train", other, "--resume", checkpoint, "-o", tmp_path / "m")
-
-
-@pytest.mark.parametrize("option", ["--checkpoint", "--resume"])
-def test_checkpoints_of_ensembles_are_rejected(tmp_path, option):
-    message = f"{option} requires a single model"
-    assert message in bad("train", IRIS, option, tmp_path / "c", *settings("n_estimators=2"))
 
 
 def wait_for(path, seconds=120):

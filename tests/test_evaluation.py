@@ -107,18 +107,6 @@ def test_validation_accepts_regression():
     assert ours.to_json()["nominal_coverage"] == 0.9
 
 
-def test_validation_exposes_memorising_model():
-    rng = np.random.default_rng(5)
-    ids = rng.permutation(80).astype(float)[:, None]
-    y = rng.integers(2, size=80)
-    model = KNeighborsClassifier(1)
-    assert model.fit(ids, y).score(ids, y) == 1.0
-    found = validate(model, ids, y)
-    assert found.metrics.accuracy < 0.65
-    assert found.metrics.accuracy < found.baseline.accuracy + 0.1
-    assert found.metrics.log_loss > found.baseline.log_loss
-
-
 class Recorder(ClassifierMixin, BaseEstimator):
     """Classifier that records its inputs in a list that clones share."""
 

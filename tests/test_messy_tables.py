@@ -16,7 +16,6 @@ from maxplus.tables import (
     UnknownValues,
     csv_files,
     load_dataset,
-    read_batches,
     read_table,
     stream_dataset,
 )
@@ -261,15 +260,6 @@ def test_stream_equals_the_table(tmp_path, rows, encoder, stdin, monkeypatch, ba
         ids = [text for part in parts for text in part.table.columns["patient"]]
         assert ids == [row["patient"] for row in new]
         assert "note" not in parts[0].table.columns
-
-
-def test_batches_without_schema_equal_the_table(path, monkeypatch):
-    monkeypatch.setattr(csv_files, "BLOCK_BYTES", 2000)
-    parts = list(read_batches(path))
-    assert len(parts) > 3
-    for name, cells in read_table(path).columns.items():
-        together = [cell for part in parts for cell in part.columns[name].tolist()]
-        assert str(together) == str(cells.tolist())
 
 
 def test_standard_input_is_read_as_table(stdin, rows):

@@ -251,12 +251,20 @@ def plain_table(*headers: str, title: str | None = None) -> Table:
     return table
 
 
-def mean_absolute_error(metrics: RegressionMetrics) -> str:
-    """Format the mean absolute error with its 95 % confidence interval."""
+def regression_rows(metrics: RegressionMetrics) -> list[tuple[str, str]]:
+    """Return the names and values of the metrics of a regression."""
     from maxplus.metrics._intervals import Z_95
-    from maxplus.metrics._readable import with_error
+    from maxplus.metrics._readable import readable, with_error
 
-    return with_error(metrics.mae, Z_95 * metrics.mae_error)
+    error = with_error(metrics.mae, Z_95 * metrics.mae_error)
+    rows = [
+        ("R²", number(metrics.r2)),
+        ("mean absolute error, 95 % interval", error),
+        ("root mean square error", readable(metrics.rmse)),
+    ]
+    if not math.isnan(metrics.covered):
+        rows.append(("inside the 90 % interval", percent(metrics.covered)))
+    return rows
 
 
 def robust_errors_table(errors: Mapping[str, RobustErrors]) -> Table:

@@ -23,10 +23,10 @@ from sklearn.preprocessing import StandardScaler
 from maxplus import estimators
 from maxplus.cli._console import (
     label_cell,
-    mean_absolute_error,
     number,
     percent,
     plain_table,
+    regression_rows,
     robust_errors_table,
     with_options,
 )
@@ -493,15 +493,9 @@ def validation_table(validation: Validation) -> Table:
     baseline: Any = validation.baseline
     if not isinstance(metrics, ClassificationMetrics):
         table = plain_table("held-out rows", "this model", "always the mean")
-        table.add_row("R²", number(metrics.r2), number(baseline.r2))
-        table.add_row(
-            "mean absolute error, 95 % interval",
-            mean_absolute_error(metrics),
-            readable(baseline.mae),
-        )
-        table.add_row("root mean square error", readable(metrics.rmse), readable(baseline.rmse))
-        if not math.isnan(metrics.covered):
-            table.add_row("inside the 90 % interval", percent(metrics.covered), "–")
+        baseline_cells = number(baseline.r2), readable(baseline.mae), readable(baseline.rmse), "–"
+        for row, cell in zip(regression_rows(metrics), baseline_cells, strict=False):
+            table.add_row(*row, cell)
         return table
     label = label_cell(validation.baseline_label)
     table = plain_table("held-out rows", "this model", f"always {label}")

@@ -13,11 +13,11 @@ from maxplus.cli import _options as opt
 from maxplus.cli._console import (
     Console,
     label_cell,
-    mean_absolute_error,
     number,
     open_console,
     percent,
     plain_table,
+    regression_rows,
     robust_errors_table,
     shorten,
 )
@@ -26,7 +26,7 @@ from maxplus.cli._model import UnknownLabels, is_classifier, labelled_arrays, op
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from maxplus.metrics import ClassificationMetrics, RegressionMetrics
+    from maxplus.metrics import ClassificationMetrics
     from maxplus.tables import Dataset
 
 # Number of confusions per class that are listed if the matrix is too wide.
@@ -225,23 +225,14 @@ def _largest_confusions(metrics: ClassificationMetrics) -> Table:
 def _report_numbers(columns: dict[str, NDArray], console: Console) -> dict[str, Any]:
     """Print the metrics of a regressor and return the JSON document."""
     from maxplus.metrics import regression_metrics
+    from maxplus.metrics._readable import readable
 
     metrics = regression_metrics(
         columns["y"], columns["predicted"], columns["lower"], columns["upper"]
     )
-    console.rich.print(_regression_table(metrics))
-    return metrics.to_json()
-
-
-def _regression_table(metrics: RegressionMetrics) -> Table:
-    from maxplus.metrics._readable import readable
-
     table = plain_table("", "")
     table.show_header = False
-    table.add_row("R²", number(metrics.r2))
-    table.add_row("mean absolute error, 95 % interval", mean_absolute_error(metrics))
-    table.add_row("root mean square error", readable(metrics.rmse))
-    if not np.isnan(metrics.covered):
-        table.add_row("inside the 90 % interval", percent(metrics.covered))
-        table.add_row("width of the interval", readable(metrics.width))
-    return table
+    for row in (*regression_rows(metrics), ("width of the interval", readable(metrics.width))):
+        table.add_row(*row)
+    console.rich.print(table)
+    return metrics.to_json()

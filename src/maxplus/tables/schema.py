@@ -131,7 +131,11 @@ class Target(NamedTuple):
             y = np.zeros((table.n_rows, 1))
             Number(self.name).encode(table, y, UnknownValues())
             return y[:, 0]
-        if isinstance(cells, Categorical) or self.is_text or not _are_integers(cells):
+        if (
+            isinstance(cells, Categorical)
+            or self.is_text
+            or not (np.isfinite(cells) & (cells == np.round(cells))).all()
+        ):
             return as_text(cells).strings()
         if np.abs(cells).max(initial=0.0) > MAX_LABEL:
             raise TableError(
@@ -155,29 +159,13 @@ class Target(NamedTuple):
         )
 
 
-class Schema(NamedTuple):
-    """Columns to encode, and the log of decisions."""
+def infer_schema(
+    table: RawTable, params: Mapping[str, Any], target: str
+) -> tuple[tuple[Column, ...], tuple[str, ...]]:
+    """Infer the type of each column; return the columns to encode and the log of decisions.
 
-    columns: tuple[Column, ...]
-    decisions: tuple[str, ...]
-
-
-def infer_schema(table: RawTable, params: Mapping[str, Any], target: str | None = None) -> Schema:
-    """Infer the type of each column.
-
-    Parameters
-    ----------
-    table : RawTable
-        Table without the target.
-    params : mapping
-        Parameters of a `TableEncoder`, which override inference.
-    target : str, optional
-        Name of the target, for messages.
-
-    Raises
-    ------
-    TableError
-        For invalid parameters, text in a numeric column, or if no columns are left.
+    The ``params`` of a `TableEncoder` override inference. The table does not contain the
+    ``target``, whose name is used in messages.
     """
     drop = params["drop"]
     drop = () if drop is None else (drop,) if isinstance(drop, str) else tuple(drop)
@@ -187,9 +175,8 @@ def infer_schema(table: RawTable, params: Mapping[str, Any], target: str | None 
     kept = {*params["categorical"], *params["numeric"], *params["keep"]}
     if AUTO not in drop:
         kept.update(table.columns)
-    besides_target = "" if target is None else f" besides the target {target!r}"
     if not table.columns:
-        raise TableError(f"{table.name} has no columns{besides_target}")
+        raise TableError(f"{table.name} has no columns besides the target {target!r}")
     names = [name for name in table.columns if name not in params["drop"]]
     if params["missing"] == ERROR:
         check_not_missing(table, ((name, table.feature(name)) for name in names))
@@ -220,13 +207,13 @@ def infer_schema(table: RawTable, params: Mapping[str, Any], target: str | None 
         )
     if not columns:
         raise TableError(
-            f"{table.name} has no columns left to train on{besides_target}: "
+            f"{table.name} has no columns left to train on besides the target {target!r}: "
             + ("; ".join(lines[-3:]) or "all are in `drop`")
         )
-    return Schema(tuple(columns), tuple(lines))
+    return tuple(columns), tuple(lines)
 
 
-def _check_params(table: RawTable, params: Mapping[str, Any], target: str | None) -> None:
+def _check_params(table: RawTable, params: Mapping[str, Any], target: str) -> None:
     """Raise TableError if a column does not exist, or if parameters conflict."""
     if params["missing"] not in (IMPUTE, ERROR):
         raise TableError(
@@ -244,7 +231,7 @@ def _check_params(table: RawTable, params: Mapping[str, Any], target: str | None
                 raise TableError(
                     f"{table.name}: {name!r} is the target and cannot be in `{option}` as well"
                 )
-            require(table, name, option, *([] if target is None else [target]))
+            require(table, name, option, target)
             # "keep" may be combined with "categorical" and "numeric".
             if name in option_of and (option != "keep" or option_of[name] == "drop"):
                 raise TableError(
@@ -496,18 +483,7 @@ def _by_range(texts: Sequence[str]) -> tuple[str, ...] | None:
 def infer_target(
     table: RawTable, name: str | None = None, task: str = AUTO
 ) -> tuple[Target, tuple[str, ...]]:
-    """Infer the target and the task; return the target and the log of decisions.
-
-    Parameters
-    ----------
-    table : RawTable
-        Table with the target.
-    name : str, optional
-        Name of the target. By default, the only column named target, label, class or y, or the
-        last column.
-    task : {"auto", "classification", "regression"}, default="auto"
-        Type of the target. "auto" is regression for fractional or many distinct numbers.
-    """
+    """Infer the target and the task as in `split_target`; return the log of decisions as well."""
     if task not in TASKS:
         raise TableError(
             f"{table.name}: `task` must be one of {', '.join(TASKS)}; got {task!r:.60}"
@@ -524,9 +500,8 @@ def infer_target(
 
 
 def label_name(y: Any, table: RawTable) -> str:
-    """Return a name for labels that are not in the table: ``y.name`` or a default."""
+    """Return a name for labels: ``y.name``, or a default that is not the name of a column."""
     name = getattr(y, "name", None)
-    # The name must differ from the names of the features.
     if isinstance(name, str) and name and name not in table.columns:
         return name
     free = [text for text in reversed(TARGET_NAMES) if text not in table.columns]
@@ -571,7 +546,3 @@ def _similar_classes(cells: Cells, name: str) -> list[str]:
                 "they are two classes (correct the file if they should be one)"
             ]
     return []
-
-
-def _are_integers(cells: NDArray) -> bool:
-    return bool(np.isfinite(cells).all() and np.array_equal(cells, np.round(cells)))
