@@ -10,7 +10,6 @@ from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from maxplus import LMMClassifier
 from maxplus.tables import (
     Category,
     Number,
@@ -317,14 +316,6 @@ def test_pipelines_and_cross_validation():
     model = make_pipeline(TableEncoder(drop="auto", standardize=True), LogisticRegression())
     assert cross_val_score(model, FRAME, Y, cv=3).mean() > 0.8
     assert clone(model).fit(FRAME, Y).score(FRAME, Y) > 0.8
-
-
-def test_estimator_fits_a_clone_of_the_encoder():
-    encoder = TableEncoder(drop=["id"])
-    clf = LMMClassifier(4, slope=2.0, warmup_epochs=2, random_state=0).fit(encoder.attach(FRAME), Y)
-    assert not hasattr(encoder, "columns_")
-    assert clf.encoder_.feature_names == [*ALL[1:], "same = x"]
-    assert clf.n_features_in_ == 5
 
 
 # -- JSON -----------------------------------------------------------------------------------------

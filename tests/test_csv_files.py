@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from file_mutations import damaged_copies
 from maxplus.tables import TableError, csv_files, files, read_batches, read_table
 from strategies import quick
-from table_helpers import encoder_of, refused, same
+from table_helpers import refused, same
 
 NAN = np.nan
 
@@ -230,13 +230,6 @@ def test_missing_file_is_reported(tmp_path, suffix):
 def test_table_errors_are_value_errors_of_one_line():
     assert str(TableError("x.parquet: Invalid data\nat 3\n")) == "x.parquet: Invalid data at 3"
     assert issubclass(TableError, ValueError)
-
-
-def test_decimal_number_with_wrong_mark_is_named(write):
-    path = write("a;b\n" + "".join(f"{k},5;{k}\n" for k in range(20)))
-    later = write("a;b\n1,5;1\n2.5;2\n3,5;3\n", "later.csv")
-    with refused(later, "line 3", "'2.5'", "numbers are expected"):
-        encoder_of(read_table(path), "b").transform(read_table(later, {"a": False}))
 
 
 @st.composite
