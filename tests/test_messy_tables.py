@@ -16,6 +16,7 @@ from maxplus.tables import (
     UnknownValues,
     csv_files,
     load_dataset,
+    load_training,
     read_table,
     stream_dataset,
 )
@@ -281,6 +282,14 @@ def test_stream_raises_the_errors_of_the_table(write, rows, encoder, stdin):
         list(stream_dataset("-", encoder))
     with refused("no rows"):
         list(stream_dataset(str(write(",".join(HEADER) + "\n")), encoder))
+
+
+def test_stream_of_built_in_dataset_rejects_unknown_categories():
+    iris = load_training("iris")
+    table = iris.take(np.arange(50)).table
+    encoder = TableEncoder(categorical=["petal width (cm)"]).fit(table, iris.y[:50])
+    with refused("iris", "'petal width (cm)'", "unknown category"):
+        list(stream_dataset("iris", encoder, strict=True))
 
 
 def test_missing_value_without_imputed_value_is_rejected(path):

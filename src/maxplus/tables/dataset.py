@@ -339,7 +339,7 @@ def stream_dataset(
     [5, 5, 2]
     """
     if is_built_in(data):
-        yield load_dataset(data, encoder, labelled=labelled)
+        yield load_dataset(data, encoder, labelled=labelled, strict=strict)
         return
     _check_file(data)
     target, unknown = encoder.target_, UnknownValues(strict=strict)
