@@ -51,6 +51,7 @@ def test_validation_plan_depends_on_number_of_rows():
     assert y[held].mean() == 0.5
     assert len(make_splits(y[:30], 7).pairs) == 7
     assert len(make_splits(y[:20_000], "cv").pairs) == 3
+    assert len(make_splits(y[:30], np.int64(7)).pairs) == 7
 
 
 @pytest.mark.parametrize("cv", ["half", 1, 0, 1.5, -0.2, True, 0.0])
