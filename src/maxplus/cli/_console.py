@@ -221,9 +221,9 @@ def percent(share: float | None) -> str:
     return "–" if share is None or math.isnan(share) else f"{share:.1%}".replace("%", " %")
 
 
-def number(value: float, digits: int = 4) -> str:
-    """Format a number with a fixed number of decimals; NaN as a dash."""
-    return "–" if math.isnan(value) else f"{value:.{digits}f}"
+def number(value: float) -> str:
+    """Format a number with four decimals; NaN as a dash."""
+    return "–" if math.isnan(value) else f"{value:.4f}"
 
 
 def label_cell(label: str) -> str:

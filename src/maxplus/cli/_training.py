@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import math
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -507,21 +506,15 @@ def validation_table(validation: Validation) -> Table:
     )
     table.add_row("log loss", number(metrics.log_loss), number(baseline.log_loss))
     table.add_row("AUC", number(metrics.auc), number(baseline.auc))
-    for d in _lowest_recalls(metrics):
+    recalls = [one.recall for one in metrics.classes]
+    n_hidden = len(recalls) - MAX_RECALLS
+    # The recall of a class without held-out rows is NaN and sorts last.
+    lowest = np.argsort(recalls, kind="stable")[:MAX_RECALLS]
+    for d in lowest if n_hidden > 0 else range(len(recalls)):
         one = metrics.classes[d]
         name = f"recall of {label_cell(one.label)}, {one.n_rows:,} rows"
         table.add_row(name, percent(one.recall), percent(baseline.classes[d].recall))
-    n_hidden = len(metrics.classes) - MAX_RECALLS
     if n_hidden > 0:
         others = "the other class has" if n_hidden == 1 else f"{n_hidden} other classes have"
         table.add_row(f"{others} an equal or higher recall", "", "")
     return table
-
-
-def _lowest_recalls(metrics: ClassificationMetrics) -> Sequence[int]:
-    """Return the indices of the classes whose recall is printed."""
-    # The recall of a class without held-out rows is NaN and sorts last.
-    recall = [2.0 if math.isnan(one.recall) else one.recall for one in metrics.classes]
-    if len(recall) <= MAX_RECALLS:
-        return range(len(recall))
-    return sorted(range(len(recall)), key=recall.__getitem__)[:MAX_RECALLS]

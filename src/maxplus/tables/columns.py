@@ -140,7 +140,7 @@ class UnknownValues:
         self.missing = sum((missing for _, missing, _ in parts), Counter())
         self._examples = {c: text for *_, texts in reversed(parts) for c, text in texts.items()}
 
-    def warn(self, name: str, stacklevel: int = 2) -> None:
+    def warn(self, name: str) -> None:
         """Issue a warning if any count is positive."""
         parts = []
         if self.unseen:
@@ -155,7 +155,7 @@ class UnknownValues:
                 f"{_list(texts)}"
             )
         if parts:
-            warnings.warn(f"{name} has {'; and '.join(parts)}", stacklevel=stacklevel + 1)
+            warnings.warn(f"{name} has {'; and '.join(parts)}", stacklevel=3)
 
 
 @dataclass(frozen=True)
