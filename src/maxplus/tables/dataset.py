@@ -327,15 +327,13 @@ def stream_dataset(
     --------
     >>> import os, tempfile
     >>> import pandas as pd
-    >>> from maxplus import LMMClassifier
-    >>> from maxplus.tables import stream_dataset
+    >>> from maxplus.tables import TableEncoder, stream_dataset
     >>> frame = pd.DataFrame({"size": [1.0, 2.5, 3.0] * 4, "colour": ["red", "blue", "red"] * 4})
-    >>> y = ["small", "large", "large"] * 4
-    >>> clf = LMMClassifier(4, slope=2.0, warmup_epochs=2, random_state=0).fit(frame, y)
+    >>> encoder = TableEncoder().fit(frame)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = os.path.join(folder, "new.csv")
     ...     frame.to_csv(path, index=False)
-    ...     [len(part.X) for part in stream_dataset(path, clf.encoder_, batch_size=5)]
+    ...     [len(part.X) for part in stream_dataset(path, encoder, batch_size=5)]
     [5, 5, 2]
     """
     if is_built_in(data):
