@@ -179,7 +179,7 @@ def test_training_tables_are_validated(write, text, choices, words):
         opened(str(path), **choices)
 
 
-def test_a_target_without_other_columns_is_rejected():
+def test_table_with_a_target_only_is_rejected():
     with refused("lonely", "'y'"):
         encoder_of(RawTable("lonely", {"y": np.arange(3.0)}))
 
@@ -298,7 +298,7 @@ def test_default_drops_no_column_and_auto_drops_ids_and_constants():
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars"])
-def test_set_output(library):
+def test_set_output_returns_named_columns(library):
     pytest.importorskip(library)
     found = TableEncoder().set_output(transform=library).fit_transform(FRAME)
     assert list(found.columns) == [*ALL, "same = x"]
@@ -312,7 +312,7 @@ def test_columns_of_arrays_are_numbered():
     assert fitted.transform(X).tolist() == [[1.0, 1.0], [2.0, 3.0], [4.0, 1.0]]
 
 
-def test_pipelines_and_cross_validation():
+def test_encoder_supports_pipelines_and_cross_validation():
     model = make_pipeline(TableEncoder(drop="auto", standardize=True), LogisticRegression())
     assert cross_val_score(model, FRAME, Y, cv=3).mean() > 0.8
     assert clone(model).fit(FRAME, Y).score(FRAME, Y) > 0.8

@@ -71,7 +71,7 @@ def test_features_match_the_oracle_for_any_dialect(tmp_path, rows, monkeypatch, 
     )
 
 
-def test_every_decision_is_reported_with_its_option(path):
+def test_every_decision_is_reported_with_its_parameter(path):
     _, decisions = decided(read_table(path))
     about = {name: [line for line in decisions if f"{name!r}" in line] for name in HEADER}
     for name in DROPPED:
@@ -401,7 +401,7 @@ def test_missing_value_names_are_recognised(table, name):
     assert found.feature("w").tolist() == ["x", "", "x"]
 
 
-def test_text_column_is_an_array_of_strings():
+def test_categorical_is_converted_to_strings():
     words = Categorical.of(["b", None, "a", float("nan"), "b ", 3.0, "?"])
     assert words.tolist() == ["b", "", "a", "", "b", "3", ""]
     assert words.values == ("b", "a", "3")
