@@ -1,4 +1,4 @@
-"""``maxplus predict``: labels and numbers for the rows of a table."""
+"""``maxplus predict``: classes and target values of the rows of a table."""
 
 import csv
 from functools import partial

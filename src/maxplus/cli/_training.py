@@ -402,10 +402,12 @@ def open_training(
             f"({str(classes[0])!r}); add rows of other classes, or select another column with "
             "--target"
         )
-    kind = "a number" if regression else f"with {len(classes)} classes"
+    described = f"target {name!r} with {len(classes)} classes"
+    if regression:
+        described = f"regression target {name!r}"
     console.print(
         f"{dataset.name}: {comm.total(len(dataset.X)):,} rows, {dataset.X.shape[1]:,} features, "
-        f"target {name!r}{',' * regression} {kind}"
+        f"{described}"
     )
     decisions = [with_options(line) for line in dataset.decisions]
     for line in decisions:

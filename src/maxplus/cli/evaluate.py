@@ -60,7 +60,7 @@ def evaluate(
             raise ValueError(
                 "--plot requires a classifier, but this model is a regressor; omit the option"
             )
-        predictions = _class_predictions if is_classifier(estimator) else _numeric_predictions
+        predictions = _class_predictions if is_classifier(estimator) else _regression_predictions
 
         def predicted(rows: Dataset, y: NDArray) -> dict[str, NDArray]:
             columns = {"y": y, "row": rows.rows, **predictions(estimator, rows.X, y)}
@@ -85,9 +85,9 @@ def evaluate(
             "unknown_labels": dict(unknown.counts),
         }
         if is_classifier(estimator):
-            document |= _report_classes(estimator.classes_, columns, plot, console)
+            document |= _report_classification(estimator.classes_, columns, plot, console)
         else:
-            document |= _report_numbers(columns, console)
+            document |= _report_regression(columns, console)
         if unknown.n_unknown:
             accuracy = document["accuracy"] * len(columns["y"]) / unknown.n_rows
             console.print(
@@ -116,12 +116,12 @@ def _class_predictions(estimator: Any, X: NDArray, y: NDArray) -> dict[str, NDAr
     return columns
 
 
-def _numeric_predictions(estimator: Any, X: NDArray, y: NDArray) -> dict[str, NDArray]:
+def _regression_predictions(estimator: Any, X: NDArray, y: NDArray) -> dict[str, NDArray]:
     lower, upper = estimator.predict_interval(X, 0.9)
     return {"predicted": estimator.predict(X), "lower": lower, "upper": upper}
 
 
-def _report_classes(
+def _report_classification(
     classes: Any, columns: dict[str, NDArray], plot: Path | None, console: Console
 ) -> dict[str, Any]:
     """Print the metrics of a classifier and return the JSON document."""
@@ -222,7 +222,7 @@ def _largest_confusions(metrics: ClassificationMetrics) -> Table:
     return table
 
 
-def _report_numbers(columns: dict[str, NDArray], console: Console) -> dict[str, Any]:
+def _report_regression(columns: dict[str, NDArray], console: Console) -> dict[str, Any]:
     """Print the metrics of a regressor and return the JSON document."""
     from maxplus.metrics import regression_metrics
     from maxplus.metrics._readable import readable

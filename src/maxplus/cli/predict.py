@@ -78,7 +78,7 @@ def predict(
     as_json: opt.Json = False,
     quiet: opt.Quiet = False,
 ) -> None:
-    """Predict a label or number for each row, as CSV; tables may be larger than memory.
+    """Predict the class or target value of each row, as CSV; tables may be larger than memory.
 
     Row 1 is the first line of data.
     Example: maxplus predict model.maxplus new.csv --probabilities -o predictions.csv

@@ -524,7 +524,7 @@ def _infer_task(cells: Cells, name: str, task: str, lines: list[str]) -> str:
             lines.append(
                 f"few rows: the target {name!r} has {n:,} classes in {n_rows:,} rows, fewer than "
                 f"{ROWS_PER_CLASS} per class (`target` for another column, `task='regression'` for "
-                "numbers)"
+                "regression)"
             )
         return CLASSIFICATION
     lines.append(
