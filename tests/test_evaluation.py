@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -151,6 +152,17 @@ def test_validation_counts_certified_accuracy_on_held_out_rows(iris):
         kept += (right & (fitted.certified_radius(iris.X[test], X.std(axis=0)) >= 0.1)).sum()
     assert found.certified == pytest.approx(kept / 150, abs=1e-12)
     assert found.to_json()["certified"] == {"eps": 0.1, "accuracy": found.certified}
+
+
+def test_groups_of_a_data_frame_are_a_column_or_an_array(iris):
+    frame = pd.DataFrame(iris.X, columns=list("abcd")).assign(ward=np.arange(150) % 7)
+    y = np.where(np.arange(150) == 3, None, iris.y.astype(str))
+    named = validate(GaussianNB(), frame, y, groups="ward", cv=3)
+    given = validate(GaussianNB(), frame.drop(columns="ward"), y, groups=frame["ward"], cv=3)
+    assert given.to_json()["metrics"] == named.to_json()["metrics"]
+    assert "groups kept together" in given.description
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        validate(GaussianNB(), frame, y, groups=frame["ward"][:9])
 
 
 def test_ctrl_c_ends_validation(iris):

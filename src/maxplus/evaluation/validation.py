@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone, is_classifier
 from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_consistent_length
 
 from maxplus.evaluation.splits import Splits, make_splits
 from maxplus.metrics import (
@@ -217,8 +218,7 @@ def validate(
     y : labels or target values; for a data frame also the name of a column, or None to infer it
     cv : "auto" (five folds up to 2,000 rows, three up to 10,000, otherwise a single split with
         20 % test rows), "cv", a number of folds, or a test size in (0, 1)
-    groups : name of the column with group labels or, if X is an array, the labels; a group is
-        never split
+    groups : labels of the groups, or the name of their column; a group is never split
     encoder : encoder of data frames; ``TableEncoder()`` by default
     random_state : seed for shuffling
     on_progress : called with the number of finished fits
@@ -266,7 +266,11 @@ def as_dataset(X: Any, y: Any = None, groups: Any = None) -> Dataset:
             name = label_name(y, table)
             columns = {**table.columns, name: np.asarray(y)}
             table = RawTable(table.name, columns, encoder=table.encoder)
-        return split_target(table, name, groups=groups)
+        if groups is None or isinstance(groups, str):
+            return split_target(table, name, groups=groups)
+        check_consistent_length(table, groups)
+        data = split_target(table, name)
+        return replace(data, groups=np.asarray(groups)[data.rows])
     if y is None:
         raise ValueError("y is required if X is an array; got None")
     X, y = np.asarray(X), np.asarray(y)
