@@ -366,7 +366,7 @@ def reason_to_drop(name: str, cells: Cells) -> str | None:
     if high - low == n - 1 and np.unique(present).size == n:
         return f"the integers {low:.0f} to {high:.0f}, each exactly once, like row ids"
     if is_id_name(name) and 2 * (k := np.unique(present).size) > n:
-        return f"an id, judging by its name, with {k:,} different values in {n:,} rows"
+        return f"an id according to its name, with {k:,} different values in {n:,} rows"
     return None
 
 
@@ -393,7 +393,7 @@ def _reason_to_drop_text(name: str, cells: Categorical, has_indicator: bool) -> 
     if _has_many_values(k, n) and not _frequent_values(cells):
         return f"{k:,} different values in {n:,} rows, none of them frequent"
     if is_id_name(name) and 2 * k > n and k > FEW_VALUES:
-        return f"an id, judging by its name, with {k:,} different values in {n:,} rows"
+        return f"an id according to its name, with {k:,} different values in {n:,} rows"
     return None
 
 
