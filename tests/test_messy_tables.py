@@ -25,7 +25,6 @@ from messy import (
     DROPPED,
     GRADES,
     HEADER,
-    MISSING,
     SPANS,
     expected,
     is_missing,
@@ -393,8 +392,8 @@ def test_unnamed_index_column_is_dropped(table):
     assert "'Unnamed: 0'" in decisions[0]
 
 
-@pytest.mark.parametrize("name", [*MISSING, "Nan", "nOnE", ".", "#N/A", "missing", "NaT"])
-def test_missing_value_names_are_recognised(table, name):
+@pytest.mark.parametrize("name", ["None", "nOnE", "Nan"])
+def test_none_and_mixed_case_are_missing_values_of_features(table, name):
     found = table(f"n,w,y\n1,x,0\n{name},{name},1\n2.5,x,1\n")
     assert found.columns["n"].tolist()[::2] == [1.0, 2.5]
     assert np.isnan(found.columns["n"][1])
