@@ -18,7 +18,7 @@ def settings(*pairs):
     return tuple(part for pair in pairs for part in ("--set", pair))
 
 
-# Parameters of a network that trains in no time.
+# Parameters of a network that trains quickly.
 SMALL = {"n_hidden": 9, "slope": 5, "warmup_epochs": 3}
 # Options of a short training without validation.
 BRIEF = (*settings("n_hidden=9", "slope=5", "warmup_epochs=3"), "--validate", "none")

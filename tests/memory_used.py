@@ -1,4 +1,4 @@
-"""Memory used by calls and arrays."""
+"""Memory use of calls and arrays."""
 
 import tracemalloc
 
@@ -8,7 +8,7 @@ from maxplus.training.engines.sparse._state import aligned_bytes
 
 
 def most_memory(call):
-    """Bytes that a call has at once, beyond those before it."""
+    """Return the peak number of bytes that a call allocates."""
     tracemalloc.start()
     try:
         call()

@@ -1,4 +1,4 @@
-"""Messy tables, and their features computed by slow, obvious code."""
+"""Messy tables, and a simple reference implementation of their features."""
 
 import csv
 import gzip
@@ -8,23 +8,12 @@ import statistics
 
 MISSING = ["", "?", "NA", "n/a", "null", "<null>", "NaN", "-", "None", " NA "]
 HEADER = [
-    "patient",
-    "nr",
-    "age",
-    "weight",
-    "sex",
-    "colour",
-    "grade",
-    "span",
-    "visit",
-    "same",
-    "note",
-    "town",
-    "class",
+    *("patient", "nr", "age", "weight", "sex", "colour", "grade"),
+    *("span", "visit", "same", "note", "town", "class"),
 ]
 GRADES = ["low", "medium", "high"]
 SPANS = ["<5", "5-9", "10-19", "20+"]
-LEFT_OUT = ["patient", "nr", "visit", "same", "note"]
+DROPPED = ["patient", "nr", "visit", "same", "note"]
 
 DIALECTS = {
     "plain": {},
@@ -36,7 +25,7 @@ DIALECTS = {
 }
 
 
-def messy_rows(n=150, seed=0, holes=0.1):
+def messy_rows(n=150, seed=0, missing_rate=0.1):
     """Return rows of cells: ids, numbers, categories, ordinals, dates, text and missing values."""
     rng = random.Random(seed)
     rows = []
@@ -59,7 +48,7 @@ def messy_rows(n=150, seed=0, holes=0.1):
             "class": "ill" if age + (colour == "rot") * 20 > 55 else "well",
         }
         for name in ("age", "colour", "grade"):
-            if rng.random() < holes:
+            if rng.random() < missing_rate:
                 row[name] = rng.choice(MISSING)
         rows.append(row)
     rows[3]["weight"] = "?"  # a single missing value is imputed without an indicator
@@ -87,12 +76,12 @@ def write_messy(folder, rows, dialect):
 
 
 def is_missing(cell):
-    """Return whether a cell is a name of a missing value."""
+    """Return whether a cell is a missing value."""
     return cell.strip() in {name.strip() for name in MISSING}
 
 
 def expected(rows, training=None):
-    """Return feature names and features from rows of cells, by slow, obvious code."""
+    """Return feature names and features of rows of cells, computed by simple code."""
     training = rows if training is None else training
     names, columns = [], []
 
@@ -116,7 +105,7 @@ def expected(rows, training=None):
             for word in frequent:
                 add(f"town = {word}", [cell == word for cell in cells])
             add("town = other", [cell not in frequent for cell in cells])
-        elif name not in LEFT_OUT:
+        elif name not in DROPPED:
             for word in sorted(set(seen)):
                 add(f"{name} = {word}", [cell == word for cell in cells])
         if n_missing >= (5 if name == "colour" else max(5, len(training) / 20)):

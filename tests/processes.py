@@ -1,4 +1,4 @@
-"""Separate interpreters, for state that a process can change only once."""
+"""Helpers that run code in separate interpreters."""
 
 import json
 import os

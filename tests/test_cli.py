@@ -11,6 +11,7 @@ import typer
 
 import maxplus
 from commands import IRIS, ORCHARD, SMALL, bad, good, run, settings, train
+from maxplus.cli._console import with_options
 from maxplus.cli.app import app
 
 pytestmark = pytest.mark.slow
@@ -39,7 +40,7 @@ def test_help_states_defaults():
             assert is_stated, f"{name} --{option.name}: {text!r}"
 
 
-def test_version_of_module_and_command():
+def test_module_and_command_print_the_same_version():
     expected = f"maxplus {maxplus.__version__}\n"
     assert run("--version").stdout == expected
     command = [sys.executable, "-m", "maxplus", "--version"]
@@ -116,10 +117,8 @@ def test_option_errors_are_one_line(arguments, message, command):
     assert re.fullmatch(rf"Error: .*{re.escape(message)}.*; see .*{command}\w* --help", line)
 
 
-def test_command_errors_have_no_traceback(orchard_model, digits_model, tmp_path):
-    table, names = tmp_path / "t.csv", tmp_path / "names.csv"
-    table.write_text("a,b,c\n1,x,0\n,y,1\n3,x,1\n")
-    names.write_text("a,b,c\n")
+def test_command_errors_have_no_traceback(orchard_model, digits_model, write, tmp_path):
+    table, names = write("a,b,c\n1,x,0\n,y,1\n3,x,1\n", "t.csv"), write("a,b,c\n", "names.csv")
     for arguments, message in (
         (("train", table, "--target", "z"), "no column 'z' (--target)"),
         (("train", IRIS, "--task", "guessing"), "--task must be one of"),
@@ -149,10 +148,21 @@ def test_command_errors_have_no_traceback(orchard_model, digits_model, tmp_path)
         ("Gala,150,12,3", "no column 'goes to' with the true labels"),
     ],
 )
-def test_evaluate_rejects_tables_without_known_labels(orchard_model, tmp_path, cells, message):
+def test_evaluate_rejects_tables_without_known_labels(orchard_model, write, cells, message):
     names = ["variety", "weight g", "sugar %", "bruise mm", "goes to"][: cells.count(",") + 1]
-    (tmp_path / "t.csv").write_text(f"{','.join(names)}\n{cells}\n")
-    assert message in bad("evaluate", orchard_model, tmp_path / "t.csv")
+    assert message in bad("evaluate", orchard_model, write(f"{','.join(names)}\n{cells}\n"))
+
+
+def test_parameters_in_messages_are_printed_as_options():
+    for message, printed in (
+        ("(`keep=['id']` to use it)", "(--keep id to use it)"),
+        ('(`drop=["it\'s"]`)', '(--drop "it\'s")'),
+        ("`numeric` or `categorical=['a b']`", '--numeric or --categorical "a b"'),
+        ("`missing='error'`, `task='regression'`", "--set missing=error, --task regression"),
+        ("no column 'x' (`extra_columns`)", "no column 'x' (--keep-columns)"),
+        ("`strict`, `n_hidden`, 'keep'", "--strict, `n_hidden`, 'keep'"),
+    ):
+        assert with_options(message) == printed
 
 
 def test_missing_mpi4py_error_has_no_traceback(monkeypatch):
@@ -215,7 +225,7 @@ def test_errors_print_no_control_characters(escaped):
 # -- JSON output -----------------------------------------------------------------------------------
 
 
-def test_json_and_quiet_options_of_every_command(orchard_model, tmp_path):
+def test_json_and_quiet_print_the_document_only(orchard_model, tmp_path):
     pytest.importorskip("matplotlib")
     pytest.importorskip("onnx")
     data = (orchard_model, ORCHARD)

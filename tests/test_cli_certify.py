@@ -39,10 +39,10 @@ def test_certify_unit_is_standard_deviation_of_training_data(orchard_model, tmp_
     assert float(read_csv(out)[0][column]) == radius[7]
 
 
-def test_certify_does_not_hold_constant_columns_fixed(tmp_path):
-    path, table = tmp_path / "m", tmp_path / "t.csv"
+def test_certify_does_not_hold_constant_columns_fixed(write, tmp_path):
+    path = tmp_path / "m"
     rows = [f"{k / 2},{k % 3},0.1,{'u' if k < 20 else 'v'}" for k in range(40)]
-    table.write_text("\n".join(["a,b,same,label", *rows, ""]))
+    table = write("\n".join(["a,b,same,label", *rows, ""]))
     good(*train(table, path, **SMALL))
     model = maxplus.load(path)
     assert model.encoder_.feature_names == ["a", "b"]
@@ -122,7 +122,7 @@ def test_certify_holds_categories_fixed_by_default(orchard_model):
     assert result["certified_accuracy"] == [expected]
 
 
-def test_certify_joint_changes_of_numbers_and_a_category(orchard_model):
+def test_certify_covers_joint_changes_of_numbers_and_a_category(orchard_model):
     model = maxplus.load(orchard_model)
     samples = opened(ORCHARD, "goes to")
     scale = model.certificate_scale()
@@ -141,9 +141,8 @@ def test_certify_joint_changes_of_numbers_and_a_category(orchard_model):
     assert "--radii is not available with --change-one-of" in message
 
 
-def test_certify_reports_missing_values(orchard_model, tmp_path):
-    table = tmp_path / "t.csv"
-    table.write_text(
+def test_certify_reports_missing_values(orchard_model, write):
+    table = write(
         "variety,weight g,sugar %,bruise mm,goes to\n"
         "Gala,157,12.1,1.3,shop\nGala,,12.1,1.3,shop\nElstar,135,,,juice\n"
     )
@@ -162,12 +161,12 @@ def test_certify_computes_radii_of_large_tables_only_on_request(orchard_model, m
     assert document("certify", orchard_model, ORCHARD, "--radii") == small
 
 
-def test_no_certificates_if_every_column_is_held_fixed(tmp_path):
+def test_no_certificates_if_every_column_is_held_fixed(write, tmp_path):
     rng = np.random.default_rng(0)
     sex, child = rng.integers(0, 2, (2, 60))
     rows = [f"{s},{c},{'yes' if s else 'no'}" for s, c in zip(sex, child, strict=True)]
-    table, model, page = tmp_path / "t.csv", tmp_path / "m", tmp_path / "p.html"
-    table.write_text("\n".join(["sex,child,survived", *rows, ""]))
+    model, page = tmp_path / "m", tmp_path / "p.html"
+    table = write("\n".join(["sex,child,survived", *rows, ""]))
     good(*train(table, model, **SMALL))
     printed = good("certify", model, table)
     assert "Every column is held fixed, so there are no certificates." in printed

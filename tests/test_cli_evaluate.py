@@ -21,7 +21,7 @@ from sklearn.metrics import (
 
 import maxplus
 from commands import ORCHARD, bad, document, good, read_csv, train
-from maxplus.cli._tables import percent
+from maxplus.cli._console import percent
 from maxplus.cli._training import validation_table
 from maxplus.cli.evaluate import confusion_table
 from maxplus.metrics import classification_metrics
@@ -70,15 +70,12 @@ def test_evaluate_metrics_equal_scikit_learn(orchard_model):
     assert f"(row {worst + 1})" in good("evaluate", orchard_model, ORCHARD)
 
 
-def test_evaluate_reads_table_in_batches_and_keeps_row_numbers(
-    orchard_model, tmp_path, monkeypatch
-):
+def test_evaluate_reads_table_in_batches_and_keeps_row_numbers(orchard_model, write, monkeypatch):
     whole = document("evaluate", orchard_model, ORCHARD)
     names, first, *lines = Path(ORCHARD).read_text(encoding="utf-8").splitlines()
     assert names.endswith(",goes to")
     unlabelled = first.rpartition(",")[0] + ","
-    table = tmp_path / "t.csv"
-    table.write_text("\n".join([names, unlabelled, first, *lines]) + "\n", encoding="utf-8")
+    table = write("\n".join([names, unlabelled, first, *lines, ""]))
     stream = partial(stream_dataset, batch_size=7)
     monkeypatch.setattr("maxplus.tables.stream_dataset", stream)
     result = document("evaluate", orchard_model, table)

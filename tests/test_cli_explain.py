@@ -83,13 +83,12 @@ def test_explain_draws_sums_of_terms_and_images(flowers_model, digits_model, tmp
     assert out.read_bytes().startswith(b"\x89PNG")
 
 
-def test_explain_accepts_regressors(tmp_path):
+def test_explain_accepts_regressors(write, tmp_path):
     pytest.importorskip("matplotlib")
     rng = np.random.default_rng(0)
     X = rng.uniform(-2.0, 2.0, (80, 2)).round(3)
-    table, path = tmp_path / "t.csv", tmp_path / "m.maxplus"
-    lines = ["a,b,y", *(f"{a},{b},{abs(a) + b:.3f}" for a, b in X)]
-    table.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    lines = ["a,b,y", *(f"{a},{b},{abs(a) + b:.3f}" for a, b in X), ""]
+    table, path = write("\n".join(lines)), tmp_path / "m.maxplus"
     good(*train(table, path, "--task", "regression", epochs=30))
     files = ("--table", tmp_path / "e.csv", "--picture", tmp_path / "p.png")
     result = document("explain", path, table, "--row", 3, *files)

@@ -1,4 +1,4 @@
-"""``maxplus predict``: labels and numbers for the rows of a table."""
+"""``maxplus predict``: classes and target values of the rows of a table."""
 
 import csv
 from functools import partial
@@ -30,9 +30,8 @@ def test_predict_command_equals_model(orchard_model, tmp_path):
     assert np.allclose(radius, model.certified_radius(X), rtol=1e-5)
 
 
-def test_predict_accepts_missing_labels_and_any_column_order(orchard_model, tmp_path):
-    path = tmp_path / "new.csv"
-    path.write_text("note,bruise mm,sugar %,weight g,variety\nhi,20,12,150,Gala\n")
+def test_predict_accepts_missing_labels_and_any_column_order(orchard_model, write):
+    path = write("note,bruise mm,sugar %,weight g,variety\nhi,20,12,150,Gala\n")
     assert good("predict", orchard_model, path).splitlines() == ["row,predicted", "1,compost"]
 
 
@@ -47,9 +46,9 @@ def test_radii_are_never_rounded_up():
     assert np.isinf(shown[~finite]).all()
 
 
-def test_predict_keeps_selected_columns(orchard_model, tmp_path):
-    table, out = tmp_path / "t.csv", tmp_path / "p.csv"
-    table.write_text(
+def test_predict_keeps_selected_columns(orchard_model, write, tmp_path):
+    out = tmp_path / "p.csv"
+    table = write(
         f'id,"note, long",{HEAD}07,"sweet, soft",Gala,157,12.1,1.3\nx9,,Elstar,135,12.6,11.9\n'
     )
     kept = ("--keep-columns", 'id,"note, long"', "--keep-columns", "weight g")

@@ -140,10 +140,9 @@ def test_train_rejects_invalid_options(options, message):
     assert message in bad("train", IRIS, *options)
 
 
-def test_train_column_options_reach_the_encoder(tmp_path):
-    table = tmp_path / "t.csv"
+def test_train_column_options_reach_the_encoder(write, tmp_path):
     rows = [f"{k},{k % 3},w{k % 4},{k % 5 + 0.5},{'ab'[k % 2]}" for k in range(40)]
-    table.write_text("\n".join(['id,code,word,"x, y",label', *rows, ""]))
+    table = write("\n".join(['id,code,word,"x, y",label', *rows, ""]))
 
     def features(*options):
         good(*train(table, tmp_path / "m", *options, **SMALL))
@@ -197,14 +196,13 @@ def test_train_fits_regressors(tmp_path):
         assert "requires a categorical target, but the target is numeric" in message
 
 
-def test_suspects_are_numbered_by_row_of_the_file(tmp_path):
+def test_suspects_are_numbered_by_row_of_the_file(write, tmp_path):
     lines = Path(IRIS).read_text(encoding="utf-8").splitlines()
     for row in (7, 60):  # Two wrong labels.
         lines[row] = lines[row].rpartition(",")[0] + ",virginica"
     # A row without a label is not used, but it is counted.
     lines[3] = lines[3].rpartition(",")[0] + ","
-    table, out = tmp_path / "t.csv", tmp_path / "s.csv"
-    table.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    table, out = write("\n".join([*lines, ""])), tmp_path / "s.csv"
     options = ("--suspects-out", out, "--remember-rows")
     good(*train(table, tmp_path / "m", *options, **SMALL, max_suspects=5))
     rows = read_csv(out)
@@ -222,7 +220,7 @@ def test_suspects_are_numbered_by_row_of_the_file(tmp_path):
 # -- validation ------------------------------------------------------------------------------------
 
 
-def test_train_reports_cross_validated_metrics(tmp_path):
+def test_train_reports_cross_validated_metrics(write, tmp_path):
     """Encoder and model are fitted in each fold; compare with scikit-learn."""
     rng = np.random.default_rng(4)
     n = 90
@@ -231,8 +229,7 @@ def test_train_reports_cross_validated_metrics(tmp_path):
     y = np.where(size + (town == "Ulm") + rng.normal(0, 0.7, n) > 0.4, "yes", "no")
     missing = rng.random(n) < 0.15
     lines = [f"{'' if m else s},{t},{c}" for m, s, t, c in zip(missing, size, town, y, strict=True)]
-    table = tmp_path / "t.csv"
-    table.write_text("\n".join(["size,town,ill", *lines, ""]))
+    table = write("\n".join(["size,town,ill", *lines, ""]))
     parameters = {"n_hidden": 8, "slope": 4.0, "warmup_epochs": 3}
     options = ("--seed", 3, "--remember-rows")
     result = document(*train(table, tmp_path / "m", *options, validate=4, **parameters))
@@ -260,25 +257,8 @@ def test_train_reports_cross_validated_metrics(tmp_path):
     assert model.validation_ == result["validation"]
 
 
-def test_train_validation_exposes_memorised_ids(tmp_path):
-    rng = np.random.default_rng(0)
-    ids, labels = rng.permutation(10_000)[:80], rng.choice(["a", "b"], 80)
-    table = tmp_path / "t.csv"
-    lines = [f"{n},{label}" for n, label in zip(ids, labels, strict=True)]
-    table.write_text("\n".join(["id,label", *lines, ""]))
-    assert "dropped 'id'" in bad("train", table)
-    parameters = {"n_hidden": 80, "polish": "log2", "slope": 20}
-    options = train(table, tmp_path / "m", "--keep", "id", validate="auto", **parameters)
-    result = document(*options)
-    assert result["training_fit"]["correct"] > 70
-    validation = result["validation"]
-    assert validation["metrics"]["accuracy"] < validation["baseline"]["accuracy"] + 0.1
-    assert validation["metrics"]["log_loss"] > validation["baseline"]["log_loss"]
-
-
-def test_train_accepts_tables_too_small_for_validation(tmp_path):
-    table = tmp_path / "t.csv"
-    table.write_text("a,b,label\n1.5,2,x\n2,1,y\n3,5,z\n")
+def test_train_accepts_tables_too_small_for_validation(write, tmp_path):
+    table = write("a,b,label\n1.5,2,x\n2,1,y\n3,5,z\n")
     parameters = {"n_hidden": 3, "slope": 1, "warmup_epochs": 1}
     printed = good(*train(table, tmp_path / "m", validate="auto", **parameters))
     assert "Not validated: " in printed
@@ -292,11 +272,10 @@ def test_train_accepts_tables_too_small_for_validation(tmp_path):
         ("zw", "2 rows could not be held out: no other row or group has their classes."),
     ],
 )
-def test_validation_does_not_hold_out_the_only_row_of_a_class(tmp_path, labels, message):
-    table = tmp_path / "t.csv"
+def test_validation_does_not_hold_out_the_only_row_of_a_class(write, tmp_path, labels, message):
     rows = [f"{k + 0.5},{k % 3},{'xy'[k % 2]}" for k in range(20)]
     rows += [f"{50 + k},9,{label}" for k, label in enumerate(labels)]
-    table.write_text("\n".join(["a,b,label", *rows, ""]))
+    table = write("\n".join(["a,b,label", *rows, ""]))
     printed = " ".join(good(*train(table, tmp_path / "m", validate=2, **SMALL)).split())
     assert f" {message}" in printed
     assert "Estimated accuracy on 20 new rows: " in printed
@@ -331,12 +310,6 @@ def test_resumed_train_rejects_other_data(tmp_path):
     good(*train(IRIS, tmp_path / "m", "--checkpoint", checkpoint, **SMALL))
     other.write_text(Path(IRIS).read_text().replace("5.1,3.5", "5.2,3.5", 1))
     assert "to other data" in bad("train", other, "--resume", checkpoint, "-o", tmp_path / "m")
-
-
-@pytest.mark.parametrize("option", ["--checkpoint", "--resume"])
-def test_checkpoints_of_ensembles_are_rejected(tmp_path, option):
-    message = f"{option} requires a single model"
-    assert message in bad("train", IRIS, option, tmp_path / "c", *settings("n_estimators=2"))
 
 
 def wait_for(path, seconds=120):

@@ -10,7 +10,6 @@ from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from maxplus import LMMClassifier
 from maxplus.tables import (
     Category,
     Number,
@@ -83,7 +82,7 @@ def test_labels_are_integers_strings_or_floats(table, cells, labels):
     if isinstance(labels[0], float):
         assert encoder.target_.task == "regression"
         assert "'y'" in decisions[0]
-        assert "--task classification" in decisions[0]
+        assert "`task='classification'`" in decisions[0]
         classes = encoder_of(read, task="classification")
         assert classes.target_.labels(read).tolist() == cells
 
@@ -167,8 +166,8 @@ def test_encoder_rejects_other_tables(write, encoder, text, words):
     [
         ("a,b,y\n1,inf,0\n2,3,1\n", {}, ["'b'", "infinite", "line 2"]),
         ("a,b,y\n1,-inf,0\n2,inf,1\n", {}, ["'b'", "infinite", "line 2"]),
-        ("a,b,y\n1,2,3\n", {"target": "z"}, ["'z'", "--target", "'a'", "'b'", "'y'"]),
-        ("a,b,y\n1,2,3\n", {"categorical": ["a", "z"]}, ["'z'", "--categorical", "'b'", "'y'"]),
+        ("a,b,y\n1,2,3\n", {"target": "z"}, ["'z'", "`target`", "'a'", "'b'", "'y'"]),
+        ("a,b,y\n1,2,3\n", {"categorical": ["a", "z"]}, ["'z'", "`categorical`", "'b'", "'y'"]),
         ("a,y\n1,2\n", {"categorical": ["y"]}, ["'y' is the target"]),
         ("a,y\n1,1e300\n2,2e300\n", {"task": "classification"}, ["'y'", "2^53"]),
         ("a,b,y\n0,0,0\n1e200,0,1\n", {}, ["'a'", "1e+200"]),
@@ -180,7 +179,7 @@ def test_training_tables_are_validated(write, text, choices, words):
         opened(str(path), **choices)
 
 
-def test_a_target_without_other_columns_is_rejected():
+def test_table_with_a_target_only_is_rejected():
     with refused("lonely", "'y'"):
         encoder_of(RawTable("lonely", {"y": np.arange(3.0)}))
 
@@ -299,7 +298,7 @@ def test_default_drops_no_column_and_auto_drops_ids_and_constants():
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars"])
-def test_set_output(library):
+def test_set_output_returns_named_columns(library):
     pytest.importorskip(library)
     found = TableEncoder().set_output(transform=library).fit_transform(FRAME)
     assert list(found.columns) == [*ALL, "same = x"]
@@ -313,18 +312,10 @@ def test_columns_of_arrays_are_numbered():
     assert fitted.transform(X).tolist() == [[1.0, 1.0], [2.0, 3.0], [4.0, 1.0]]
 
 
-def test_pipelines_and_cross_validation():
+def test_encoder_supports_pipelines_and_cross_validation():
     model = make_pipeline(TableEncoder(drop="auto", standardize=True), LogisticRegression())
     assert cross_val_score(model, FRAME, Y, cv=3).mean() > 0.8
     assert clone(model).fit(FRAME, Y).score(FRAME, Y) > 0.8
-
-
-def test_estimator_fits_a_clone_of_the_encoder():
-    encoder = TableEncoder(drop=["id"])
-    clf = LMMClassifier(4, slope=2.0, warmup_epochs=2, random_state=0).fit(encoder.attach(FRAME), Y)
-    assert not hasattr(encoder, "columns_")
-    assert clf.encoder_.feature_names == [*ALL[1:], "same = x"]
-    assert clf.n_features_in_ == 5
 
 
 # -- JSON -----------------------------------------------------------------------------------------

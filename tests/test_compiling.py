@@ -81,7 +81,7 @@ def recorded_parts(monkeypatch):
     monkeypatch.setattr(
         command,
         "PARTS",
-        {name: command.Part(name, part(name)) for name in ("default", "subgradient")},
+        {name: (name, part(name)) for name in ("default", "subgradient")},
     )
     return used
 

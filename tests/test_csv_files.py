@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from file_mutations import damaged_copies
 from maxplus.tables import TableError, csv_files, files, read_batches, read_table
 from strategies import quick
-from table_helpers import encoder_of, refused, same
+from table_helpers import refused, same
 
 NAN = np.nan
 
@@ -37,7 +37,7 @@ def test_delimiter_is_detected(write, delimiter, ending):
 
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
-def test_line_endings_and_byte_order_mark(write, newline):
+def test_line_endings_and_byte_order_mark_are_removed(write, newline):
     content = newline.join(["größe,b", "1,é", "2,x", ""]).encode("utf-8-sig")
     same(read_table(write(content)), {"größe": [1.0, 2.0], "b": ["é", "x"]})
 
@@ -75,7 +75,7 @@ def test_cells_are_numbers_or_text(table, text, expected):
 
 @pytest.mark.parametrize("word", [*csv_files.NULL_VALUES, "?", '""'])
 @pytest.mark.parametrize("around", ["", " "])
-def test_missing_value_strings(table, word, around):
+def test_missing_value_strings_are_missing(table, word, around):
     cell = f"{around}{word}{around}" if word != '""' else word
     found = table(f"n,w,all\n1,x,{cell}\n{cell},{cell},{cell}\n3,y,{cell}\n")
     same(found, {"n": [1.0, NAN, 3.0], "w": ["x", "", "y"], "all": [NAN, NAN, NAN]})
@@ -123,7 +123,7 @@ def test_late_text_is_read_again_once(write, monkeypatch):
 
 
 @pytest.mark.parametrize("ending", csv_files.COMPRESSED)
-def test_compressed_files(write, ending):
+def test_compressed_files_are_read(write, ending):
     import pyarrow
 
     path = write("", f"data.csv{ending}")
@@ -230,13 +230,6 @@ def test_missing_file_is_reported(tmp_path, suffix):
 def test_table_errors_are_value_errors_of_one_line():
     assert str(TableError("x.parquet: Invalid data\nat 3\n")) == "x.parquet: Invalid data at 3"
     assert issubclass(TableError, ValueError)
-
-
-def test_decimal_number_with_wrong_mark_is_named(write):
-    path = write("a;b\n" + "".join(f"{k},5;{k}\n" for k in range(20)))
-    later = write("a;b\n1,5;1\n2.5;2\n3,5;3\n", "later.csv")
-    with refused(later, "line 3", "'2.5'", "numbers are expected"):
-        encoder_of(read_table(path), "b").transform(read_table(later, {"a": False}))
 
 
 @st.composite

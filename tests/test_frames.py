@@ -11,12 +11,12 @@ from sklearn.model_selection import cross_val_predict
 import maxplus
 from maxplus import LMMClassifier, LMMRegressor, SubgradientLMMClassifier
 from maxplus.tables import TableEncoder, TableError, is_frame, read_table, table_of
-from messy import HEADER, LEFT_OUT, expected, is_missing, messy_rows, written
+from messy import DROPPED, HEADER, expected, is_missing, messy_rows, written
 from table_helpers import encoder_of, opened
 
 QUICK = {"slope": 1.0, "warmup_epochs": 2, "random_state": 0}
 # Columns that commands use. `fit` uses all columns.
-USED = [name for name in HEADER[:-1] if name not in LEFT_OUT]
+USED = [name for name in HEADER[:-1] if name not in DROPPED]
 LIBRARIES = ("pandas", "polars", "pyarrow")
 
 

@@ -48,7 +48,7 @@ def test_stream_memory_does_not_grow_with_rows(tmp_path, monkeypatch):
 
 @pytest.fixture
 def little_memory(monkeypatch):
-    """Limit the available memory to four megabytes, and check it for every table."""
+    """Limit the available memory to four megabytes, including for small tables."""
     monkeypatch.setattr(files, "ALWAYS_READ", 1 << 16)
     monkeypatch.setattr(memory, "available_bytes", lambda: 4_000_000)
 

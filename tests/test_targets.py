@@ -75,7 +75,7 @@ def test_integer_target_with_many_values_selects_regression(n_different, n_rows,
     table = RawTable("t", {"x": np.sin(np.arange(n_rows)), "y": cells})
     encoding, lines = decided(table)
     assert encoding.target_.task == task
-    assert any("--task classification" in line for line in lines) == (task == "regression")
+    assert any("`task='classification'`" in line for line in lines) == (task == "regression")
 
 
 @pytest.mark.parametrize("words", [True, False])
@@ -85,7 +85,7 @@ def test_many_classes_of_few_rows_warn(words):
     table = RawTable("t", {"x": np.sin(np.arange(60)), "y": cells})
     encoding, lines = decided(table, task="classification")
     assert encoding.target_.task == "classification"
-    assert any("12 classes in 60 rows" in line and "--target" in line for line in lines)
+    assert any("12 classes in 60 rows" in line and "`target`" in line for line in lines)
     table = RawTable("t", {"x": np.sin(np.arange(600)), "y": np.tile(cells, 10)})
     assert not any("classes in" in line for line in decided(table)[1])
     assert encoder_of(table).target_.task == "classification"

@@ -1,12 +1,14 @@
-"""Output, warnings and errors of commands."""
+"""Output of commands: text, tables, JSON, warnings and errors."""
 
 from __future__ import annotations
 
+import ast
 import json
+import math
 import re
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from difflib import get_close_matches
 from pathlib import Path
@@ -16,21 +18,29 @@ import typer
 
 if TYPE_CHECKING:
     from rich.console import Console as RichConsole
+    from rich.table import Table
     from rich.text import Text
+
+    from maxplus.metrics import RegressionMetrics, RobustErrors
 
 BAD_INPUT = 2
 INTERRUPTED = 130
+# Maximum number of characters of a label in a table.
+MAX_LABEL_LENGTH = 24
 # Control characters other than tab and line feed.
 CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+# Parameters in messages of `maxplus.tables`, with or without a string or a list of one string.
+PARAMETER = re.compile(
+    r"`(categorical|numeric|drop|keep|missing|target|task|groups|strict|extra_columns)"
+    r"""(?:=\[?('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")\]?)?`"""
+)
+OPTIONS = {"extra_columns": "--keep-columns", "missing": "--set missing"}
 
 
 class Console:
     """Console that prints results to standard output and messages to standard error.
 
-    Parameters
-    ----------
-    as_json : print results as JSON
-    quiet : print nothing but errors and JSON
+    Errors and, with ``as_json``, the JSON document are printed even if ``quiet`` is True.
     """
 
     def __init__(self, as_json: bool = False, quiet: bool = False) -> None:
@@ -54,7 +64,7 @@ class Console:
     def print_message(self, text: str) -> None:
         """Print a message to standard error."""
         if not self.quiet:
-            typer.echo(printable(text), err=True)
+            typer.echo(printable(with_options(text)), err=True)
 
     def print_json(self, document: dict[str, Any]) -> None:
         """Print an indented JSON document if --json is set; NaN becomes null."""
@@ -81,7 +91,22 @@ class Console:
 
 def print_error(message: str) -> None:
     """Print an error message without control characters."""
-    typer.echo(printable(f"Error: {message}"), err=True)
+    typer.echo(printable(f"Error: {with_options(message)}"), err=True)
+
+
+def with_options(message: str) -> str:
+    """Replace parameters in a message, such as `keep=['id']`, by options, such as --keep id."""
+
+    def option(found: re.Match[str]) -> str:
+        name, value = found.groups()
+        option = OPTIONS.get(name, f"--{name}")
+        if value is None:
+            return option
+        value = ast.literal_eval(value)
+        is_plain = re.fullmatch(r"[\w.-]+", value)
+        return f"{option}{'=' if ' ' in option else ' '}" + (value if is_plain else f'"{value}"')
+
+    return PARAMETER.sub(option, message)
 
 
 def printable(text: str) -> str:
@@ -186,3 +211,68 @@ def _similar_file(name: object) -> str:
     if similar:
         return f"; did you mean {path.with_name(similar[0])}?"
     return f"; no file in the folder {folder} has a similar name"
+
+
+# -- tables ----------------------------------------------------------------------------------------
+
+
+def percent(share: float | None) -> str:
+    """Format a share as a percentage with one decimal; NaN and None as a dash."""
+    return "–" if share is None or math.isnan(share) else f"{share:.1%}".replace("%", " %")
+
+
+def number(value: float) -> str:
+    """Format a number with four decimals; NaN as a dash."""
+    return "–" if math.isnan(value) else f"{value:.4f}"
+
+
+def label_cell(label: str) -> str:
+    """Truncate a label to 24 characters and escape Rich markup."""
+    from rich.markup import escape
+
+    return escape(shorten(label))
+
+
+def shorten(label: str) -> str:
+    """Truncate a label to 24 characters."""
+    return label if len(label) <= MAX_LABEL_LENGTH else label[: MAX_LABEL_LENGTH - 1] + "…"
+
+
+def plain_table(*headers: str, title: str | None = None) -> Table:
+    """Return an empty table; columns other than the first are right-aligned."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(
+        title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0)
+    )
+    for k, header in enumerate(headers):
+        table.add_column(header, justify="right" if k else "left", no_wrap=k > 0)
+    return table
+
+
+def regression_rows(metrics: RegressionMetrics) -> list[tuple[str, str]]:
+    """Return the names and values of the metrics of a regression."""
+    from maxplus.metrics._intervals import Z_95
+    from maxplus.metrics._readable import readable, with_error
+
+    error = with_error(metrics.mae, Z_95 * metrics.mae_error)
+    rows = [
+        ("R²", number(metrics.r2)),
+        ("mean absolute error, 95 % interval", error),
+        ("root mean square error", readable(metrics.rmse)),
+    ]
+    if not math.isnan(metrics.covered):
+        rows.append(("inside the 90 % interval", percent(metrics.covered)))
+    return rows
+
+
+def robust_errors_table(errors: Mapping[str, RobustErrors]) -> Table:
+    """Return a table of clean, attack and certified error rates by model."""
+    table = plain_table(
+        "error within robust_eps", "clean", "attack\n(at least)", "certified\n(at most)", "constant"
+    )
+    for name, rates in errors.items():
+        cells = map(percent, (rates.clean, rates.attack, rates.certified, rates.constant))
+        table.add_row(name, *cells)
+    return table

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,17 +19,12 @@ RAW_UNITS = "raw units"
 
 
 class Perturbation(NamedTuple):
-    """Scale and unit of perturbations.
+    """Scale and unit of perturbations."""
 
-    Attributes
-    ----------
-    scale : change of each feature for a perturbation of 1; None for 1 in all features
-    unit : name of the unit
-    held : columns that are held fixed (categorical and two-valued columns)
-    """
-
+    # Change of each feature for a perturbation of 1; None for 1 in all features.
     scale: NDArray | None
     unit: str
+    # Columns that are held fixed (categorical and two-valued columns).
     held: tuple[str, ...] = ()
 
     def __str__(self) -> str:
@@ -80,10 +75,7 @@ def pixel_limits(estimator: Any, X: NDArray) -> dict[str, Any]:
 
 
 def open_model(path: Path, *, classifier: bool = True) -> Any:
-    """Load a model; raise ValueError if the command does not support it.
-
-    With ``classifier=False``, regressors are accepted as well.
-    """
+    """Load a model: a classifier or, with ``classifier=False``, also a regressor."""
     from maxplus.io import load
 
     estimator = load(path)
@@ -128,10 +120,7 @@ def stream_parts(
     strict: bool = False,
     extra_columns: tuple[str, ...] = (),
 ) -> Iterator[Dataset]:
-    """Read and encode data for a model in chunks, for tables larger than memory.
-
-    ``extra_columns`` lists additional columns to read.
-    """
+    """Read and encode data and ``extra_columns`` in chunks, for tables larger than memory."""
     from maxplus import tables
     from maxplus.tables.csv_files import STDIN
     from maxplus.tables.dataset import prefetch
@@ -163,19 +152,13 @@ def _check_dataset(dataset: Dataset, data: str, estimator: Any, labelled: bool) 
 
 
 class UnknownLabels:
-    """Counter of rows whose label is not a class of the model.
+    """Counter of rows whose label is not a class of the model; an error if ``strict`` is True."""
 
-    Parameters
-    ----------
-    estimator : fitted estimator
-    data : name of the table, for messages
-    strict : whether an unknown label is an error
-    """
-
-    def __init__(self, estimator: Any, data: str, *, strict: bool) -> None:
-        self._estimator, self._data, self._strict = estimator, data, strict
+    def __init__(self, estimator: Any, *, strict: bool) -> None:
+        self._estimator, self.strict = estimator, strict
         self.counts: Counter[str] = Counter()
-        self.n_rows = 0
+        # Name of the table, and number of its rows.
+        self.name, self.n_rows = "", 0
 
     @property
     def n_unknown(self) -> int:
@@ -187,6 +170,7 @@ class UnknownLabels:
         from maxplus.tables import Categorical
 
         assert data.y is not None
+        self.name = data.name
         self.n_rows += len(data.y)
         if not is_classifier(self._estimator):
             return data, data.y
@@ -209,25 +193,40 @@ class UnknownLabels:
         return data, class_index
 
     def report(self, console: Console) -> None:
-        """Print a warning about unknown labels.
-
-        Raises
-        ------
-        ValueError
-            If no row has a known label; with ``strict``, if any row has an unknown label.
-        """
+        """Print a warning about unknown labels; raise ValueError if all labels are unknown."""
         if not self.counts:
             return
         most_common = [f"{label!r} ({n:,})" for label, n in self.counts.most_common(10)]
         listed = ", ".join(most_common) + (", …" if len(self.counts) > len(most_common) else "")
         classes = ", ".join(map(str, self._estimator.classes_[:20]))
         message = (
-            f"{self.n_unknown:,} of {self.n_rows:,} rows of {self._data} have labels that are not "
+            f"{self.n_unknown:,} of {self.n_rows:,} rows of {self.name} have labels that are not "
             f"classes of the model: {listed}; its classes are {classes}"
         )
-        if self._strict or self.n_unknown == self.n_rows:
+        if self.strict or self.n_unknown == self.n_rows:
             raise ValueError(f"{message}; correct them, or train with such rows")
         console.print_message(
             f"Warning: {message}. These rows are dropped; to predict these labels, run "
             "maxplus train on rows that have them."
         )
+
+
+def labelled_arrays(
+    data: str,
+    estimator: Any,
+    unknown: UnknownLabels,
+    work: Callable[[Dataset, NDArray], dict[str, NDArray]],
+) -> dict[str, NDArray]:
+    """Return the concatenated results of ``work(rows, y)`` for all chunks of labelled rows.
+
+    Only arrays that are returned for the last chunk are included.
+    """
+    chunks = []
+    for part in stream_parts(data, estimator, labelled=True, strict=unknown.strict):
+        rows, y = unknown.select_known(part)
+        if len(y):
+            chunks.append(work(rows, y))
+    return {
+        name: np.concatenate([chunk[name] for chunk in chunks])
+        for name in (chunks[-1] if chunks else ())
+    }

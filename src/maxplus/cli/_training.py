@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import math
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,13 +20,14 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from maxplus import estimators
-from maxplus.cli._tables import (
+from maxplus.cli._console import (
     label_cell,
-    mean_absolute_error,
     number,
     percent,
     plain_table,
+    regression_rows,
     robust_errors_table,
+    with_options,
 )
 from maxplus.cli._writers import write_csv
 from maxplus.distributed import current
@@ -40,7 +40,7 @@ from maxplus.metrics._readable import readable
 from maxplus.models import LOG2
 from maxplus.tables import Dataset, TableEncoder, load_dataset, load_training, row_hashes
 from maxplus.tables.dataset import BUILT_IN_TABLES
-from maxplus.tables.schema import AUTO, REGRESSION, quote_for_shell
+from maxplus.tables.schema import AUTO, REGRESSION
 from maxplus.training import KeepBestOnInterrupt, Status
 from maxplus.training.progress import ProgressBar
 
@@ -88,19 +88,14 @@ def build_estimator(
     *,
     increasing: Sequence[str] = (),
     decreasing: Sequence[str] = (),
-    settings: Mapping[str, Any] | None = None,
-    seed: int = 0,
-    regression: bool = False,
+    settings: Mapping[str, Any],
+    seed: int,
+    regression: bool,
 ) -> Any:
     """Return the unfitted estimator; raise ValueError for incompatible options.
 
-    Parameters
-    ----------
-    algorithm, increasing, decreasing, seed : options of the command
-    settings : parameters given by --set
-    regression : whether to return a regressor
+    ``settings`` are the parameters given by --set.
     """
-    settings = settings or {}
     name = _class_name(algorithm, N_ESTIMATORS in settings, regression)
     estimator = getattr(estimators, name)(random_state=seed)
     if name == "LMMEnsembleClassifier":
@@ -278,14 +273,8 @@ def train_table(
 ) -> Training:
     """Read a table and fit an estimator to it.
 
-    Parameters
-    ----------
-    data : argument DATA
-    encoder : unfitted encoder
-    target : options --target, --task and --groups
-    options : arguments of `build_estimator`
-    console : console for messages and progress bars
-    checkpoint, suspects_out : options of the command
+    ``target`` contains the options --target, --task and --groups, and ``options`` the arguments of
+    `build_estimator`.
     """
     settings = dict(options["settings"])
     if checkpoint is not None:
@@ -413,21 +402,25 @@ def open_training(
             f"({str(classes[0])!r}); add rows of other classes, or select another column with "
             "--target"
         )
-    kind = "a number" if regression else f"with {len(classes)} classes"
+    described = f"target {name!r} with {len(classes)} classes"
+    if regression:
+        described = f"regression target {name!r}"
     console.print(
         f"{dataset.name}: {comm.total(len(dataset.X)):,} rows, {dataset.X.shape[1]:,} features, "
-        f"target {name!r}{',' * regression} {kind}"
+        f"{described}"
     )
-    for line in dataset.decisions:
+    decisions = [with_options(line) for line in dataset.decisions]
+    for line in decisions:
         console.print(f"  {line}")
     if comm.is_alone:
-        leaks = tuple(_leak_warnings(dataset))
+        leaks = [with_options(line) for line in _leak_warnings(dataset)]
         for line in leaks:
             console.print_message(f"Warning: {line}")
-        dataset.encoder.decisions_ += leaks
+        decisions += leaks
     else:
         rows = comm.allgather(len(dataset.X))
         console.print(f"  {comm.size} ranks, {min(rows):,} to {max(rows):,} rows each")
+    dataset.encoder.decisions_ = tuple(decisions)
     return dataset
 
 
@@ -439,7 +432,7 @@ def _leak_warnings(data: Dataset) -> Iterator[str]:
         yield (
             f"{leak.column!r} alone predicts {data.target.name!r} nearly perfectly "
             f"({score} on held-out rows): if it is known only after the target, it is a leak; "
-            f"drop it with --drop {quote_for_shell(leak.column)}"
+            f"drop it with `drop=[{leak.column!r}]`"
         )
 
 
@@ -500,15 +493,9 @@ def validation_table(validation: Validation) -> Table:
     baseline: Any = validation.baseline
     if not isinstance(metrics, ClassificationMetrics):
         table = plain_table("held-out rows", "this model", "always the mean")
-        table.add_row("R²", number(metrics.r2), number(baseline.r2))
-        table.add_row(
-            "mean absolute error, 95 % interval",
-            mean_absolute_error(metrics),
-            readable(baseline.mae),
-        )
-        table.add_row("root mean square error", readable(metrics.rmse), readable(baseline.rmse))
-        if not math.isnan(metrics.covered):
-            table.add_row("inside the 90 % interval", percent(metrics.covered), "–")
+        baseline_cells = number(baseline.r2), readable(baseline.mae), readable(baseline.rmse), "–"
+        for row, cell in zip(regression_rows(metrics), baseline_cells, strict=False):
+            table.add_row(*row, cell)
         return table
     label = label_cell(validation.baseline_label)
     table = plain_table("held-out rows", "this model", f"always {label}")
@@ -520,21 +507,15 @@ def validation_table(validation: Validation) -> Table:
     )
     table.add_row("log loss", number(metrics.log_loss), number(baseline.log_loss))
     table.add_row("AUC", number(metrics.auc), number(baseline.auc))
-    for d in _lowest_recalls(metrics):
+    recalls = [one.recall for one in metrics.classes]
+    n_hidden = len(recalls) - MAX_RECALLS
+    # The recall of a class without held-out rows is NaN and sorts last.
+    lowest = np.argsort(recalls, kind="stable")[:MAX_RECALLS]
+    for d in lowest if n_hidden > 0 else range(len(recalls)):
         one = metrics.classes[d]
         name = f"recall of {label_cell(one.label)}, {one.n_rows:,} rows"
         table.add_row(name, percent(one.recall), percent(baseline.classes[d].recall))
-    n_hidden = len(metrics.classes) - MAX_RECALLS
     if n_hidden > 0:
         others = "the other class has" if n_hidden == 1 else f"{n_hidden} other classes have"
         table.add_row(f"{others} an equal or higher recall", "", "")
     return table
-
-
-def _lowest_recalls(metrics: ClassificationMetrics) -> Sequence[int]:
-    """Return the indices of the classes whose recall is printed."""
-    # The recall of a class without held-out rows is NaN and sorts last.
-    recall = [2.0 if math.isnan(one.recall) else one.recall for one in metrics.classes]
-    if len(recall) <= MAX_RECALLS:
-        return range(len(recall))
-    return sorted(range(len(recall)), key=recall.__getitem__)[:MAX_RECALLS]

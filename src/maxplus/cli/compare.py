@@ -10,8 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from maxplus.cli import _options as opt
-from maxplus.cli._console import open_console
-from maxplus.cli._tables import number, percent, plain_table, robust_errors_table
+from maxplus.cli._console import (
+    number,
+    open_console,
+    percent,
+    plain_table,
+    robust_errors_table,
+)
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import numpy as np
 import typer
@@ -48,7 +48,7 @@ def compile_kernels(
         # Short fits warn that they did not converge.
         warnings.simplefilter("ignore")
         for name in selected:
-            summary = PARTS[name].summary
+            summary, _ = PARTS[name]
             start = time.perf_counter()
             with console.stderr.status(f"{name}: {summary}"):
                 compile_part(name)
@@ -59,10 +59,10 @@ def compile_kernels(
 
 def compile_part(name: str) -> None:
     """Compile the kernels of a part by running them on a few rows in both precisions."""
-    rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(60, 4)), np.arange(60) % 3
+    _, run = PARTS[name]
+    X, y = np.random.default_rng(0).normal(size=(60, 4)), np.arange(60) % 3
     for dtype in (np.float64, np.float32):
-        PARTS[name].run(X.astype(dtype), y)
+        run(X.astype(dtype), y)
 
 
 def _default(X: Any, y: Any) -> None:
@@ -70,13 +70,12 @@ def _default(X: Any, y: Any) -> None:
 
     single = LMMClassifier(12, warmup_epochs=1, polish="log2", random_state=0)
     for clf in (LMMClassifier(warmup_epochs=1, random_state=0).fit(X, y), single.fit(X, y)):
-        clf.certified_accuracy(X, y, 0.1), clf.explain(X[:3])
+        clf.certified_accuracy(X, y, 0.1)
+        clf.explain(X[:3])
         many = np.tile(X, (N_COPIES, 1))
-        (
-            clf.predict(many),
-            clf.model_.losses(many, np.tile(y, N_COPIES)),
-            clf.model_.activation_counts(many),
-        )
+        clf.predict(many)
+        clf.model_.losses(many, np.tile(y, N_COPIES))
+        clf.model_.activation_counts(many)
 
 
 def _subgradient(X: Any, y: Any) -> None:
@@ -108,17 +107,11 @@ def _products(X: Any, y: Any) -> None:
             product(A, X.T, return_index=True)
 
 
-class Part(NamedTuple):
-    """Part of the library: description, and function that runs its kernels on X and y."""
-
-    summary: str
-    run: Callable[[Any, Any], None]
-
-
-PARTS = {
-    "default": Part("LMMClassifier: fits, predictions, certificates, explanations", _default),
-    "subgradient": Part("SubgradientLMMClassifier with the sparse engine", _subgradient),
-    "engines": Part("SubgradientLMMClassifier with the other engines", _engines),
-    "regression": Part("LMMRegressor", _regression),
-    "products": Part("min-plus and max-plus products", _products),
+# Parts of the library: description, and function that runs their kernels on X and y.
+PARTS: dict[str, tuple[str, Callable[[Any, Any], None]]] = {
+    "default": ("LMMClassifier: fits, predictions, certificates, explanations", _default),
+    "subgradient": ("SubgradientLMMClassifier with the sparse engine", _subgradient),
+    "engines": ("SubgradientLMMClassifier with the other engines", _engines),
+    "regression": ("LMMRegressor", _regression),
+    "products": ("min-plus and max-plus products", _products),
 }

@@ -10,22 +10,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxplus.cli import _options as opt
-from maxplus.cli._console import Console, open_console
-from maxplus.cli._model import UnknownLabels, is_classifier, open_model, stream_parts
-from maxplus.cli._tables import (
+from maxplus.cli._console import (
+    Console,
     label_cell,
-    mean_absolute_error,
     number,
+    open_console,
     percent,
     plain_table,
+    regression_rows,
     robust_errors_table,
     shorten,
 )
+from maxplus.cli._model import UnknownLabels, is_classifier, labelled_arrays, open_model
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from maxplus.metrics import ClassificationMetrics, RegressionMetrics
+    from maxplus.metrics import ClassificationMetrics
+    from maxplus.tables import Dataset
 
 # Number of confusions per class that are listed if the matrix is too wide.
 MAX_CONFUSIONS = 3
@@ -58,20 +60,19 @@ def evaluate(
             raise ValueError(
                 "--plot requires a classifier, but this model is a regressor; omit the option"
             )
-        predictions = _class_predictions if is_classifier(estimator) else _numeric_predictions
-        unknown = UnknownLabels(estimator, data, strict=strict)
+        predictions = _class_predictions if is_classifier(estimator) else _regression_predictions
+
+        def predicted(rows: Dataset, y: NDArray) -> dict[str, NDArray]:
+            columns = {"y": y, "row": rows.rows, **predictions(estimator, rows.X, y)}
+            if hasattr(estimator, "training_rows_"):
+                columns["equal"] = np.isin(row_hashes(rows.X), estimator.training_rows_)
+            return columns
+
+        unknown = UnknownLabels(estimator, strict=strict)
         # Keep predictions in memory, but not the rows.
-        chunks, name = [], data
-        n_equal = 0 if hasattr(estimator, "training_rows_") else None
-        for part in stream_parts(data, estimator, labelled=True, strict=strict):
-            rows, y = unknown.select_known(part)
-            name = rows.name
-            if len(y):
-                chunks.append({"y": y, "row": rows.rows, **predictions(estimator, rows.X, y)})
-                if n_equal is not None:
-                    n_equal += int(np.isin(row_hashes(rows.X), estimator.training_rows_).sum())
+        columns = labelled_arrays(data, estimator, unknown, predicted)
         unknown.report(console)
-        columns = {key: np.concatenate([chunk[key] for chunk in chunks]) for key in chunks[0]}
+        name, n_equal = unknown.name, int(columns["equal"].sum()) if "equal" in columns else None
         is_training = is_training_table(estimator, columns.get("loss", columns["y"]))
         note = _training_note(is_training, n_equal)
         console.print(f"{name}: {len(columns['y']):,} rows{note}")
@@ -84,9 +85,9 @@ def evaluate(
             "unknown_labels": dict(unknown.counts),
         }
         if is_classifier(estimator):
-            document |= _report_classes(estimator.classes_, columns, plot, console)
+            document |= _report_classification(estimator.classes_, columns, plot, console)
         else:
-            document |= _report_numbers(columns, console)
+            document |= _report_regression(columns, console)
         if unknown.n_unknown:
             accuracy = document["accuracy"] * len(columns["y"]) / unknown.n_rows
             console.print(
@@ -115,12 +116,12 @@ def _class_predictions(estimator: Any, X: NDArray, y: NDArray) -> dict[str, NDAr
     return columns
 
 
-def _numeric_predictions(estimator: Any, X: NDArray, y: NDArray) -> dict[str, NDArray]:
+def _regression_predictions(estimator: Any, X: NDArray, y: NDArray) -> dict[str, NDArray]:
     lower, upper = estimator.predict_interval(X, 0.9)
     return {"predicted": estimator.predict(X), "lower": lower, "upper": upper}
 
 
-def _report_classes(
+def _report_classification(
     classes: Any, columns: dict[str, NDArray], plot: Path | None, console: Console
 ) -> dict[str, Any]:
     """Print the metrics of a classifier and return the JSON document."""
@@ -221,26 +222,17 @@ def _largest_confusions(metrics: ClassificationMetrics) -> Table:
     return table
 
 
-def _report_numbers(columns: dict[str, NDArray], console: Console) -> dict[str, Any]:
+def _report_regression(columns: dict[str, NDArray], console: Console) -> dict[str, Any]:
     """Print the metrics of a regressor and return the JSON document."""
     from maxplus.metrics import regression_metrics
+    from maxplus.metrics._readable import readable
 
     metrics = regression_metrics(
         columns["y"], columns["predicted"], columns["lower"], columns["upper"]
     )
-    console.rich.print(_regression_table(metrics))
-    return metrics.to_json()
-
-
-def _regression_table(metrics: RegressionMetrics) -> Table:
-    from maxplus.metrics._readable import readable
-
     table = plain_table("", "")
     table.show_header = False
-    table.add_row("R²", number(metrics.r2))
-    table.add_row("mean absolute error, 95 % interval", mean_absolute_error(metrics))
-    table.add_row("root mean square error", readable(metrics.rmse))
-    if not np.isnan(metrics.covered):
-        table.add_row("inside the 90 % interval", percent(metrics.covered))
-        table.add_row("width of the interval", readable(metrics.width))
-    return table
+    for row in (*regression_rows(metrics), ("width of the interval", readable(metrics.width))):
+        table.add_row(*row)
+    console.rich.print(table)
+    return metrics.to_json()

@@ -36,6 +36,8 @@ N_SHOWN = 3
 # Number of rows of a chunk of --table.
 ROWS_AT_ONCE = 5_000
 FREE = "free"
+# Prefix of the fields of a counterfactual.
+FLIP = "counterfactual_"
 
 
 def explain(
@@ -209,23 +211,18 @@ def _documents(
     from maxplus.explain import PredictionContributions
     from maxplus.metrics import to_jsonable
 
-    columns = _columns(explanation)
-    row_index = columns.pop("row")
-    flips = [name for name in columns if name.startswith("counterfactual_")]
+    columns = to_jsonable(_columns(explanation))
+    row_index = np.array(columns.pop("row"))
+    flips = {name: cells for name, cells in columns.items() if name.startswith(FLIP)}
     documents = []
     for n, number in enumerate(numbers):
-        indices = (row_index == n).nonzero()[0].tolist()
-        lines = [
-            {f: to_jsonable(columns[f][k]) for f in columns if f not in flips} for k in indices
-        ]
+        indices = np.flatnonzero(row_index == n)
+        lines = [{f: columns[f][k] for f in columns if f not in flips} for k in indices]
         document = {"row": number, "lines": lines, "text": texts[n]}
         if isinstance(explanation, PredictionContributions):
-            document["predicted"] = to_jsonable(explanation.prediction[n])
+            document["predicted"] = explanation.prediction[n]
         else:
-            flip = {
-                name.removeprefix("counterfactual_"): to_jsonable(columns[name][indices[0]])
-                for name in flips
-            }
+            flip = {name.removeprefix(FLIP): cells[indices[0]] for name, cells in flips.items()}
             document["predicted"] = str(explanation.class_names[explanation.predicted[n]])
             document["counterfactual"] = flip if flip["feature"] else None
         documents.append(document)

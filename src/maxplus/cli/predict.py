@@ -78,7 +78,7 @@ def predict(
     as_json: opt.Json = False,
     quiet: opt.Quiet = False,
 ) -> None:
-    """Predict a label or number for each row, as CSV; tables may be larger than memory.
+    """Predict the class or target value of each row, as CSV; tables may be larger than memory.
 
     Row 1 is the first line of data.
     Example: maxplus predict model.maxplus new.csv --probabilities -o predictions.csv
@@ -98,13 +98,13 @@ def predict(
         kept = opt.names(keep_columns)
 
         def columns_of(part: Dataset) -> dict[str, Any]:
-            columns: dict[str, Any] = {"row": part.rows + 1, **_kept_columns(part, kept)}
+            columns: dict[str, Any] = {"row": part.rows + 1}
+            if kept:
+                columns |= _kept_columns(part, kept)
             columns |= _predictions(estimator, part.X, probabilities, intervals)
-            return (
-                columns
-                if perturbation is None
-                else columns | _radii(estimator, part.X, perturbation)
-            )
+            if perturbation is not None:
+                columns |= _radii(estimator, part.X, perturbation)
+            return columns
 
         parts = stream_parts(data, estimator, strict=strict, extra_columns=kept)
         chunks = in_rank_order(comm, parts, columns_of)
@@ -173,17 +173,13 @@ def in_rank_order(comm: Communicator, blocks: Iterable[B], work: Callable[[B], R
 
 def _kept_columns(data: Dataset, columns: tuple[str, ...]) -> dict[str, Any]:
     """Return the columns of --keep-columns; integral floats become int, NaN becomes None."""
-    if not columns:
-        return {}
+    from maxplus.tables.table import require
+
     table = data.table
     if not table.columns:
         raise ValueError(f"{data.name} contains images, which have no columns to keep")
-    missing = [name for name in columns if name not in table.columns]
-    if missing:
-        raise ValueError(
-            f"{data.name} has no column {missing[0]!r} (--keep-columns); it has "
-            f"{', '.join(map(repr, list(table.columns)[:20]))}"
-        )
+    for name in columns:
+        require(table, name, "extra_columns")
     return {name: [_cell(cell) for cell in table.columns[name].tolist()] for name in columns}
 
 

@@ -52,7 +52,7 @@ def report(
         rows = open_dataset(data, estimator, labelled=True, optional=True, strict=strict)
         y = None
         if rows.y is not None:
-            unknown = UnknownLabels(estimator, data, strict=strict)
+            unknown = UnknownLabels(estimator, strict=strict)
             rows, y = unknown.select_known(rows)
             unknown.report(console)
             if is_classifier(estimator):
@@ -97,19 +97,15 @@ def _content(estimator: Any, data: Dataset, y: NDArray | None, raw_units: bool) 
 
 def _ids(data: Dataset) -> list[str] | None:
     """Return the values of the first unused column with distinct values."""
+    from maxplus.tables.table import as_text
+
     assert data.encoder is not None
     used = {data.target.name, *(column.name for column in data.encoder.columns_)}
     if len(data.X) > MAX_IDS:
         return None
     for name, cells in data.table.columns.items():
         if name not in used:
-            texts = [_id_text(cell) for cell in cells.tolist()]
+            texts = as_text(cells).tolist()
             if texts and "" not in texts and len(set(texts)) == len(texts):
                 return texts
     return None
-
-
-def _id_text(cell: Any) -> str:
-    if isinstance(cell, float):
-        return "" if cell != cell else f"{cell:.17g}"
-    return str(cell)

@@ -27,7 +27,7 @@ def rules(
     """
     with open_console(as_json, quiet) as console:
         estimator = open_model(model)
-        unknown = UnknownLabels(estimator, data, strict=strict)
+        unknown = UnknownLabels(estimator, strict=strict)
         dataset = open_dataset(data, estimator, labelled=True, strict=strict)
         rows, codes = unknown.select_known(dataset)
         unknown.report(console)

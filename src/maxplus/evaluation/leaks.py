@@ -27,21 +27,21 @@ class Leak(NamedTuple):
     score: float
 
 
-def find_leaks(data: Dataset, seed: int = 0) -> list[Leak]:
+def find_leaks(data: Dataset) -> list[Leak]:
     """Return the columns that predict the target almost perfectly on their own.
 
     A decision tree is cross-validated on each of the first 200 columns, with up to 1,000 rows.
     """
-    if data.y is None or data.encoder is None or len(data.y) < MIN_ROWS:
+    if data.y is None or data.encoder is None or data.image_shape is not None:
         return []
-    if data.image_shape is not None:
+    if len(data.y) < MIN_ROWS:
         return []
     regression = data.target.task == REGRESSION
-    rows = np.random.default_rng(seed).permutation(len(data.y))[:MAX_ROWS]
+    rows = np.random.default_rng(0).permutation(len(data.y))[:MAX_ROWS]
     X, y = data.X[rows], data.y[rows]
     tree: DecisionTreeClassifier | DecisionTreeRegressor
     if regression:
-        tree = DecisionTreeRegressor(max_depth=MAX_DEPTH, random_state=seed)
+        tree = DecisionTreeRegressor(max_depth=MAX_DEPTH, random_state=0)
         folds = KFold(N_FOLDS)
     else:
         counts = np.unique(y, return_counts=True)[1]
@@ -50,7 +50,7 @@ def find_leaks(data: Dataset, seed: int = 0) -> list[Leak]:
         # StratifiedKFold needs at least as many rows of each class as folds.
         kept = np.isin(y, np.unique(y)[counts >= N_FOLDS])
         X, y = X[kept], y[kept]
-        tree = DecisionTreeClassifier(max_depth=MAX_DEPTH, random_state=seed)
+        tree = DecisionTreeClassifier(max_depth=MAX_DEPTH, random_state=0)
         folds = StratifiedKFold(N_FOLDS)
     columns = list(zip(data.encoder.columns_, data.encoder.feature_slices, strict=True))
     leaks = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -143,8 +144,8 @@ def _folds_or_size(cv: str | int | float, n: int) -> int | float:
         return 5 if n <= MAX_ROWS_5_FOLDS else 3
     if isinstance(cv, float) and 0 < cv < 1:
         return cv
-    if isinstance(cv, int) and not isinstance(cv, bool) and cv >= 2:
-        return cv
+    if isinstance(cv, Integral) and not isinstance(cv, bool) and cv >= 2:
+        return int(cv)
     raise ValueError(
         f"cv must be 'auto', 'cv', a number of folds >= 2, or a test size > 0 and < 1; got {cv!r}"
     )

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone, is_classifier
 from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_consistent_length
 
 from maxplus.evaluation.splits import Splits, make_splits
 from maxplus.metrics import (
@@ -217,7 +218,7 @@ def validate(
     y : labels or target values; for a data frame also the name of a column, or None to infer it
     cv : "auto" (five folds up to 2,000 rows, three up to 10,000, otherwise a single split with
         20 % test rows), "cv", a number of folds, or a test size in (0, 1)
-    groups : name of the column with group labels; a group is never split
+    groups : labels of the groups, or the name of their column; a group is never split
     encoder : encoder of data frames; ``TableEncoder()`` by default
     random_state : seed for shuffling
     on_progress : called with the number of finished fits
@@ -265,7 +266,11 @@ def as_dataset(X: Any, y: Any = None, groups: Any = None) -> Dataset:
             name = label_name(y, table)
             columns = {**table.columns, name: np.asarray(y)}
             table = RawTable(table.name, columns, encoder=table.encoder)
-        return split_target(table, name, groups=groups)
+        if groups is None or isinstance(groups, str):
+            return split_target(table, name, groups=groups)
+        check_consistent_length(table, groups)
+        data = split_target(table, name)
+        return replace(data, groups=np.asarray(groups)[data.rows])
     if y is None:
         raise ValueError("y is required if X is an array; got None")
     X, y = np.asarray(X), np.asarray(y)
@@ -285,34 +290,30 @@ def _held_out(
     """Fit a clone of the model to each split and predict the held-out rows."""
     assert data.y is not None
     classes = np.unique(data.y) if is_classifier(model) else None
-    folds: list[_Fold] = []
+    folds: list[dict[str, NDArray]] = []
     on_progress(0)
     for n_done, (training, test) in enumerate(splits.pairs, 1):
         folds.append(_fit_and_predict(model, data, encoder, training, test, classes, callbacks))
         on_progress(n_done)
-    predictions, seconds, certified = zip(*folds, strict=True)
     joined = {
-        name: np.concatenate([found[name] for found in predictions])
-        for name in predictions[0]
-        if all(name in found for found in predictions)
+        name: np.concatenate([fold[name] for fold in folds])
+        for name in folds[0]
+        if all(name in fold for fold in folds)
     }
     lengths = [len(test) for _, test in splits.pairs]
     rows = np.concatenate([test for _, test in splits.pairs])
     y = data.y[rows] if classes is None else np.searchsorted(classes, data.y[rows])
+    certified = joined.get("certified")
     return HeldOut(
         row_numbers=data.rows[rows] + 1,
         fold=np.repeat(np.arange(len(lengths)), lengths),
-        seconds=np.array(seconds),
+        seconds=joined["seconds"],
         y=y,
         outcome=joined["outcome"],
-        certified=None if None in certified else float(np.average(certified, weights=lengths)),
+        certified=None if certified is None else float(np.average(certified, weights=lengths)),
         interval=(joined["lower"], joined["upper"]) if "lower" in joined else None,
         robust=RobustErrors.of(joined["robust"], y) if "robust" in joined else None,
     )
-
-
-# Arrays with an entry for each test row, seconds, and certified accuracy.
-_Fold = tuple[dict[str, NDArray], float, float | None]
 
 
 def _fit_and_predict(
@@ -323,8 +324,11 @@ def _fit_and_predict(
     test: NDArray,
     classes: NDArray | None,
     callbacks: Sequence[Callable],
-) -> _Fold:
-    """Fit the model to the training rows and predict the test rows."""
+) -> dict[str, NDArray]:
+    """Fit the model to the training rows and predict the test rows.
+
+    Return the fields of `HeldOut`, with a single value of ``seconds`` and ``certified``.
+    """
     assert data.y is not None
     X, X_test, scale = _features(data, encoder, training, test)
     start = time.perf_counter()
@@ -338,24 +342,24 @@ def _fit_and_predict(
         warnings.simplefilter("ignore", ConvergenceWarning)
         fitted.fit(X, data.y[training])
     outcome = fitted.predict(X_test) if classes is None else fitted.predict_proba(X_test)
-    seconds = time.perf_counter() - start
-    found = {"outcome": outcome}
+    found = {"outcome": outcome, "seconds": np.array([time.perf_counter() - start])}
     if classes is None:
         if hasattr(fitted, "predict_interval"):
             found["lower"], found["upper"] = fitted.predict_interval(X_test, COVERAGE)
-        return found, seconds, None
+        return found
     # Classes without training rows in this split have no column.
     found["outcome"] = np.zeros((len(test), len(classes)))
     found["outcome"][:, np.searchsorted(classes, fitted.classes_)] = outcome
-    y_test, certified = data.y[test], None
+    y_test = data.y[test]
     if hasattr(fitted, "certified_accuracy"):
         certified = fitted.certified_accuracy(X_test, y_test, CERTIFIED_EPS, scale)
+        found["certified"] = np.array([certified])
     if hasattr(fitted, "robust_eps_"):
         is_known = np.isin(y_test, fitted.classes_)
         codes = np.searchsorted(fitted.classes_, y_test[is_known])
         found["robust"] = np.zeros((len(test), 3), bool)
         found["robust"][is_known] = robust_outcomes(fitted, X_test[is_known], codes)
-    return found, seconds, certified
+    return found
 
 
 def _features(

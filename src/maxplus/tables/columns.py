@@ -124,7 +124,7 @@ class UnknownValues:
             raise TableError(
                 f"{table.name}, {table.locate(cells.first(new[0]))}: {column!r} contains the "
                 f"unknown category {quoted(cells.values[new[0]])}, which is not in the training "
-                "data; correct it, or omit --strict"
+                "data; correct it, or omit `strict`"
             )
         self.unseen[column] += int(counts[new].sum())
         self._examples.setdefault(column, cells.values[new[0]])
@@ -140,7 +140,7 @@ class UnknownValues:
         self.missing = sum((missing for _, missing, _ in parts), Counter())
         self._examples = {c: text for *_, texts in reversed(parts) for c, text in texts.items()}
 
-    def warn(self, name: str, stacklevel: int = 2) -> None:
+    def warn(self, name: str) -> None:
         """Issue a warning if any count is positive."""
         parts = []
         if self.unseen:
@@ -155,7 +155,7 @@ class UnknownValues:
                 f"{_list(texts)}"
             )
         if parts:
-            warnings.warn(f"{name} has {'; and '.join(parts)}", stacklevel=stacklevel + 1)
+            warnings.warn(f"{name} has {'; and '.join(parts)}", stacklevel=3)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,6 @@ from itertools import chain, islice, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
-import numpy as np
 from numpy.typing import NDArray
 
 from maxplus.tables.table import (
@@ -179,13 +178,7 @@ class Dialect(NamedTuple):
 
 
 def sniff(text: io.BufferedReader, name: str) -> Dialect:
-    """Detect the dialect from the beginning of a stream, without consuming it.
-
-    Raises
-    ------
-    TableError
-        If there is no header, or only one column.
-    """
+    """Detect the dialect from the beginning of a stream, without consuming it."""
     head = text.peek(HEAD_BYTES)
     if len(head) >= HEAD_BYTES and not re.search(rb"[^\r\n][\r\n]", head):
         raise TableError(
@@ -271,14 +264,8 @@ def csv_batches(
 ) -> Iterator[dict[str, Cells]]:
     """Yield the columns of each block of rows.
 
-    Parameters
-    ----------
-    source : Source
-        File or standard input.
-    text_columns : set of str
-        Columns to read as text. Columns in which a cell is not a number are added.
-    only : sequence of str, optional
-        Columns to read. By default, and if none of them exists, all columns.
+    ``text_columns`` are read as text, and columns in which a cell is not a number are added to
+    them. ``only`` lists the columns to read; if none of them exists, all columns are read.
     """
     with _csv_errors(source) as ragged, source.open() as text:
         dialect = sniff(text, source.name)
@@ -369,7 +356,7 @@ def _text(file: str, name: str, cells: pyarrow.DictionaryArray) -> Categorical:
             f"{MAX_CELL_LENGTH:,}; look for an unclosed quote"
         )
     codes = cells.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-    return Categorical.from_codes(codes.astype(np.int32, copy=False), values)
+    return Categorical.from_codes(codes, values)
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, TypeVar
@@ -208,12 +209,12 @@ def split_target(
     inferred, lines = on_all_rows(lambda whole: infer_target(whole, target, task), table)
     lines = (*table.notes, *lines)
     if groups is not None:
-        require(table, groups, "--groups")
+        require(table, groups, "groups")
         if groups == inferred.name:
             raise TableError(
-                f"{table.name}: {groups!r} is the target and cannot be in --groups as well"
+                f"{table.name}: {groups!r} is the target and cannot be in `groups` as well"
             )
-        lines += (f"dropped {groups!r}: it defines the groups of rows (--groups)",)
+        lines += (f"dropped {groups!r}: it defines the groups of rows (`groups`)",)
     missing = inferred.missing(table)
     n, first = int(missing.sum()), table.locate(int(missing.argmax())) if missing.any() else None
     counts = comm.allgather((table.n_rows, n, first))
@@ -238,7 +239,7 @@ def _group_codes(table: RawTable, name: str) -> NDArray:
     n_missing = int(np.count_nonzero(is_missing(cells)))
     if n_missing:
         raise TableError(
-            f"{table.name}: {name!r} (--groups) has {n_missing:,} missing "
+            f"{table.name}: {name!r} (`groups`) has {n_missing:,} missing "
             f"value{'s' * (n_missing > 1)}; fill them in"
         )
     return cells.codes if isinstance(cells, Categorical) else cells
@@ -326,19 +327,17 @@ def stream_dataset(
     --------
     >>> import os, tempfile
     >>> import pandas as pd
-    >>> from maxplus import LMMClassifier
-    >>> from maxplus.tables import stream_dataset
+    >>> from maxplus.tables import TableEncoder, stream_dataset
     >>> frame = pd.DataFrame({"size": [1.0, 2.5, 3.0] * 4, "colour": ["red", "blue", "red"] * 4})
-    >>> y = ["small", "large", "large"] * 4
-    >>> clf = LMMClassifier(4, slope=2.0, warmup_epochs=2, random_state=0).fit(frame, y)
+    >>> encoder = TableEncoder().fit(frame)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = os.path.join(folder, "new.csv")
     ...     frame.to_csv(path, index=False)
-    ...     [len(part.X) for part in stream_dataset(path, clf.encoder_, batch_size=5)]
+    ...     [len(part.X) for part in stream_dataset(path, encoder, batch_size=5)]
     [5, 5, 2]
     """
     if is_built_in(data):
-        yield load_dataset(data, encoder, labelled=labelled)
+        yield load_dataset(data, encoder, labelled=labelled, strict=strict)
         return
     _check_file(data)
     target, unknown = encoder.target_, UnknownValues(strict=strict)
@@ -405,8 +404,7 @@ def _read(data: str, encoder: TableEncoder | None = None) -> RawTable:
     comm.require_equal({"columns": tuple(table.columns), "types of columns": types})
     if not comm.total(table.n_rows):
         raise mark_collective(NoRowsError(table.name))
-    first = comm.before(table.n_rows)
-    return replace(table, locate=lambda row: row_text(first + row))
+    return replace(table, locate=partial(row_text, first_row=comm.before(table.n_rows)))
 
 
 def require_partitionable(data: str) -> None:

@@ -6,8 +6,9 @@ import errno
 import math
 import os
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -78,14 +79,14 @@ def read_table(path: str | Path, read_as: ReadAs | None = None) -> RawTable:
     Examples
     --------
     >>> import os, tempfile
+    >>> import pandas as pd
     >>> from maxplus.tables import read_table
-    >>> folder = tempfile.TemporaryDirectory()
-    >>> path = os.path.join(folder.name, "apples.csv")
-    >>> with open(path, "w") as file:
-    ...     print("weight,goes to", "150,shop", "98,juice", "120,shop", sep=chr(10), file=file)
-    >>> list(read_table(path).columns)
+    >>> frame = pd.DataFrame({"weight": [150, 98, 120], "goes to": ["shop", "juice", "shop"]})
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "apples.csv")
+    ...     frame.to_csv(path, index=False)
+    ...     list(read_table(path).columns)
     ['weight', 'goes to']
-    >>> folder.cleanup()
     """
     try:
         suffix = _suffix(path)
@@ -97,7 +98,7 @@ def read_table(path: str | Path, read_as: ReadAs | None = None) -> RawTable:
             if suffix in PARQUET:
                 n_values = sum(m.num_rows * m.num_columns for m in _all_metadata(Path(path)))
                 check_memory(str(path), COPIES * 8 * n_values)
-            table = RawTable(str(path), join(_collect(str(path), _batches(Path(path), suffix))))
+            table = read_part(Path(path))
     except MemoryError as error:
         raise TableError(
             f"{path} does not fit into memory ({error}); use fewer rows or columns"
@@ -130,21 +131,21 @@ def read_batches(
     Examples
     --------
     >>> import os, tempfile
+    >>> import pandas as pd
     >>> from maxplus.tables import read_batches
-    >>> folder = tempfile.TemporaryDirectory()
-    >>> path = os.path.join(folder.name, "apples.csv")
-    >>> with open(path, "w") as file:
-    ...     print("weight,goes to", "150,shop", "98,juice", "120,shop", sep=chr(10), file=file)
-    >>> sum(part.n_rows for part in read_batches(path))
+    >>> frame = pd.DataFrame({"weight": [150, 98, 120], "goes to": ["shop", "juice", "shop"]})
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "apples.csv")
+    ...     frame.to_csv(path, index=False)
+    ...     sum(part.n_rows for part in read_batches(path))
     3
-    >>> folder.cleanup()
     """
     suffix, n_rows = _suffix(path), 0
     # Columns that are copied to the output are read as text, to preserve their format.
     types = None if read_as is None else {**dict.fromkeys(extra_columns, True), **read_as}
     for table in _tables(path, suffix, types):
         for name in extra_columns:
-            require(table, name, "--keep-columns")
+            require(table, name, "extra_columns")
         if table.n_rows:
             n_rows += table.n_rows
             yield table
@@ -168,19 +169,15 @@ def _tables(path: str | Path, suffix: str, types: ReadAs | None) -> Iterator[Raw
             first_row += table.n_rows
     else:
         for columns in _batches(Path(path), suffix, only):
-            table = RawTable(str(path), columns, _row_text_from(first_row))
+            table = RawTable(str(path), columns, partial(row_text, first_row=first_row))
             yield table
             first_row += table.n_rows
 
 
-def read_part(path: Path, rank: int, size: int) -> RawTable:
+def read_part(path: Path, rank: int = 0, size: int = 1) -> RawTable:
     """Return the rows of a rank (`rows_of_rank`) of a Parquet, NPZ or NPY file."""
-    suffix = _suffix(path)
-    return RawTable(str(path), join(list(_batches(path, suffix, None, rank, size))))
-
-
-def _row_text_from(first_row: int) -> Callable[[int], str]:
-    return lambda row: row_text(first_row + row)
+    batches = _batches(path, _suffix(path), None, rank, size)
+    return RawTable(str(path), join(_collect(str(path), batches)))
 
 
 def _suffix(path: str | Path) -> str:
@@ -218,8 +215,8 @@ def check_memory(name: str, needed: int, taken: int = 0) -> None:
     if available is not None and needed > available + taken:
         raise TableError(
             f"{name} needs at least {human_bytes(needed)} of memory, but only "
-            f"{human_bytes(available + taken)} is available; use fewer rows or columns (predict, "
-            "evaluate and certify read a file in parts)"
+            f"{human_bytes(available + taken)} is available; use fewer rows or columns (the "
+            "commands predict, evaluate and certify read a file in parts)"
         )
 
 

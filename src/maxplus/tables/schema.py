@@ -114,7 +114,7 @@ class Target(NamedTuple):
 
     def cells(self, table: RawTable) -> Cells:
         """Return the target column. In classification, the text "none" is a class."""
-        require(table, self.name, "--target")
+        require(table, self.name, "target")
         return table.feature(self.name) if self.task == REGRESSION else table.columns[self.name]
 
     def missing(self, table: RawTable) -> NDArray:
@@ -131,7 +131,11 @@ class Target(NamedTuple):
             y = np.zeros((table.n_rows, 1))
             Number(self.name).encode(table, y, UnknownValues())
             return y[:, 0]
-        if isinstance(cells, Categorical) or self.is_text or not _are_integers(cells):
+        if (
+            isinstance(cells, Categorical)
+            or self.is_text
+            or not (np.isfinite(cells) & (cells == np.round(cells))).all()
+        ):
             return as_text(cells).strings()
         if np.abs(cells).max(initial=0.0) > MAX_LABEL:
             raise TableError(
@@ -144,7 +148,7 @@ class Target(NamedTuple):
         """Return the error for a table without labels."""
         return TableError(
             f"{name}: the target {self.name!r} has no values; fill them in, or specify "
-            "another column with --target in training"
+            "another column with `target` in training"
         )
 
     def unlabelled_message(self, n: int, first: str) -> str:
@@ -155,29 +159,13 @@ class Target(NamedTuple):
         )
 
 
-class Schema(NamedTuple):
-    """Columns to encode, and the log of decisions."""
+def infer_schema(
+    table: RawTable, params: Mapping[str, Any], target: str
+) -> tuple[tuple[Column, ...], tuple[str, ...]]:
+    """Infer the type of each column; return the columns to encode and the log of decisions.
 
-    columns: tuple[Column, ...]
-    decisions: tuple[str, ...]
-
-
-def infer_schema(table: RawTable, params: Mapping[str, Any], target: str | None = None) -> Schema:
-    """Infer the type of each column.
-
-    Parameters
-    ----------
-    table : RawTable
-        Table without the target.
-    params : mapping
-        Parameters of a `TableEncoder`, which override inference.
-    target : str, optional
-        Name of the target, for messages.
-
-    Raises
-    ------
-    TableError
-        For invalid parameters, text in a numeric column, or if no columns are left.
+    The ``params`` of a `TableEncoder` override inference. The table does not contain the
+    ``target``, whose name is used in messages.
     """
     drop = params["drop"]
     drop = () if drop is None else (drop,) if isinstance(drop, str) else tuple(drop)
@@ -187,9 +175,8 @@ def infer_schema(table: RawTable, params: Mapping[str, Any], target: str | None 
     kept = {*params["categorical"], *params["numeric"], *params["keep"]}
     if AUTO not in drop:
         kept.update(table.columns)
-    besides_target = "" if target is None else f" besides the target {target!r}"
     if not table.columns:
-        raise TableError(f"{table.name} has no columns{besides_target}")
+        raise TableError(f"{table.name} has no columns besides the target {target!r}")
     names = [name for name in table.columns if name not in params["drop"]]
     if params["missing"] == ERROR:
         check_not_missing(table, ((name, table.feature(name)) for name in names))
@@ -206,7 +193,7 @@ def infer_schema(table: RawTable, params: Mapping[str, Any], target: str | None 
         elif reason == NO_VALUES:
             columns.append(Category(name, "", indicator=True, had_missing=True))
         elif reason is not None and name not in kept:
-            lines.append(f"dropped {name!r}: {reason} (--keep {quote_for_shell(name)} to use it)")
+            lines.append(f"dropped {name!r}: {reason} (`keep=[{name!r}]` to use it)")
         else:
             column = _column(table, name, cells, params, lines)
             columns.append(column)
@@ -216,17 +203,17 @@ def infer_schema(table: RawTable, params: Mapping[str, Any], target: str | None 
         lines.append(
             f"one-hot encoded: {', '.join(categories[:20])}"
             + (", …" if len(categories) > 20 else "")
-            + " (--numeric or --drop to override)"
+            + " (`numeric` or `drop` to override)"
         )
     if not columns:
         raise TableError(
-            f"{table.name} has no columns left to train on{besides_target}: "
-            + ("; ".join(lines[-3:]) or "all are in --drop")
+            f"{table.name} has no columns left to train on besides the target {target!r}: "
+            + ("; ".join(lines[-3:]) or "all are in `drop`")
         )
-    return Schema(tuple(columns), tuple(lines))
+    return tuple(columns), tuple(lines)
 
 
-def _check_params(table: RawTable, params: Mapping[str, Any], target: str | None) -> None:
+def _check_params(table: RawTable, params: Mapping[str, Any], target: str) -> None:
     """Raise TableError if a column does not exist, or if parameters conflict."""
     if params["missing"] not in (IMPUTE, ERROR):
         raise TableError(
@@ -242,13 +229,13 @@ def _check_params(table: RawTable, params: Mapping[str, Any], target: str | None
         for name in params[option]:
             if name == target:
                 raise TableError(
-                    f"{table.name}: {name!r} is the target and cannot be in --{option} as well"
+                    f"{table.name}: {name!r} is the target and cannot be in `{option}` as well"
                 )
-            require(table, name, f"--{option}", *([] if target is None else [target]))
+            require(table, name, option, target)
             # "keep" may be combined with "categorical" and "numeric".
             if name in option_of and (option != "keep" or option_of[name] == "drop"):
                 raise TableError(
-                    f"{table.name}: {name!r} is in --{option_of[name]} and in --{option}; "
+                    f"{table.name}: {name!r} is in `{option_of[name]}` and in `{option}`; "
                     "choose one"
                 )
             option_of.setdefault(name, option)
@@ -283,7 +270,7 @@ def _column(
         encoding = f"imputed with {imputed}, and indicated by {feature}"
     lines.append(
         f"{name!r}: {n:,} of {len(missing):,} values {are} missing: {encoding} "
-        "(--set missing=error to reject them)"
+        "(`missing='error'` to reject them)"
     )
     return replace(column, indicator=indicator, had_missing=True)
 
@@ -296,7 +283,7 @@ def _number(table: RawTable, name: str, cells: Cells, lines: list[str]) -> Numbe
         examples = [f"{quoted(text, 20)} is {extract_number(text):g}" for text in cells.values[:3]]
         lines.append(
             f"{name!r} is encoded as the number in its text: {', '.join(examples)}, … "
-            f"(--categorical {quote_for_shell(name)} to one-hot encode it)"
+            f"(`categorical=[{name!r}]` to one-hot encode it)"
         )
     # The lower median is a value of the column, so the imputed value of integers is an integer.
     middle = (present.size - 1) // 2
@@ -316,7 +303,7 @@ def _categories(
     if keep_all:
         return Category(name, most_frequent, categories=tuple(sorted(known)))
     order = tuple(known) if cells.ordered and len(known) > 1 else sort_levels(known)
-    override_hint = f"(--categorical {quote_for_shell(name)} to one-hot encode it)"
+    override_hint = f"(`categorical=[{name!r}]` to one-hot encode it)"
     if order is not None:
         listed = " < ".join(order[:4]) + (" < …" if len(order) > 4 else "")
         lines.append(f"{name!r} is ordinal: {listed} are encoded as 0, 1, … {override_hint}")
@@ -355,7 +342,7 @@ def _check_numbers(table: RawTable, name: str, cells: Categorical) -> None:
     raise TableError(
         f"{table.name}, {table.locate(row)}: {name!r} contains {quoted(cells[row])}, but "
         f"{n - n_text:,} of {n:,} values are numbers; correct it or leave it empty, "
-        f"or specify --categorical {quote_for_shell(name)}"
+        f"or specify `categorical=[{name!r}]`"
     )
 
 
@@ -379,7 +366,7 @@ def reason_to_drop(name: str, cells: Cells) -> str | None:
     if high - low == n - 1 and np.unique(present).size == n:
         return f"the integers {low:.0f} to {high:.0f}, each exactly once, like row ids"
     if is_id_name(name) and 2 * (k := np.unique(present).size) > n:
-        return f"an id, judging by its name, with {k:,} different values in {n:,} rows"
+        return f"an id according to its name, with {k:,} different values in {n:,} rows"
     return None
 
 
@@ -406,7 +393,7 @@ def _reason_to_drop_text(name: str, cells: Categorical, has_indicator: bool) -> 
     if _has_many_values(k, n) and not _frequent_values(cells):
         return f"{k:,} different values in {n:,} rows, none of them frequent"
     if is_id_name(name) and 2 * k > n and k > FEW_VALUES:
-        return f"an id, judging by its name, with {k:,} different values in {n:,} rows"
+        return f"an id according to its name, with {k:,} different values in {n:,} rows"
     return None
 
 
@@ -496,26 +483,15 @@ def _by_range(texts: Sequence[str]) -> tuple[str, ...] | None:
 def infer_target(
     table: RawTable, name: str | None = None, task: str = AUTO
 ) -> tuple[Target, tuple[str, ...]]:
-    """Infer the target and the task; return the target and the log of decisions.
-
-    Parameters
-    ----------
-    table : RawTable
-        Table with the target.
-    name : str, optional
-        Name of the target. By default, the only column named target, label, class or y, or the
-        last column.
-    task : {"auto", "classification", "regression"}, default="auto"
-        Type of the target. "auto" is regression for fractional or many distinct numbers.
-    """
+    """Infer the target and the task as in `split_target`; return the log of decisions as well."""
     if task not in TASKS:
         raise TableError(
-            f"{table.name}: --task must be one of {', '.join(TASKS)}; got {task!r:.60}"
+            f"{table.name}: `task` must be one of {', '.join(TASKS)}; got {task!r:.60}"
         )
     if name is None:
         matches = [column for column in table.columns if column.lower() in TARGET_NAMES]
         name = matches[0] if len(matches) == 1 else list(table.columns)[-1]
-    require(table, name, "--target")
+    require(table, name, "target")
     lines: list[str] = []
     cells = table.columns[name]
     task = _infer_task(cells, name, task, lines)
@@ -524,9 +500,8 @@ def infer_target(
 
 
 def label_name(y: Any, table: RawTable) -> str:
-    """Return a name for labels that are not in the table: ``y.name`` or a default."""
+    """Return a name for labels: ``y.name``, or a default that is not the name of a column."""
     name = getattr(y, "name", None)
-    # The name must differ from the names of the features.
     if isinstance(name, str) and name and name not in table.columns:
         return name
     free = [text for text in reversed(TARGET_NAMES) if text not in table.columns]
@@ -548,14 +523,14 @@ def _infer_task(cells: Cells, name: str, task: str, lines: list[str]) -> str:
         if few_rows:
             lines.append(
                 f"few rows: the target {name!r} has {n:,} classes in {n_rows:,} rows, fewer than "
-                f"{ROWS_PER_CLASS} per class (--target for another column, --task regression for "
-                "numbers)"
+                f"{ROWS_PER_CLASS} per class (`target` for another column, `task='regression'` for "
+                "regression)"
             )
         return CLASSIFICATION
     lines.append(
         f"regression: the target {name!r} has {n:,} different "
         f"{'integers' if integers else 'numbers that are not all integers'} "
-        "(--task classification to use them as classes)"
+        "(`task='classification'` to use them as classes)"
     )
     return REGRESSION
 
@@ -571,12 +546,3 @@ def _similar_classes(cells: Cells, name: str) -> list[str]:
                 "they are two classes (correct the file if they should be one)"
             ]
     return []
-
-
-def quote_for_shell(name: str) -> str:
-    """Quote a name for the command line if necessary."""
-    return f'"{name}"' if re.search(r"[^\w.-]", name) else name
-
-
-def _are_integers(cells: NDArray) -> bool:
-    return bool(np.isfinite(cells).all() and np.array_equal(cells, np.round(cells)))

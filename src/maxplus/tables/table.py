@@ -76,14 +76,6 @@ class Categorical:
         return cls.from_codes(codes, list(index))
 
     @classmethod
-    def of_numbers(cls, cells: NDArray) -> Categorical:
-        """Convert numbers to text."""
-        distinct, codes = np.unique(cells, return_inverse=True)
-        return cls.from_codes(
-            codes.astype(np.int32), [cell_text(cell) for cell in distinct.tolist()]
-        )
-
-    @classmethod
     def from_codes(
         cls, codes: NDArray, values: Sequence[str], ordered: bool = False
     ) -> Categorical:
@@ -163,9 +155,9 @@ class Categorical:
 Cells = NDArray | Categorical
 
 
-def row_text(row: int) -> str:
+def row_text(row: int, first_row: int = 0) -> str:
     """Return the location of a row for messages, if line numbers are not available."""
-    return f"row {row + 1:,}"
+    return f"row {first_row + row + 1:,}"
 
 
 @dataclass(frozen=True)
@@ -277,7 +269,10 @@ def as_cells(cells: Any) -> Cells:
 
 def as_text(cells: Cells) -> Categorical:
     """Convert cells to text; integers have no decimal point."""
-    return cells if isinstance(cells, Categorical) else Categorical.of_numbers(cells)
+    if isinstance(cells, Categorical):
+        return cells
+    distinct, codes = np.unique(cells, return_inverse=True)
+    return Categorical.from_codes(codes, [cell_text(cell) for cell in distinct.tolist()])
 
 
 def is_missing(cells: Cells) -> NDArray:
@@ -307,15 +302,15 @@ def check_unique(name: str, names: Sequence[str]) -> None:
         )
 
 
-def require(table: RawTable, name: str, option: str, *others: str) -> None:
-    """Raise TableError if a column does not exist.
+def require(table: RawTable, name: str, parameter: str, *others: str) -> None:
+    """Raise TableError if the column that is given by a parameter does not exist.
 
     The message lists the columns of the table and ``others``.
     """
     if name not in table.columns:
         names = [*table.columns, *others]
         raise TableError(
-            f"{table.name} has no column {name!r} ({option}); it has "
+            f"{table.name} has no column {name!r} (`{parameter}`); it has "
             f"{', '.join(map(repr, names[:20]))}"
         )
 
@@ -430,7 +425,7 @@ def _cells_from_arrow(column: pyarrow.Array | pyarrow.ChunkedArray) -> Cells:
         if types.is_nested(kind) or types.is_binary(kind) or types.is_large_binary(kind):
             return Categorical.of(column.to_pylist())
         column = column.cast(pyarrow.string()).dictionary_encode()
-    codes = column.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int32)
+    codes = column.indices.fill_null(-1).to_numpy(zero_copy_only=False)
     values = ["" if value is None else str(value) for value in column.dictionary.to_pylist()]
     return Categorical.from_codes(codes, values, bool(column.type.ordered))
 
