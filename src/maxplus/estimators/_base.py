@@ -30,7 +30,12 @@ from maxplus.estimators._parameters import (
     warn_of_unused_parameters,
     warn_user,
 )
-from maxplus.estimators._training_data import Scaling, TrainingData, mean_loss, predict_in_batches
+from maxplus.estimators._training_data import (
+    Scaling,
+    TrainingData,
+    loss_attributes,
+    predict_in_batches,
+)
 from maxplus.models import LOG2, Model, Network
 from maxplus.models._softmax import log_softmax, softmax_by_class
 from maxplus.training import (
@@ -110,7 +115,7 @@ class Origin(NamedTuple):
 
 @dataclass(frozen=True)
 class FitState:
-    """Training state besides the model; checkpoints contain all fields except ``rng``."""
+    """Training state besides the model; checkpoints contain all fields except the last two."""
 
     # Number of iterations, epochs and rounds of earlier calls and completed stages.
     n_iter: int = 0
@@ -129,8 +134,9 @@ class FitState:
     history: History | None = None
     # Results of completed stages.
     results: Mapping[str, NDArray] = field(default_factory=dict)
-    # Random generator of the previous call, if training continues.
+    # Random generator and initialisation parameters, which a later call may continue to use.
     rng: np.random.Generator | None = None
+    init_values: Mapping[str, Any] | None = None
 
     NUMBERS: ClassVar[tuple[str, ...]] = ("slope", "distance", "temperature")
     UNITS: ClassVar[tuple[str, ...]] = ("prototypes", "unit_activation_counts")
@@ -197,7 +203,7 @@ def replace_fitted(estimator: Any, fitted: Mapping[str, Any]) -> None:
 
     A single assignment ensures that an interrupted call does not mix old and new attributes.
     """
-    kept = {n: v for n, v in vars(estimator).items() if not n.endswith("_") and n != "_rng"}
+    kept = {name: value for name, value in vars(estimator).items() if not name.endswith("_")}
     estimator.__dict__ = {**kept, **fitted}
 
 
@@ -344,7 +350,7 @@ class BaseMaxPlusClassifier(StatusMixin, ClassifierMixin, BaseMaxPlusEstimator):
             assert data.digest
         if saved is not None and data.digest != digest:
             raise mark_collective(OtherDataError("the data differ from those of the checkpoint"))
-        rng = self._generator(previous)
+        rng = (previous and previous[1].rng) or self._new_generator()
         with ExitStack() as stack:
             stack.enter_context(threads(self.n_jobs))
             if not comm.is_first:
@@ -358,9 +364,9 @@ class BaseMaxPlusClassifier(StatusMixin, ClassifierMixin, BaseMaxPlusEstimator):
                 model, state = previous or self._initialize(data, rng, monitor)
             problem, stages = self._problem(data, state, rng), self._stages(data, state)
             trained = run_stages(stages, model, problem, monitor, saved, state.to_arrays())
-            state = replace(state, results={**state.results, **trained.arrays})
+            state = replace(state, results={**state.results, **trained.arrays}, rng=rng)
             fitted = self._fitted_attributes(data, state, trained)
-        replace_fitted(self, fitted | self._continuation_state(rng, continues=previous is not None))
+        replace_fitted(self, fitted)
         self._warn_of_ending(trained)
         return self
 
@@ -378,9 +384,7 @@ class BaseMaxPlusClassifier(StatusMixin, ClassifierMixin, BaseMaxPlusEstimator):
     def _class_weight(self) -> Any:
         return getattr(self, "class_weight", None)
 
-    def _generator(self, previous: tuple[Network, FitState] | None) -> np.random.Generator:
-        if previous is not None and previous[1].rng is not None:
-            return previous[1].rng
+    def _new_generator(self) -> np.random.Generator:
         seed = check_random_state(self.random_state).randint(2**31)
         return np.random.default_rng(current().bcast(seed))
 
@@ -411,23 +415,15 @@ class BaseMaxPlusClassifier(StatusMixin, ClassifierMixin, BaseMaxPlusEstimator):
     ) -> dict[str, Any]:
         """Return all fitted attributes."""
         losses = trained.model.losses(data.X, data.y)
-        all_losses = np.full(len(data.labels), np.nan)
-        all_losses[data.index] = losses
         return {
             **data.columns,
+            **loss_attributes(losses, data.weight, data.index, len(data.labels)),
             "classes_": data.classes,
             "model_": trained.model,
             "n_iter_": state.n_iter + trained.n_iter,
             "status_": trained.status.value,
             "training_labels_": data.labels,
-            "training_losses_": all_losses,
-            "max_loss_": current().largest(float(losses.max(initial=-np.inf))),
-            "mean_loss_": mean_loss(losses, data.weight),
         }
-
-    def _continuation_state(self, rng: np.random.Generator, continues: bool) -> dict[str, Any]:
-        """Return the private attributes that a later call needs to continue training."""
-        return {"_rng": rng}
 
     def _warn_of_no_effect(self) -> None:
         """Warn about parameters that were set but have no effect."""

@@ -34,8 +34,6 @@ MAX_STANDARD_ERRORS = 0.25
 MIN_ROWS_PER_CLASS = 6
 
 T = TypeVar("T")
-# Function of rows, length (fraction of a full training run), generator and monitor.
-Train = Callable[[TrainingData, float, np.random.Generator, TrainingMonitor], LMM]
 
 
 def losses_of(Z: NDArray, y: NDArray) -> NDArray:
@@ -174,16 +172,9 @@ class Search:
     subsample of the rows of all MPI ranks is used, stratified by y unless ``is_stratified`` is
     False. Results do not depend on the number of threads.
 
-    Attributes
-    ----------
-    rows : TrainingData
-        Subsample of the rows of all ranks.
-    fold_of : ndarray of shape (n_rows,)
-        Fold of each row, −1 if it is never held out.
-    losses, scores : ndarray of shape (n_candidates, n_folds)
-        Held-out results, inf and −inf for skipped folds.
-    outputs : ndarray of shape (n_candidates, n_rows, n_outputs)
-        Outputs for held-out rows, NaN for skipped folds.
+    ``losses`` (inf for skipped folds) and ``scores`` (−inf) have the shape (n_candidates, n_folds),
+    and ``outputs`` (NaN) the shape (n_candidates, n_rows, n_outputs) for the subsample ``rows``.
+    ``fold_of`` is the fold of each row, −1 if it is never held out.
     """
 
     def __init__(
@@ -324,23 +315,23 @@ def _network_effort(rows: TrainingData) -> Effort:
 
 
 def held_out_temperature(
-    rows: TrainingData, train: Train, seed: int, monitor: TrainingMonitor
+    rows: TrainingData,
+    train: Callable[[TrainingData, float, np.random.Generator, TrainingMonitor], LMM],
+    seed: int,
+    monitor: TrainingMonitor,
 ) -> float:
     """Return the optimal temperature for held-out rows, from a short training run per fold.
 
-    The temperature is 1 if no row can be held out, or if the search is stopped.
+    ``train`` is a function of rows, length (fraction of a full run), generator and monitor. The
+    temperature is 1 if no row can be held out, or if the search is stopped.
     """
-
-    def train_fold(
-        candidate: int,
-        kept: TrainingData,
-        length: float,
-        seed: Sequence[int],
-        quiet: TrainingMonitor,
-    ) -> LMM:
-        return train(kept, length, np.random.default_rng(seed[:2]), quiet)
-
-    candidates = Candidates(1, lambda kept, seed, quiet: kept, train_fold)
+    candidates = Candidates(
+        1,
+        lambda kept, seed, quiet: kept,
+        lambda c, kept, length, seed, quiet: train(
+            kept, length, np.random.default_rng(seed[:2]), quiet
+        ),
+    )
     search = Search(candidates, rows, _network_effort(rows), seed)
     evaluated = search.evaluated if search.run(monitor) is None else np.zeros(0, bool)
     if not evaluated.any():

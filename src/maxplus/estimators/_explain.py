@@ -374,10 +374,9 @@ class ExplainMixin:
     ) -> Domain:
         """Return the given domain, the domain of the encoder, or an unbounded domain."""
         P = self.model_.n_features
-        encoder: Any = getattr(self, "encoder_", None)
-        if domain is None and hasattr(encoder, "domain"):
-            domain = encoder.domain()
-        if domain is None:
+        if domain is None and hasattr(self, "encoder_"):
+            domain = self.encoder_.domain()
+        elif domain is None:
             domain = Domain.free(P, getattr(self, "scale_", 1.0), self._feature_names())
         check_domain(domain, P)
         if feature_names is None:

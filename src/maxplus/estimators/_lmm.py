@@ -26,7 +26,7 @@ from maxplus.estimators._parameters import threads
 from maxplus.estimators._training_data import (
     TrainingData,
     check_sample_weight,
-    mean_loss,
+    loss_attributes,
     validated_rows,
 )
 from maxplus.explain import feature_importances, term_means
@@ -266,17 +266,12 @@ class BaseLMMClassifier(ExplainMixin, WeightsMixin, BaseMaxPlusClassifier):
         weight = check_sample_weight(sample_weight, len(labels))
         # The losses of samples with weight 0 stay NaN.
         index = np.flatnonzero(~np.isnan(self.training_losses_))
-        losses = np.full(len(labels), np.nan)
-        with threads(self.n_jobs):
-            if index.size:
-                codes = np.searchsorted(self.classes_, labels[index])
-                losses[index] = model.losses(X[index], codes)
-        known = losses[index]
-        return {
-            "training_losses_": losses,
-            "max_loss_": current().largest(float(known.max(initial=-np.inf))),
-            "mean_loss_": mean_loss(known, None if weight is None else weight[index]),
-        }
+        weight, losses = None if weight is None else weight[index], np.empty(0)
+        if index.size:
+            codes = np.searchsorted(self.classes_, labels[index])
+            with threads(self.n_jobs):
+                losses = model.losses(X[index], codes)
+        return loss_attributes(losses, weight, index, len(labels))
 
     def prune(self, *, only_provable: bool = False) -> Pruned:
         """Drop hidden units that never determine a score.

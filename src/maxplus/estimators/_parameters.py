@@ -227,14 +227,15 @@ def needs_state(callback: Callable) -> bool:
     return bool(getattr(callback, "needs_state", False))
 
 
-def reject_checkpoints(callbacks: Any, estimator: str) -> None:
+def reject_checkpoints(
+    callbacks: Any, estimator: str, remedy: str = "train an LMMClassifier with n_hidden"
+) -> None:
     """Raise ValueError for checkpoint callbacks of an estimator that cannot resume training."""
-    for callback in as_callbacks(callbacks):
-        if needs_state(callback):
-            raise ValueError(
-                f"callbacks contains a {type(callback).__name__}, but {estimator} has no state to "
-                "save; remove it, or train an LMMClassifier with n_hidden"
-            )
+    for callback in filter(needs_state, as_callbacks(callbacks)):
+        raise ValueError(
+            f"callbacks contains a {type(callback).__name__}, but {estimator} has no state to "
+            f"save; remove it, or {remedy}"
+        )
 
 
 @contextmanager

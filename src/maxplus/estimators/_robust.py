@@ -48,20 +48,13 @@ class Windows(NamedTuple):
 
 
 class Candidate(NamedTuple):
-    """Candidate of the search.
+    """Candidate of the search."""
 
-    Attributes
-    ----------
-    structure : Structure, Windows or None
-        Terms of the sum, None for a constant prediction.
-    clip : "range", pair or sequence of pairs
-        Intervals of `FeatureMap.clip`.
-    factor : float
-        Size of the boxes in training, as a multiple of the certified box.
-    """
-
+    # Terms of the sum, None for a constant prediction.
     structure: Structure | Windows | None
+    # Intervals of `FeatureMap.clip`.
     clip: Any = "range"
+    # Size of the boxes in training, as a multiple of the certified box.
     factor: float = 1.0
 
     def __str__(self) -> str:
@@ -90,14 +83,7 @@ def is_positive(robust_eps: Any) -> bool:
 def max_change(robust_eps: Any, scale: NDArray, columns: Mapping[str, Any]) -> NDArray:
     """Return the largest change of each feature, in the unit of the feature.
 
-    Parameters
-    ----------
-    robust_eps : float, array or mapping
-        Parameter of `LMMClassifier`.
-    scale : ndarray of shape (n_features,)
-        Spread of the features.
-    columns : mapping
-        Fitted attributes about the columns.
+    ``scale`` is the spread of the features, and ``columns`` the fitted attributes about them.
     """
     if isinstance(robust_eps, Mapping):
         return change_of_features(columns, robust_eps, len(scale))
@@ -119,18 +105,8 @@ def make_candidates(
 ) -> list[Candidate]:
     """Return the candidates for a table, or windows for square images.
 
-    If there are several candidates, a constant is added.
-
-    Parameters
-    ----------
-    X : ndarray of shape (n_samples, n_features)
-        Training rows.
-    structure : Structure
-        Structure for tables.
-    clip : None, "range", pair or sequence of pairs
-        Intervals of `FeatureMap.clip`, or None for the default.
-    factor : float or "auto"
-        Factor of all candidates. "auto" uses each of FACTORS.
+    ``clip`` is None for the default. ``factor="auto"`` uses each of FACTORS. If there are several
+    candidates, a constant is added.
     """
     side = math.isqrt(X.shape[1])
     is_image = side * side == X.shape[1] and share_a_unit(X)
@@ -160,16 +136,11 @@ class RobustTraining(JointTraining):
     """Training stage that chooses a candidate by certified accuracy and trains it.
 
     A constant prediction, which is certified everywhere, is chosen if no candidate is better.
-
-    Parameters
-    ----------
-    reach : ndarray of shape (n_features,)
-        Largest change of each raw feature.
-    augment : callable, optional
-        Function that returns augmented rows for a batch.
     """
 
+    # Largest change of each raw feature.
     reach: NDArray
+    # Function that returns augmented rows for a batch.
     augment: Augment | None = None
 
     n_folds: ClassVar[int] = FOLDS

@@ -204,18 +204,17 @@ class TrainingData:
     def digest(self) -> str:
         """Hash of the rows of all ranks, independent of the partition; cached."""
         # Before Python 3.12, cached_property holds a lock, which would block ranks in threads.
-        known: str = vars(self).get("_digest") or self._compute_digest()
-        vars(self)["_digest"] = known
-        return known
-
-    def _compute_digest(self) -> str:
-        comm = current()
-        n, first = comm.total(len(self.y)), comm.before(len(self.y))
-        head = f"{self.X.dtype.str}{(n, self.X.shape[1])}{self.weight is not None}"
-        # A sum of row hashes does not depend on the partition. Each hash includes the row number.
-        hashes = _sum_of_hashes(self.X, self.y, self.weight, first)
-        total = sum(comm.allgather(hashes)) % (1 << DIGEST_BITS)
-        return hashlib.sha256(f"{head} {total}".encode()).hexdigest()
+        cache = vars(self)
+        if "_digest" not in cache:
+            comm = current()
+            n, first = comm.total(len(self.y)), comm.before(len(self.y))
+            head = f"{self.X.dtype.str}{(n, self.X.shape[1])}{self.weight is not None}"
+            # A sum of row hashes does not depend on the partition. Each includes the row number.
+            hashes = _sum_of_hashes(self.X, self.y, self.weight, first)
+            total = sum(comm.allgather(hashes)) % (1 << DIGEST_BITS)
+            cache["_digest"] = hashlib.sha256(f"{head} {total}".encode()).hexdigest()
+        digest: str = cache["_digest"]
+        return digest
 
     @property
     def index_of_all(self) -> NDArray:
@@ -259,7 +258,20 @@ def _validated(
     return X, y, encoded or {n: v for n, v in vars(probe).items() if n in COLUMNS}
 
 
-def mean_loss(losses: NDArray, weight: NDArray | None) -> float:
+def loss_attributes(
+    losses: NDArray, weight: NDArray | None, index: NDArray, n_rows: int
+) -> dict[str, Any]:
+    """Return the fitted attributes about the losses of the rows ``index``; other losses are NaN."""
+    comm, all_losses = current(), np.full(n_rows, np.nan)
+    all_losses[index] = losses
+    return {
+        "training_losses_": all_losses,
+        "max_loss_": comm.largest(float(losses.max(initial=-np.inf))),
+        "mean_loss_": _mean_loss(losses, weight),
+    }
+
+
+def _mean_loss(losses: NDArray, weight: NDArray | None) -> float:
     """Return the weighted mean loss over the samples of all ranks."""
     comm = current()
     if comm.is_alone:

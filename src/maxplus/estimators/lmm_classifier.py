@@ -13,7 +13,7 @@ from sklearn.base import clone
 from sklearn.metrics import get_scorer
 
 from maxplus.distributed import current
-from maxplus.estimators._additive import STRUCTURES, JointTraining, TrainedSum, untrained
+from maxplus.estimators._additive import STRUCTURES, JointTraining, untrained
 from maxplus.estimators._base import FitState
 from maxplus.estimators._cross_validation import (
     held_out_temperature,
@@ -35,10 +35,9 @@ from maxplus.estimators._parameters import (
     Effect,
     ParameterError,
     Parameters,
-    as_callbacks,
     integer,
-    needs_state,
     real,
+    reject_checkpoints,
     samples,
 )
 from maxplus.estimators._robust import (
@@ -397,11 +396,8 @@ class LMMClassifier(BaseLMMClassifier):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        if self._is_sum and any(map(needs_state, as_callbacks(self.callbacks))):
-            raise ValueError(
-                "callbacks contains a checkpoint, but a sum of terms has no state to save; "
-                "remove it, or set n_hidden"
-            )
+        if self._is_sum:
+            reject_checkpoints(self.callbacks, "a sum of terms", "set n_hidden")
         if self._has_reach and not self._is_sum and not np.isscalar(self.robust_eps):
             raise ParameterError(
                 "robust_eps must be a number for a single network, which n_hidden or another "
@@ -477,9 +473,8 @@ class LMMClassifier(BaseLMMClassifier):
                 rows = replace(rows, X=rows.X[:])
                 signs = self._monotonic_signs(data)
                 return untrained(rows, data.n_classes, rng, signs), FitState(scaling=scaling)
-            model, state = self._initial_boxes(
-                replace(rows, X=scaling(rows.X)), data.n_classes, rng
-            )
+            rows = replace(rows, X=scaling(rows.X))
+            model, state = self._initial_boxes(rows, data.n_classes, rng)
             return model, replace(state, scaling=scaling, temperature=temperature)
 
         return data.on_first_rank(initialize, rng)
@@ -501,22 +496,22 @@ class LMMClassifier(BaseLMMClassifier):
         rng: np.random.Generator,
         monitor: TrainingMonitor,
     ) -> LMM:
-        """Train a single network briefly on unscaled rows."""
+        """Train a single network on unscaled rows for a fraction of the usual epochs."""
         scaling = self._scaling(rows.X)
         rows = replace(rows, X=scaling(rows.X))
         start = self._initial_boxes(rows, n_classes, rng)
-        return scaling.folded(self._train_briefly(*start, rows, length, rng, monitor))
+        return scaling.folded(self._warm_up(start, rows, length, rng, monitor))
 
-    def _train_briefly(
+    def _warm_up(
         self,
-        model: LMM,
-        state: FitState,
+        start: tuple[LMM, FitState],
         rows: TrainingData,
         length: float,
         rng: np.random.Generator,
         monitor: TrainingMonitor,
     ) -> LMM:
-        """Train an initial network for a fraction of the usual number of epochs."""
+        """Train an initial network on scaled rows for a fraction of the usual epochs."""
+        model, state = start
         warm_up = WarmUp(self._annealing(state.size, len(rows.y), length), self._margin(state))
         problem = TrainingProblem(rows.X, rows.y, weight=rows.weight, rng=rng)
         return warm_up.run(model, problem, monitor).model
@@ -613,7 +608,7 @@ class LMMClassifier(BaseLMMClassifier):
         n_hidden = min(model.n_hidden, len(rows.y))
         assert state.slope is not None
         start = initial_boxes(rows, model.n_classes, n_hidden, state.slope, self.init_margin, rng)
-        return self._train_briefly(*start, rows, length, rng, monitor)
+        return self._warm_up(start, rows, length, rng, monitor)
 
     @property
     def _level(self) -> float:
@@ -651,15 +646,19 @@ class LMMClassifier(BaseLMMClassifier):
     def _fitted_attributes(
         self, data: TrainingData, state: FitState, trained: TrainingResult
     ) -> dict[str, Any]:
-        model = trained.model
+        model, factor = trained.model, 1.0
+        search: dict[str, Any] = {}
         # The defaults apply if training was stopped before a stage.
         results: dict[str, NDArray] = {"warmup_losses": np.empty(0), **state.results}
         if self._is_sum:
-            factor, search = self._search_results(trained)
+            outcome: Any = trained.outcomes[0] if trained.outcomes else None
+            if outcome is not None and outcome.choice is not None:
+                search = outcome.choice.as_search
+                factor = outcome.choice.temperature if self._should_calibrate else 1.0
         else:
             assert state.scaling is not None
+            scaling = state.scaling
             results = {"polish_losses": np.empty(0), **results}
-            scaling, search = state.scaling, {}
             factor = self._factor(data, state, lambda X: model.scores(scaling(X)))
             model = scaling.folded(model)
         model = model if factor == 1.0 else model.scaled(factor)
@@ -674,14 +673,6 @@ class LMMClassifier(BaseLMMClassifier):
             "inverse_temperature_": factor,
             **search,
         }
-
-    def _search_results(self, trained: TrainingResult) -> tuple[float, dict[str, Any]]:
-        """Return the temperature of a sum of terms and a dict with the attribute ``search_``."""
-        outcomes = [out for out in trained.outcomes if isinstance(out, TrainedSum)]
-        choice = outcomes[0].choice if outcomes else None
-        if choice is None:
-            return 1.0, {}
-        return choice.temperature if self._should_calibrate else 1.0, choice.as_search
 
     def _factor(
         self, data: TrainingData, state: FitState, scores: Callable[[NDArray], NDArray]

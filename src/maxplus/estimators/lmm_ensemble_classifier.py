@@ -183,27 +183,22 @@ mean_loss_, perfect_fit_, training_losses_, training_labels_
         self, data: TrainingData, state: FitState, trained: TrainingResult
     ) -> dict[str, Any]:
         member, model = self._member, trained.model
+        if member._is_sum:
+            return member._fitted_attributes(data, state, trained)
         results = {"warmup_losses": np.empty(0), **state.results}
         if not isinstance(model, AdditiveLMM):
             # No network was completed, so the model is the initial one, for scaled features.
             assert state.scaling is not None
             model = AdditiveLMM.mean([state.scaling.folded(model)])
-        factor, search = member._search_results(trained)
-        if member._is_sum and factor != 1.0:
-            model = model.scaled(factor)
         if member.polish is not None:
             results["suspects"] = suspects_above(member._level, model.losses(data.X, data.y))
-        if not member._is_sum:
-            trained = replace(trained, status=self._status(results, trained.status, data))
-            factor = member._factor(data, replace(state, results=results), model.scores)
-            model = model if factor == 1.0 else model.scaled(factor)
+        state, status = replace(state, results=results), self._status(results, trained.status, data)
+        factor = member._factor(data, state, model.scores)
+        model = model if factor == 1.0 else model.scaled(factor)
         require_finite(model)
-        state, trained = replace(state, results=results), replace(trained, model=model)
-        return {
-            **super()._fitted_attributes(data, state, trained),
-            "inverse_temperature_": factor,
-            **search,
-        }
+        trained = replace(trained, model=model, status=status)
+        attributes = super()._fitted_attributes(data, state, trained)
+        return {**attributes, "inverse_temperature_": factor}
 
     def _status(self, results: dict[str, NDArray], status: Status, data: TrainingData) -> Status:
         """Return the status according to the losses of the ensemble."""

@@ -178,6 +178,7 @@ class LMMRegressor(StatusMixin, BaseMaxPlusRegressor):
     """
 
     model_: AdditiveLMM
+    encoder_: Any
     n_iter_: int
     bounds_: NDArray
     term_means_: NDArray
@@ -335,13 +336,12 @@ class LMMRegressor(StatusMixin, BaseMaxPlusRegressor):
         """
         check_is_fitted(self, "model_")
         rows = validated_rows(self, X, self.model_)
-        encoder: Any = getattr(self, "encoder_", None)
-        if domain is None and hasattr(encoder, "domain"):
-            domain = encoder.domain()
-        if domain is None:
-            names = getattr(encoder, "feature_names", getattr(self, "feature_names_in_", None))
+        if domain is None and hasattr(self, "encoder_"):
+            domain = self.encoder_.domain()
+        elif domain is None:
             P = self.model_.n_features
-            domain = Domain.free(P, names=[f"x{p}" for p in range(P)] if names is None else names)
+            names = getattr(self, "feature_names_in_", [f"x{p}" for p in range(P)])
+            domain = Domain.free(P, names=names)
         with threads(self.n_jobs):
             return prediction_contributions(
                 self.model_, rows, self.term_means_, self.bounds_, domain
