@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from certified import assess, inside
 from maxplus import LMMClassifier, LMMEnsembleClassifier
@@ -339,19 +338,3 @@ def test_ensemble_certified_accuracy(iris, options):
     assert shares[0] == right.mean()
     assert shares[1] == (right & certified_at(clf.model_, iris.X, 0.05)).mean()
     assert shares[0] >= shares[1] > 0.5 > shares[2]
-
-
-REPEATED = "clusters begin at random samples; repeated ones change them"
-
-
-# A check sets n_iter_no_change, which has no effect without early stopping.
-@pytest.mark.filterwarnings("ignore::maxplus.estimators.NoEffectWarning")
-@pytest.mark.slow
-@parametrize_with_checks(
-    [ensemble(2, n_hidden=12, warmup_epochs=8)],
-    expected_failed_checks=lambda _: {
-        f"check_sample_weight_equivalence_on_{kind}_data": REPEATED for kind in ("dense", "sparse")
-    },
-)
-def test_scikit_learn_checks(estimator, check):
-    check(estimator)
