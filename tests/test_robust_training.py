@@ -67,15 +67,6 @@ def test_training_certifies_new_rows():
     assert outcome.n_iter == outcome.losses.size > 0
 
 
-def test_constant_is_chosen_if_nothing_can_be_certified():
-    rng = np.random.default_rng(0)
-    X, y = rng.random((120, 3)), (rng.random(120) < 0.3).astype(int)
-    outcome = run(X, y)
-    assert outcome.choice.structures[outcome.choice.chosen] is CONSTANT
-    assert_array_equal(outcome.model.scores(X).argmax(axis=1), 0)
-    assert share(outcome.model, X, y, np.full(3, 1e6)) == (y == 0).mean()
-
-
 def test_constant_is_not_chosen_if_no_row_can_be_held_out():
     outcome = run(np.eye(3), np.arange(3), reach=np.full(3, 0.1))
     assert_array_equal(outcome.model.scores(np.eye(3)).argmax(axis=1), [0, 1, 2])

@@ -122,7 +122,7 @@ class FitState:
     # Slope of the initial boxes, and typical distance between classes.
     slope: float | None = None
     distance: float | None = None
-    # Factor for all weights, estimated on held-out rows.
+    # Factor for all weights, estimated on held-out samples.
     temperature: float | None = None
     # Scaling of the features for a single network.
     scaling: Scaling | None = None
@@ -350,7 +350,10 @@ class BaseMaxPlusClassifier(StatusMixin, ClassifierMixin, BaseMaxPlusEstimator):
             assert data.digest
         if saved is not None and data.digest != digest:
             raise mark_collective(OtherDataError("the data differ from those of the checkpoint"))
-        rng = (previous and previous[1].rng) or self._new_generator()
+        rng = None if previous is None else previous[1].rng
+        if rng is None:
+            seed = check_random_state(self.random_state).randint(2**31)
+            rng = np.random.default_rng(comm.bcast(seed))
         with ExitStack() as stack:
             stack.enter_context(threads(self.n_jobs))
             if not comm.is_first:
@@ -383,10 +386,6 @@ class BaseMaxPlusClassifier(StatusMixin, ClassifierMixin, BaseMaxPlusEstimator):
     @property
     def _class_weight(self) -> Any:
         return getattr(self, "class_weight", None)
-
-    def _new_generator(self) -> np.random.Generator:
-        seed = check_random_state(self.random_state).randint(2**31)
-        return np.random.default_rng(current().bcast(seed))
 
     def _required_state(self) -> tuple[str, ...]:
         """Return the names of the attributes that a checkpoint must contain."""

@@ -154,7 +154,7 @@ class LMMClassifier(BaseLMMClassifier):
         uses the range of the training samples. None uses "range" for tables, and selects one of
         three options for images.
     augment : callable, optional
-        Function of a batch of raw features and a NumPy generator that returns the rows to train
+        Function of a batch of raw features and a NumPy generator that returns the samples to train
         on instead, for example `maxplus.images.RandomShift`.
     early_stopping : bool, default=False
         If True, stop the warm-up when the accuracy on held-out samples does not improve for
@@ -446,16 +446,16 @@ class LMMClassifier(BaseLMMClassifier):
     def _should_calibrate(self) -> bool:
         return self.calibrate is True or (self.calibrate == "auto" and self._is_sum)
 
-    def _score(self, classes: NDArray, model: AdditiveLMM, rows: TrainingData) -> float:
-        """Return the value of ``scoring`` for a model on held-out rows."""
+    def _score(self, classes: NDArray, model: AdditiveLMM, data: TrainingData) -> float:
+        """Return the value of ``scoring`` for a model on held-out samples."""
         # Scorers require a fitted classifier. Only the attributes used by `predict` are set.
         fitted = clone(self).set_params(callbacks=None, verbose=0)
-        vars(fitted).update(model_=model, classes_=classes, n_features_in_=rows.X.shape[1])
-        y = classes[rows.y]
+        vars(fitted).update(model_=model, classes_=classes, n_features_in_=data.X.shape[1])
+        y = classes[data.y]
         if isinstance(self.scoring, str):
-            return float(get_scorer(self.scoring)(fitted, rows.X, y, sample_weight=rows.weight))
+            return float(get_scorer(self.scoring)(fitted, data.X, y, sample_weight=data.weight))
         assert self.scoring is not None
-        return float(self.scoring(fitted, rows.X, y))
+        return float(self.scoring(fitted, data.X, y))
 
     def _initialize(
         self, data: TrainingData, rng: np.random.Generator, monitor: TrainingMonitor
@@ -464,17 +464,16 @@ class LMMClassifier(BaseLMMClassifier):
         if self._should_calibrate and not self._is_sum:
             monitor.begin("choice", is_last=False)
             seed = int(rng.integers(2**31))
-            train = partial(self._train_scaled, data.n_classes)
-            temperature = held_out_temperature(data, train, seed, monitor)
+            temperature = held_out_temperature(data, self._train_scaled, seed, monitor)
 
-        def initialize(rows: TrainingData) -> tuple[Network, FitState]:
-            scaling = self._scaling(rows.X)
+        def initialize(all_data: TrainingData) -> tuple[Network, FitState]:
+            scaling = self._scaling(all_data.X)
             if self._is_sum:
-                rows = replace(rows, X=rows.X[:])
+                all_data = replace(all_data, X=all_data.X[:])
                 signs = self._monotonic_signs(data)
-                return untrained(rows, data.n_classes, rng, signs), FitState(scaling=scaling)
-            rows = replace(rows, X=scaling(rows.X))
-            model, state = self._initial_boxes(rows, data.n_classes, rng)
+                return untrained(all_data, data.n_classes, rng, signs), FitState(scaling=scaling)
+            all_data = replace(all_data, X=scaling(all_data.X))
+            model, state = self._initial_boxes(all_data, data.n_classes, rng)
             return model, replace(state, scaling=scaling, temperature=temperature)
 
         return data.on_first_rank(initialize, rng)
@@ -483,37 +482,32 @@ class LMMClassifier(BaseLMMClassifier):
         return Scaling.identity(X.shape[1]) if self.standardize is False else Scaling.of(X)
 
     def _initial_boxes(
-        self, rows: TrainingData, n_classes: int, rng: np.random.Generator
+        self, data: TrainingData, n_classes: int, rng: np.random.Generator
     ) -> tuple[LMM, FitState]:
-        """Return the initial single network for scaled rows."""
-        return initial_boxes(rows, n_classes, self.n_hidden, self.slope, self.init_margin, rng)
+        """Return the initial single network for scaled samples."""
+        return initial_boxes(data, n_classes, self.n_hidden, self.slope, self.init_margin, rng)
 
     def _train_scaled(
-        self,
-        n_classes: int,
-        rows: TrainingData,
-        length: float,
-        rng: np.random.Generator,
-        monitor: TrainingMonitor,
+        self, data: TrainingData, length: float, rng: np.random.Generator, monitor: TrainingMonitor
     ) -> LMM:
-        """Train a single network on unscaled rows for a fraction of the usual epochs."""
-        scaling = self._scaling(rows.X)
-        rows = replace(rows, X=scaling(rows.X))
-        start = self._initial_boxes(rows, n_classes, rng)
-        return scaling.folded(self._warm_up(start, rows, length, rng, monitor))
+        """Train a single network on unscaled samples for a fraction of the usual epochs."""
+        scaling = self._scaling(data.X)
+        data = replace(data, X=scaling(data.X))
+        start = self._initial_boxes(data, data.n_classes, rng)
+        return scaling.folded(self._warm_up(start, data, length, rng, monitor))
 
     def _warm_up(
         self,
         start: tuple[LMM, FitState],
-        rows: TrainingData,
+        data: TrainingData,
         length: float,
         rng: np.random.Generator,
         monitor: TrainingMonitor,
     ) -> LMM:
-        """Train an initial network on scaled rows for a fraction of the usual epochs."""
+        """Train an initial network on scaled samples for a fraction of the usual epochs."""
         model, state = start
-        warm_up = WarmUp(self._annealing(state.size, len(rows.y), length), self._margin(state))
-        problem = TrainingProblem(rows.X, rows.y, weight=rows.weight, rng=rng)
+        warm_up = WarmUp(self._annealing(state.size, len(data.y), length), self._margin(state))
+        problem = TrainingProblem(data.X, data.y, weight=data.weight, rng=rng)
         return warm_up.run(model, problem, monitor).model
 
     def _problem(
@@ -599,16 +593,16 @@ class LMMClassifier(BaseLMMClassifier):
         self,
         state: FitState,
         model: LMM,
-        rows: TrainingData,
+        data: TrainingData,
         length: float,
         rng: np.random.Generator,
         monitor: TrainingMonitor,
     ) -> LMM:
-        """Train a network of the same size on fewer rows and for fewer epochs."""
-        n_hidden = min(model.n_hidden, len(rows.y))
+        """Train a network of the same size on fewer samples and for fewer epochs."""
+        n_hidden = min(model.n_hidden, len(data.y))
         assert state.slope is not None
-        start = initial_boxes(rows, model.n_classes, n_hidden, state.slope, self.init_margin, rng)
-        return self._warm_up(start, rows, length, rng, monitor)
+        start = initial_boxes(data, model.n_classes, n_hidden, state.slope, self.init_margin, rng)
+        return self._warm_up(start, data, length, rng, monitor)
 
     @property
     def _level(self) -> float:
@@ -616,7 +610,7 @@ class LMMClassifier(BaseLMMClassifier):
         return LOG2 if isinstance(self.polish, str) else float(self.polish or 0.0)
 
     def _augmented(self, state: FitState, Z: NDArray, rng: np.random.Generator) -> NDArray:
-        """Apply ``augment`` to a batch of scaled rows."""
+        """Apply ``augment`` to a batch of scaled samples."""
         scaling = state.scaling
         assert scaling is not None
         return scaling(augmented(self.augment, scaling.inverse(Z), rng))

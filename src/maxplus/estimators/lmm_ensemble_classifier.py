@@ -232,19 +232,19 @@ class EnsembleTraining(SumStage):
     state: FitState
 
     def _train(
-        self, model: LMM | AdditiveLMM, rows: TrainingData, seed: int, monitor: TrainingMonitor
+        self, model: LMM | AdditiveLMM, data: TrainingData, seed: int, monitor: TrainingMonitor
     ) -> TrainedSum:
         K, choice = self.n_estimators, None
         jobs: Sequence[Callable[[TrainingMonitor], tuple[LMM | AdditiveLMM, NDArray]]]
         if isinstance(model, AdditiveLMM):
-            choice, status = self.joint.choose(rows, seed, monitor)
+            choice, status = self.joint.choose(data, seed, monitor)
             if choice is None:
                 return TrainedSum(model, status, None, np.empty(0))
-            prepared = self.joint.prepare(rows, np.random.default_rng([seed, FOLDS]))
+            prepared = self.joint.prepare(data, np.random.default_rng([seed, FOLDS]))
             jobs = [partial(self._train_sum, choice, prepared, [seed, FOLDS, k]) for k in range(K)]
         else:
             assert self.state.scaling is not None
-            scaled = replace(rows, X=self.state.scaling(rows.X))
+            scaled = replace(data, X=self.state.scaling(data.X))
             jobs = [
                 partial(self._train_single, scaled, model.n_classes, [seed, k]) for k in range(K)
             ]
@@ -272,10 +272,10 @@ class EnsembleTraining(SumStage):
     def _train_sum(
         self, choice: Choice, prepared: Prepared, seed: Sequence[int], quiet: TrainingMonitor
     ) -> tuple[AdditiveLMM, NDArray]:
-        rows = TrainingData(prepared.U, prepared.y, prepared.weight)
+        data = TrainingData(prepared.U, prepared.y, prepared.weight)
         if self.bootstrap:
-            rows = draw_bootstrap(rows, np.random.default_rng([*seed, 1]))
-        prepared = prepared._replace(U=rows.X, y=rows.y, labels=rows.y, weight=rows.weight)
+            data = draw_bootstrap(data, np.random.default_rng([*seed, 1]))
+        prepared = prepared._replace(U=data.X, y=data.y, labels=data.y, weight=data.weight)
         losses: list[float] = []
 
         def on_epoch(epoch: int, loss: float, now: Callable[[], AdditiveLMM]) -> bool:
@@ -287,25 +287,25 @@ class EnsembleTraining(SumStage):
         return trained, np.array(losses)
 
     def _train_single(
-        self, rows: TrainingData, n_classes: int, seed: Sequence[int], quiet: TrainingMonitor
+        self, data: TrainingData, n_classes: int, seed: Sequence[int], quiet: TrainingMonitor
     ) -> tuple[LMM, NDArray]:
         rng, member, scaling = np.random.default_rng(seed), self.member, self.state.scaling
         assert scaling is not None
-        rows = draw_bootstrap(rows, rng) if self.bootstrap else rows
-        model, state = member._initial_boxes(rows, n_classes, rng)
-        stages = member._single_stages(len(rows.y), replace(state, scaling=scaling))
-        problem = TrainingProblem(rows.X, rows.y, weight=rows.weight, rng=rng)
+        data = draw_bootstrap(data, rng) if self.bootstrap else data
+        model, state = member._initial_boxes(data, n_classes, rng)
+        stages = member._single_stages(len(data.y), replace(state, scaling=scaling))
+        problem = TrainingProblem(data.X, data.y, weight=data.weight, rng=rng)
         trained = run_stages(stages, model, problem, quiet)
         losses = trained.arrays.get("warmup_losses", np.full(1, np.nan))
         return scaling.folded(trained.model), losses
 
 
-def draw_bootstrap(rows: TrainingData, rng: np.random.Generator) -> TrainingData:
+def draw_bootstrap(data: TrainingData, rng: np.random.Generator) -> TrainingData:
     """Draw a bootstrap sample of each class, represented by sample weights."""
-    counts = np.zeros(len(rows.y), np.int64)
-    for d in np.unique(rows.y):
-        members = np.flatnonzero(rows.y == d)
+    counts = np.zeros(len(data.y), np.int64)
+    for d in np.unique(data.y):
+        members = np.flatnonzero(data.y == d)
         n = members.size
         counts[members] = np.bincount(rng.integers(n, size=n), minlength=n)
-    part, weight = rows.part(counts > 0), counts[counts > 0].astype(np.float64)
+    part, weight = data.part(counts > 0), counts[counts > 0].astype(np.float64)
     return replace(part, weight=weight if part.weight is None else weight * part.weight)
