@@ -147,6 +147,12 @@ def test_unsuitable_engine_warns_and_is_replaced(iris, estimator, parameters, pa
     assert np.array_equal(model.loss_curve_, automatic.loss_curve_)
 
 
+def test_fit_rejects_iterator_of_callbacks(iris):
+    """Validation would exhaust an iterator, so that no callback is called."""
+    model = quick(SubgradientLMMClassifier, callbacks=iter([print]))
+    assert_rejected(lambda: model.fit(*iris), "callbacks must be None or a callable or a list")
+
+
 # -- samples and labels -----------------------------------------------------------------------
 # The checks of scikit-learn cover sparse matrices, missing and infinite values, and shapes of X.
 

@@ -159,10 +159,8 @@ FALSE = Constraint("False", lambda v: BOOLEAN.is_valid(v) and not v)
 CALLABLE = Constraint("a callable", callable)
 CALLBACKS = Constraint(
     "a callable or a list of them",
-    lambda v: (
-        callable(v)
-        or (isinstance(v, Iterable) and not isinstance(v, str) and all(map(callable, v)))
-    ),
+    # Other iterables could be exhausted by their validation.
+    lambda v: callable(v) or (isinstance(v, (list, tuple)) and all(map(callable, v))),
 )
 # As in scikit-learn, True is 1.
 VERBOSE = Constraint(
