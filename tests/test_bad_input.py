@@ -235,11 +235,18 @@ print(json.dumps(is_valid))
 
 
 @pytest.mark.parametrize("estimator", STEPPED)
-def test_partial_fit_rejects_unknown_label(iris, estimator):
+def test_partial_fit_rejects_unknown_labels_and_classes(iris, estimator):
     call = quick(estimator).partial_fit
     assert_rejected(lambda: call(*iris, classes=[0, 1]), "label.*2", r"\[0, 1\]", error=ValueError)
     model = quick(estimator).fit(iris.X[:100], iris.y[:100])
     assert_rejected(lambda: model.partial_fit(*iris), "label.*2", r"\[0, 1\]", error=ValueError)
+    assert_rejected(
+        lambda: model.partial_fit(*iris, classes=[0, 1, 2]),
+        r"classes is \[0, 1, 2\]",
+        r"continues with the classes \[0, 1\]",
+        error=ValueError,
+    )
+    model.partial_fit(iris.X[:100], iris.y[:100], classes=[1, 0])
 
 
 # -- parameters without effect ----------------------------------------------------------------

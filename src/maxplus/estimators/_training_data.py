@@ -103,14 +103,20 @@ class TrainingData:
         data = cls(X, y, weight, y[:0], index, labels, columns)
         if not comm.is_alone:
             _check_ranks_agree(comm, data, sample_weight is not None, classes)
+        given = None if classes is None else np.unique(np.asarray(classes))
         if model is not None:
             known = estimator.classes_
-        elif classes is not None:
-            known = np.unique(np.asarray(classes))
+        elif given is not None:
+            known = given
         else:
             of_ranks = [part for part in comm.allgather(np.unique(y)) if part.size]
             known = np.unique(np.concatenate(of_ranks))
         with comm.raise_on_all_ranks():
+            if given is not None and not np.array_equal(given, known):
+                raise ValueError(
+                    f"classes is {given.tolist()}, but training continues with the classes "
+                    f"{known.tolist()} of the first call; pass these, or call fit"
+                )
             remedy = "; pass all classes to the first call of partial_fit, or call fit"
             check_labels(y, known, remedy)
             if known.size < 2:

@@ -180,7 +180,8 @@ class BaseSubgradientClassifier(BaseMaxPlusClassifier):
         y : array of shape (n_samples,)
             Labels.
         classes : array of labels, optional
-            Labels of all calls. Required in the first call unless y contains all labels.
+            Labels of all calls, which later calls must not change. Required in the first call
+            unless y contains all labels.
         sample_weight : array of shape (n_samples,), optional
             Sample weights, as in `fit`.
 
