@@ -119,10 +119,10 @@ def test_any_category_may_change_in_certified_training():
     frame, y = frame_of_categories()
     options = {"robust_eps": {"age": 0.5, "colour": "any", "size": "any"}, **QUICK}
     clf = LMMClassifier(**options).fit(frame, y)
-    reach = dict(zip(clf.encoder_.feature_names, clf.robust_eps_, strict=True))
-    assert reach["age"] == 0.5
-    assert reach["size"] == 3.0
-    assert [reach[f"colour = {name}"] for name in ("blue", "green", "red")] == [1.0] * 3
+    radius = dict(zip(clf.encoder_.feature_names, clf.robust_eps_, strict=True))
+    assert radius["age"] == 0.5
+    assert radius["size"] == 3.0
+    assert [radius[f"colour = {name}"] for name in ("blue", "green", "red")] == [1.0] * 3
     certified = clf.is_certified(frame)
     assert certified.any()
     # The box contains all combinations of categories.
@@ -224,13 +224,13 @@ def test_saved_classifier_equals_the_original(fitted, tmp_path):
         again.set_params(n_jobs=1).fit(X, y)
 
 
-def test_fold_scales_the_reach(fitted):
+def test_fold_scales_robust_eps(fitted):
     X, y = blobs()
     folded = clone(fitted).fit((X - 3.0) / [2.0, 10.0], y)
     before = folded.certified_accuracy((X - 3.0) / [2.0, 10.0], y)
-    reach = folded.robust_eps_
+    radius = folded.robust_eps_
     folded.fold(3.0, [2.0, 10.0])
-    assert_allclose(folded.robust_eps_, reach * [2.0, 10.0])
+    assert_allclose(folded.robust_eps_, radius * [2.0, 10.0])
     assert folded.certified_accuracy(X, y) == pytest.approx(before, abs=0.02)
 
 

@@ -73,13 +73,6 @@ CONSTANT = Candidate(None)
 PIXEL_CLIPS = ((0.4, 0.6), ((0.1, 0.4), (0.5, 0.8)), (0.1, 0.9))
 
 
-def is_positive(robust_eps: Any) -> bool:
-    """Return whether any change in ``robust_eps`` is positive."""
-    if isinstance(robust_eps, Mapping):
-        return any(size != 0 for size in robust_eps.values())
-    return bool(np.any(np.asarray(robust_eps) != 0))
-
-
 def max_change(robust_eps: Any, scale: NDArray, columns: Mapping[str, Any]) -> NDArray:
     """Return the largest change of each feature, in the unit of the feature.
 
@@ -123,11 +116,11 @@ def make_candidates(
     return candidates if len(candidates) == 1 else [*candidates, CONSTANT]
 
 
-def certified_share(reach: NDArray, model: AdditiveLMM, data: TrainingData) -> float:
-    """Return the share of samples that are classified correctly for all |x' − x| ≤ reach."""
+def certified_share(radius: NDArray, model: AdditiveLMM, data: TrainingData) -> float:
+    """Return the share of samples that are classified correctly for all |x' − x| ≤ radius."""
     Z = model.scores(data.X)
     is_correct = Z.argmax(axis=1) == data.y
-    certified = certified_at(model, data.X, 1.0, reach, scores=Z, where=is_correct)
+    certified = certified_at(model, data.X, 1.0, radius, scores=Z, where=is_correct)
     return float(np.average(certified, weights=data.weight))
 
 
@@ -139,7 +132,7 @@ class RobustTraining(JointTraining):
     """
 
     # Largest change of each raw feature.
-    reach: NDArray
+    radius: NDArray
     # Function that returns augmented samples for a batch.
     augment: Augment | None = None
 
@@ -204,7 +197,7 @@ class RobustTraining(JointTraining):
             AdditiveLMM(start.terms, start.n_features, feature_map),
             data.X,
             data.y,
-            structure.factor * self.reach,
+            structure.factor * self.radius,
             self.annealing._replace(scale=scale, length=length),
             rng,
             data.weight,

@@ -46,7 +46,6 @@ from maxplus.estimators._robust import (
     RobustTraining,
     Windows,
     certified_share,
-    is_positive,
     make_candidates,
     max_change,
 )
@@ -398,13 +397,13 @@ class LMMClassifier(BaseLMMClassifier):
         super()._check_parameters()
         if self._is_sum:
             reject_checkpoints(self.callbacks, "a sum of terms", "set n_hidden")
-        if self._has_reach and not self._is_sum and not np.isscalar(self.robust_eps):
+        if self._has_robust_eps and not self._is_sum and not np.isscalar(self.robust_eps):
             raise ParameterError(
                 "robust_eps must be a number for a single network, which n_hidden or another "
                 f"parameter selects; got {self.robust_eps!r:.80}"
             )
         is_certified = isinstance(self.scoring, str) and self.scoring == "certified"
-        if is_certified and not self._has_reach:
+        if is_certified and not self._has_robust_eps:
             raise ParameterError(
                 "scoring='certified' requires robust_eps above 0; "
                 f"got robust_eps={self.robust_eps!r:.60}"
@@ -424,21 +423,23 @@ class LMMClassifier(BaseLMMClassifier):
             and self.polish in ("auto", None)
             and not self.early_stopping
             and self.init_margin is None
-            and (self._has_reach or (self.standardize is not False and self.augment is None))
+            and (self._has_robust_eps or (self.standardize is not False and self.augment is None))
         )
 
     @property
-    def _has_reach(self) -> bool:
-        return is_positive(self.robust_eps)
+    def _has_robust_eps(self) -> bool:
+        eps = self.robust_eps
+        sizes: Any = eps.values() if isinstance(eps, Mapping) else np.ravel(eps)
+        return any(size != 0 for size in sizes)
 
     @property
     def _is_robust(self) -> bool:
         """True if a sum of terms is trained with certified training."""
-        return self._is_sum and self._has_reach
+        return self._is_sum and self._has_robust_eps
 
     def _margin(self, state: FitState) -> float:
         """Return the training margin of a single network, the largest effect of ``robust_eps``."""
-        eps: Any = self.robust_eps if self._has_reach else 0.0
+        eps: Any = self.robust_eps if self._has_robust_eps else 0.0
         slope: Any = state.slope
         return 2.0 * float(eps) * slope
 
@@ -548,17 +549,17 @@ class LMMClassifier(BaseLMMClassifier):
             lambda X: make_candidates(X[:], structure, self.clip, self.robust_training), data.X
         )
         is_image = isinstance(candidates[0].structure, Windows)
-        reach = self._reach(data, state)
+        radius = self._box_radius(data, state)
         return RobustTraining(
             data.n_classes,
             candidates,
             (IMAGE_ANNEALING if is_image else TABLE_ANNEALING)._replace(**self._epochs_and_batch),
-            scorer=partial(certified_share, reach),
-            reach=reach,
+            scorer=partial(certified_share, radius),
+            radius=radius,
             augment=None if self.augment is None else partial(augmented, self.augment),
         )
 
-    def _reach(self, data: TrainingData, state: FitState) -> NDArray:
+    def _box_radius(self, data: TrainingData, state: FitState) -> NDArray:
         assert state.scaling is not None
         return max_change(self.robust_eps, state.scaling.spread, data.columns)
 
@@ -661,7 +662,7 @@ class LMMClassifier(BaseLMMClassifier):
             results["suspects"] = suspects_above(LOG2, model.losses(data.X, data.y))
         state, trained = replace(state, results=results), replace(trained, model=model)
         if self._is_robust:
-            search["robust_eps_"] = self._reach(data, state)
+            search["robust_eps_"] = self._box_radius(data, state)
         return {
             **super()._fitted_attributes(data, state, trained),
             "inverse_temperature_": factor,
