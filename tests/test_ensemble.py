@@ -82,7 +82,7 @@ def test_ensemble_loss_is_at_most_mean_loss_of_networks(seed, K, label):
 
 
 @BOTH
-def test_ensemble_fitted_attributes_cover_all_training_rows(iris, options):
+def test_ensemble_fitted_attributes_cover_all_training_samples(iris, options):
     clf = ensemble(3, bootstrap=True, **options).fit(*iris)
     losses = clf.model_.losses(iris.X, iris.y)
     assert_array_equal(clf.training_losses_, losses)
@@ -168,7 +168,7 @@ def test_ensemble_polishes_single_networks(iris, calibrate):
 
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=60), SEEDS, st.booleans())
 @quick(50)
-def test_bootstrap_draws_as_many_rows_of_each_class_as_there_are(labels, seed, has_weight):
+def test_bootstrap_draws_as_many_samples_of_each_class_as_there_are(labels, seed, has_weight):
     y = np.array(labels)
     X, weight = np.arange(len(y))[:, None] + 0.5, np.full(len(y), 2.0) if has_weight else None
     sample = draw_bootstrap(TrainingData(X, y, weight), np.random.default_rng(seed))

@@ -57,7 +57,7 @@ def share(model, X, y, radius=RADIUS):
     return certified_share(radius, model, TrainingData(X, y))
 
 
-def test_training_certifies_new_rows():
+def test_training_certifies_new_samples():
     X, y = table(480)
     outcome = run(X[:240], y[:240])
     choice = outcome.choice
@@ -67,7 +67,7 @@ def test_training_certifies_new_rows():
     assert outcome.n_iter == outcome.losses.size > 0
 
 
-def test_constant_is_not_chosen_if_no_row_can_be_held_out():
+def test_constant_is_not_chosen_if_no_sample_can_be_held_out():
     outcome = run(np.eye(3), np.arange(3), radius=np.full(3, 0.1))
     assert_array_equal(outcome.model.scores(np.eye(3)).argmax(axis=1), [0, 1, 2])
 
@@ -90,7 +90,7 @@ def test_single_candidate_is_trained_without_a_search():
     assert share(outcome.model, X, y) > 0.65
 
 
-def test_progress_of_many_rows_ends_with_the_last_epoch():
+def test_progress_of_many_samples_ends_with_the_last_epoch():
     X, y = table(4_400)
     reports = []
     annealing = TABLE_ANNEALING._replace(min_steps=250)
@@ -116,7 +116,7 @@ def test_features_that_cannot_change_are_used():
     assert share(outcome.model, X[240:], y[240:], radius) > 0.95
 
 
-def test_search_ignores_rows_of_tiny_weight():
+def test_search_ignores_samples_of_tiny_weight():
     X, y = table(240)
     is_right = np.arange(240) % 2 == 1
     outcome = run(X, np.where(is_right, y, 1 - y), weight=np.where(is_right, 1.0, 1e-6))
@@ -140,7 +140,7 @@ def test_windows_of_images():
     assert share(outcome.model, X, y, radius) > 0.9
 
 
-def test_no_attack_flips_a_certified_row():
+def test_no_attack_flips_a_certified_sample():
     X, y = table(300)
     model = run(X[:200], y[:200]).model
     rows = X[200:][certified_at(model, X[200:], 1.0, RADIUS)]

@@ -56,7 +56,7 @@ N_SUBSAMPLE = 3_000
 
 
 class Prepared(NamedTuple):
-    """Transformed training rows, and selected features and pairs."""
+    """Transformed training samples, and selected features and pairs."""
 
     feature_map: FeatureMap
     # Transformed samples.

@@ -138,8 +138,8 @@ class FitState:
     rng: np.random.Generator | None = None
     init_values: Mapping[str, Any] | None = None
 
-    NUMBERS: ClassVar[tuple[str, ...]] = ("slope", "distance", "temperature")
-    UNITS: ClassVar[tuple[str, ...]] = ("prototypes", "unit_activation_counts")
+    SCALARS: ClassVar[tuple[str, ...]] = ("slope", "distance", "temperature")
+    PER_UNIT: ClassVar[tuple[str, ...]] = ("prototypes", "unit_activation_counts")
 
     @property
     def size(self) -> float:
@@ -150,7 +150,7 @@ class FitState:
 
     def to_arrays(self) -> dict[str, NDArray]:
         """Return the state as named arrays for a checkpoint."""
-        known = {name: getattr(self, name) for name in (*self.NUMBERS, *self.UNITS)}
+        known = {name: getattr(self, name) for name in (*self.SCALARS, *self.PER_UNIT)}
         return {
             **self.results,
             **({"n_iter": np.array([self.n_iter])} if self.n_iter else {}),
@@ -166,14 +166,14 @@ class FitState:
         """Return the state in a checkpoint; raise StateError if it is invalid or incomplete."""
         arrays = saved.before
         known: dict[str, Any] = {}
-        for name in ("n_iter", *cls.NUMBERS, *cls.UNITS):
+        for name in ("n_iter", *cls.SCALARS, *cls.PER_UNIT):
             if name in arrays or name in required:
-                dtype = np.float64 if name in cls.NUMBERS else np.int64
-                shape = (None,) if name in cls.UNITS else (1,)
+                dtype = np.float64 if name in cls.SCALARS else np.int64
+                shape = (None,) if name in cls.PER_UNIT else (1,)
                 array = saved.array(f"before.{name}", dtype, shape)
-                if not (array > 0 if name in cls.NUMBERS else array >= 0).all():
+                if not (array > 0 if name in cls.SCALARS else array >= 0).all():
                     raise StateError(f"its {name} cannot be {array.min()}")
-                known[name] = array if name in cls.UNITS else array[0].item()
+                known[name] = array if name in cls.PER_UNIT else array[0].item()
         if "scaling" in required:
             scaling = Scaling(
                 *(saved.array(f"before.{n}", np.float64, (None,)) for n in Scaling._fields)
@@ -193,7 +193,7 @@ class FitState:
                     for name, dtype in History.columns.items()
                 }
             )
-        used = {"n_iter", *Scaling._fields, *cls.NUMBERS, *cls.UNITS}
+        used = {"n_iter", *Scaling._fields, *cls.SCALARS, *cls.PER_UNIT}
         results = {n: A for n, A in arrays.items() if n not in used and not n.startswith(EARLIER)}
         return cls(**known, results=results)
 
@@ -403,7 +403,7 @@ class BaseMaxPlusClassifier(StatusMixin, ClassifierMixin, BaseMaxPlusEstimator):
         model = stages[saved.stage].check(saved, problem, self._model_class)
         if model.n_classes != data.n_classes:
             raise StateError(f"its weights are for {model.n_classes} classes")
-        for name in FitState.UNITS:
+        for name in FitState.PER_UNIT:
             units = getattr(state, name)
             if units is not None and len(units) != getattr(model, "n_hidden", 0):
                 raise StateError(f"its {name} do not match the number of hidden units")

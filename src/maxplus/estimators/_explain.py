@@ -216,18 +216,18 @@ class ExplainMixin:
         certified = certified_at(self.model_, X, eps, scale, scores=Z, where=where)
         predicted = Z.argmax(axis=1)
         for domain, feature, value in self._single_changes(change_one_of):
-            rows = np.flatnonzero(certified)
-            if not rows.size:
+            index = np.flatnonzero(certified)
+            if not index.size:
                 break
-            changed = domain.changed(X[rows], np.full(rows.size, feature), value)
+            changed = domain.changed(X[index], np.full(index.size, feature), value)
             scores = self.model_.scores(changed)
-            certified[rows] = certified_at(
+            certified[index] = certified_at(
                 self.model_,
                 changed,
                 eps,
                 scale,
                 scores=scores,
-                where=scores.argmax(axis=1) == predicted[rows],
+                where=scores.argmax(axis=1) == predicted[index],
             )
         return certified
 

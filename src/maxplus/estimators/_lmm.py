@@ -261,7 +261,7 @@ class BaseLMMClassifier(ExplainMixin, WeightsMixin, BaseMaxPlusClassifier):
         if len(X) != len(labels):
             raise ValueError(
                 f"X must contain the {len(labels)} training samples without scaling; it has "
-                f"{len(X)} rows"
+                f"{len(X)} samples"
             )
         weight = check_sample_weight(sample_weight, len(labels))
         # The losses of samples with weight 0 stay NaN.

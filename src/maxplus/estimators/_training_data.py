@@ -136,10 +136,10 @@ class TrainingData:
         weight = check_sample_weight(sample_weight, len(y))
         return cls(np.ascontiguousarray(X), y, weight, columns=columns)
 
-    def part(self, rows: NDArray) -> TrainingData:
+    def part(self, index: NDArray) -> TrainingData:
         """Return a subset of the samples, without ``index`` and ``labels``."""
-        weight = None if self.weight is None else self.weight[rows]
-        return TrainingData(self.X[rows], self.y[rows], weight, self.classes)
+        weight = None if self.weight is None else self.weight[index]
+        return TrainingData(self.X[index], self.y[index], weight, self.classes)
 
     def monotonic_signs(self, monotonic_cst: Any) -> NDArray | None:
         """Return the monotonicity constraint of each feature (1, 0 or −1), or None."""

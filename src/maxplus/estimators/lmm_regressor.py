@@ -384,7 +384,7 @@ class LMMRegressor(StatusMixin, BaseMaxPlusRegressor):
         reach = np.asarray(eps, np.float64)
         if reach.shape not in ((), (len(X),)) or not (reach >= 0.0).all():
             raise ValueError(
-                "eps must be a number >= 0, or an array with a number for each row of X; "
+                "eps must be a number >= 0, or an array with a number for each sample; "
                 f"got {eps!r:.80}"
             )
         if not (factors >= 0.0).all():
