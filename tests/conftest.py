@@ -231,12 +231,3 @@ def torch():
     torch.set_num_threads(1)
     yield torch
     torch.set_num_threads(threads)
-
-
-@pytest.fixture(scope="session")
-def trio(iris):
-    """Return an ensemble of three networks on iris with string labels."""
-    from maxplus import LMMClassifier, LMMEnsembleClassifier
-
-    clf = LMMEnsembleClassifier(LMMClassifier(9, warmup_epochs=3), 3, random_state=0)
-    return clf.fit(iris.X, np.array(["setosa", "versicolor", "virginica"])[iris.y])

@@ -13,6 +13,7 @@ from maxplus import (
     LinearMaxPlusClassifier,
     LipschitzInterpolator,
     LMMClassifier,
+    LMMEnsembleClassifier,
     MaxPlusClassifier,
     SubgradientLMMClassifier,
 )
@@ -164,16 +165,26 @@ def test_fit_on_extreme_features_is_rejected_or_finite(iris, clf, dtype, scale):
     assert_fitted_or_rejected(clone(clf), (iris.X * np.array(scale)).astype(dtype), iris.y)
 
 
-def test_overflowing_weights_raise_an_error(iris, monkeypatch):
+@pytest.mark.parametrize(
+    ("clf", "n_networks"),
+    [
+        (LMMClassifier(6, warmup_epochs=2, random_state=0), 1),
+        (LMMEnsembleClassifier(LMMClassifier(6, warmup_epochs=2, polish=None), 3, n_jobs=2), 2),
+    ],
+)
+def test_overflowing_weights_raise_an_error(iris, clf, n_networks, monkeypatch):
+    """The weights of the last one of some networks overflow."""
     from maxplus.training.stages import warm_up
 
-    clf = LMMClassifier(6, warmup_epochs=2, random_state=0).fit(*iris)
+    clf.fit(*iris)
     before = snapshot(clf)
-    kept = warm_up._Run.kept
+    kept, calls = warm_up._Run.kept, []
 
     def broken(run):
         hard = kept(run)
-        hard.W1[0, 0] = np.inf
+        calls.append(hard)
+        if len(calls) == n_networks:
+            hard.W1[0, 0] = np.inf
         return hard
 
     monkeypatch.setattr(warm_up._Run, "kept", broken)

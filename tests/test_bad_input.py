@@ -77,7 +77,14 @@ PARAMETERS = [
     (STEPPED[:1], "top_k", ["all", None, True, [2]], ["integer >= 1", "fraction"]),
     ([LMMClassifier], "warmup_epochs", [*WHOLE, "many"], ["integer >= 1"]),
     ([LMMClassifier], "batch_size", [*WHOLE, "many"], ["integer >= 1"]),
-    ([LMMClassifier], "robust_eps", [-0.1, NAN, INF, "far", None, True], [">= 0"]),
+    (
+        [LMMClassifier],
+        "robust_eps",
+        [-0.1, NAN, INF, "far", None, True, [0.1, -0.1], {"age": -1}],
+        [">= 0, an array with such", "a dict of column names and finite numbers >= 0"],
+    ),
+    ([LMMClassifier], "robust_training", POSITIVE, ["a finite number > 0 or 'auto'"]),
+    ([LMMClassifier], "clip", [(2.0, 1.0), "all"], ["'range'", "low < high"]),
     ([LMMClassifier], "augment", ["shift", 3], ["callable"]),
     ([LMMClassifier], "early_stopping", [None, 1, "yes"], ["True or False"]),
     ([LMMClassifier], "validation_fraction", [0, 0.0, -0.1, 0.95, NAN, "some"], ["> 0"]),
@@ -140,6 +147,12 @@ def test_unsuitable_engine_warns_and_is_replaced(iris, estimator, parameters, pa
     assert np.array_equal(model.loss_curve_, automatic.loss_curve_)
 
 
+def test_fit_rejects_iterator_of_callbacks(iris):
+    """Validation would exhaust an iterator, so that no callback is called."""
+    model = quick(SubgradientLMMClassifier, callbacks=iter([print]))
+    assert_rejected(lambda: model.fit(*iris), "callbacks must be None or a callable or a list")
+
+
 # -- samples and labels -----------------------------------------------------------------------
 # The checks of scikit-learn cover sparse matrices, missing and infinite values, and shapes of X.
 
@@ -194,36 +207,46 @@ def test_fit_rejects_features_beyond_float_range(iris, slope, dtype, sign):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("engine", ["dense", "tree"])
-@pytest.mark.parametrize(("dtype", "scale"), [("float64", 1e160), ("float32", 1e30)])
-def test_overflowing_training_is_rejected_or_finite(engine, dtype, scale):
-    """Steps may overflow W0. The fit runs in a process of its own, because it may crash."""
+def test_overflowing_training_is_rejected_or_finite():
+    """Steps may overflow W0. The fits run in a new process, because they may crash."""
     result = run_fresh(
-        f"""
+        """
 import json
+from itertools import product
 import numpy as np
 from sklearn.datasets import load_iris
 from maxplus import SubgradientLMMClassifier
 
 X, y = load_iris(return_X_y=True)
-model = SubgradientLMMClassifier(10, engine={engine!r}, max_iter=300, keep="last", random_state=0)
-try:
-    model.fit((X * {scale}).astype({dtype!r}), y)
-    arrays = (model.W0_, model.W1_, model.W2_, model.history_["loss"])
-    print(json.dumps(all(bool(np.isfinite(W).all()) for W in arrays)))
-except ValueError as error:
-    print(json.dumps("X" in str(error) and "scale" in str(error)))
+is_valid = {}
+for engine, (dtype, scale) in product(("dense", "tree"), (("float64", 1e160), ("float32", 1e30))):
+    model = SubgradientLMMClassifier(10, engine=engine, max_iter=300, keep="last", random_state=0)
+    try:
+        model.fit((X * scale).astype(dtype), y)
+        arrays = (model.W0_, model.W1_, model.W2_, model.history_["loss"])
+        is_valid[f"{engine}, {dtype}"] = all(bool(np.isfinite(W).all()) for W in arrays)
+    except ValueError as error:
+        is_valid[f"{engine}, {dtype}"] = "X" in str(error) and "scale" in str(error)
+print(json.dumps(is_valid))
 """
     )
-    assert result is True
+    assert len(result) == 4
+    assert all(result.values()), result
 
 
 @pytest.mark.parametrize("estimator", STEPPED)
-def test_partial_fit_rejects_unknown_label(iris, estimator):
+def test_partial_fit_rejects_unknown_labels_and_classes(iris, estimator):
     call = quick(estimator).partial_fit
     assert_rejected(lambda: call(*iris, classes=[0, 1]), "label.*2", r"\[0, 1\]", error=ValueError)
     model = quick(estimator).fit(iris.X[:100], iris.y[:100])
     assert_rejected(lambda: model.partial_fit(*iris), "label.*2", r"\[0, 1\]", error=ValueError)
+    assert_rejected(
+        lambda: model.partial_fit(*iris, classes=[0, 1, 2]),
+        r"classes is \[0, 1, 2\]",
+        r"continues with the classes \[0, 1\]",
+        error=ValueError,
+    )
+    model.partial_fit(iris.X[:100], iris.y[:100], classes=[1, 0])
 
 
 # -- parameters without effect ----------------------------------------------------------------
@@ -244,6 +267,8 @@ UNUSED = [
     ([LMMClassifier], {"polish": None, "max_suspects": 3}, "max_suspects=3", "is polished"),
     ([LMMClassifier], {"n_iter_no_change": 2}, "n_iter_no_change=2", "early_stopping is True"),
     ([LMMClassifier], {"validation_fraction": 0.2}, "validation_fraction=0.2", "early_stopping"),
+    ([LMMClassifier], {"clip": "range"}, "clip='range'", "robust_eps is above 0"),
+    ([LMMClassifier], {"robust_training": 2.0}, "robust_training=2.0", "robust_eps is above 0"),
     (
         [LMMClassifier],
         {"n_hidden": 6, "scoring": "accuracy"},

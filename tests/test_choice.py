@@ -125,7 +125,7 @@ def test_structure_search_does_not_memorise_noise(noisy):
 
 @pytest.mark.parametrize("counts", [(1, 1), (1, 9), (2, 2), (3, 1, 8), (2, 3, 4), (5, 5)])
 @pytest.mark.parametrize("n_features", [1, 3])
-def test_fit_accepts_few_rows(counts, n_features):
+def test_fit_accepts_few_samples(counts, n_features):
     rng = np.random.default_rng(0)
     y = np.repeat(np.arange(len(counts)), counts)
     X = rng.normal(size=(len(y), n_features)) + y[:, None]
@@ -145,7 +145,7 @@ def test_fit_accepts_constant_and_repeated_columns(noisy):
     assert np.isfinite(everywhere.predict_proba(np.ones((2, 3)))).all()
 
 
-def test_probabilities_of_repeated_rows_are_their_class_rates():
+def test_probabilities_of_repeated_samples_are_their_class_rates():
     """The table has 14 distinct rows with random labels."""
     rng = np.random.default_rng(0)
     X = np.array([[a, b] for a in range(7) for b in range(2)], float)[rng.integers(14, size=600)]
@@ -356,7 +356,7 @@ def test_temperature_preserves_perfect_fit(iris):
     assert limit_temperature(3.0, Z, y, level) == 3.0
 
 
-def test_suspects_of_a_sum_are_misclassified_rows(noisy, chosen):
+def test_suspects_of_a_sum_are_misclassified_samples(noisy, chosen):
     assert chosen.status_ == Status.MAX_ITER.value
     wrong = np.flatnonzero(chosen.predict(noisy[0]) != noisy[1])
     assert_array_equal(chosen.suspects_, wrong)
@@ -417,7 +417,7 @@ def test_custom_scorer_selects_structure(noisy):
     assert_array_equal(scores[0], -clf.n_hidden_)
 
 
-def test_named_scorer_weights_held_out_rows(noisy):
+def test_named_scorer_weights_held_out_samples(noisy):
     X, y = noisy
     weight = np.where(np.arange(len(y)) % 2, 5.0, 1.0)
     options = {"scoring": "balanced_accuracy", "warmup_epochs": 4, "random_state": 0}

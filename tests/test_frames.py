@@ -1,15 +1,16 @@
-"""Data frames with categories, dates and missing values use the same TableEncoder as files."""
+"""Data frames with categories, dates and missing values: encoding, and feature attributes."""
 
 import datetime
 
 import numpy as np
+import pandas as pd
 import pyarrow
 import pytest
 from sklearn.base import clone, is_regressor
-from sklearn.model_selection import cross_val_predict
+from sklearn.model_selection import cross_val_predict, cross_val_score
 
 import maxplus
-from maxplus import LMMClassifier, LMMRegressor, SubgradientLMMClassifier
+from maxplus import LMMClassifier, LMMEnsembleClassifier, LMMRegressor, SubgradientLMMClassifier
 from maxplus.tables import TableEncoder, TableError, is_frame, read_table, table_of
 from messy import DROPPED, HEADER, expected, is_missing, messy_rows, written
 from table_helpers import encoder_of, opened
@@ -18,6 +19,13 @@ QUICK = {"slope": 1.0, "warmup_epochs": 2, "random_state": 0}
 # Columns that commands use. `fit` uses all columns.
 USED = [name for name in HEADER[:-1] if name not in DROPPED]
 LIBRARIES = ("pandas", "polars", "pyarrow")
+ESTIMATORS = [
+    LMMClassifier(4, **QUICK),
+    LMMEnsembleClassifier(LMMClassifier(4, slope=1.0, warmup_epochs=2), 2, random_state=0),
+    SubgradientLMMClassifier(4, max_iter=20, random_state=0),
+    LMMRegressor(epochs=1, random_state=0),
+]
+each_estimator = pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: type(e).__name__)
 
 
 def columns_of(rows, names=USED):
@@ -83,29 +91,30 @@ def test_every_method_accepts_the_raw_frame(rows, y, fitted):
     assert set(np.array(fitted.units()["feature"])) >= {"age", "colour = rot"}
 
 
-@pytest.mark.parametrize(
-    "estimator",
-    [
-        LMMClassifier(4, **QUICK),
-        SubgradientLMMClassifier(4, max_iter=20, random_state=0),
-        LMMRegressor(epochs=1, random_state=0),
-    ],
-    ids=lambda estimator: type(estimator).__name__,
-)
-def test_every_estimator_saves_its_encoder(tmp_path, rows, y, estimator):
+@each_estimator
+def test_encoder_and_feature_attributes_are_saved(tmp_path, rows, y, estimator):
+    """Columns without information are features, too."""
     frame, is_regression = frame_of(columns_of(rows), "pandas"), is_regressor(estimator)
+    frame = frame.assign(id=np.arange(len(rows)), constant=3.0, word="same")
     found = clone(estimator).fit(frame, np.arange(len(rows)) / 7 if is_regression else y)
     found.save(tmp_path / "model")
-    again = maxplus.load(tmp_path / "model")
-    assert again.encoder_.to_json() == found.encoder_.to_json()
-    assert again.encoder_.target_.task == ("regression" if is_regression else "classification")
-    assert np.array_equal(again.predict(frame), found.predict(frame))
+    for model in (found, maxplus.load(tmp_path / "model")):
+        names = model.encoder_.feature_names
+        assert names[-3:] == ["id", "constant", "word = same"]
+        assert model.encoder_.to_json() == found.encoder_.to_json()
+        assert model.encoder_.target_.task == ("regression" if is_regression else "classification")
+        assert model.n_features_in_ == len(frame.columns)
+        assert model.feature_names_in_.tolist() == list(frame.columns)
+        assert model.model_.n_features == len(names)
+        X = model.encoder_.transform(frame)
+        assert np.array_equal(model.predict(frame), found.predict(X))
+        with pytest.raises(ValueError, match=rf"X has 6 features, but .* expecting {len(names)}"):
+            model.predict(X[:, :6])
 
 
 def test_labels_take_the_name_of_their_series(rows, y):
-    pandas = pytest.importorskip("pandas")
-    frame = pandas.DataFrame(columns_of(rows))
-    series = pandas.Series(y, name="class")
+    frame = pd.DataFrame(columns_of(rows))
+    series = pd.Series(y, name="class")
     found = LMMClassifier(4, **QUICK).fit(frame, series).encoder_
     assert found.target_.name == "class"
     # A column of X with the name of the series is a feature.
@@ -121,13 +130,12 @@ def test_labels_take_the_name_of_their_series(rows, y):
 
 
 def test_numeric_frame_is_not_encoded(rows, y):
-    pandas = pytest.importorskip("pandas")
-    plain = pandas.DataFrame({"nr": range(len(rows)), "b": [len(r["town"]) for r in rows]})
+    plain = pd.DataFrame({"nr": range(len(rows)), "b": [len(r["town"]) for r in rows]})
     found = LMMClassifier(4, **QUICK).fit(plain, y)
     assert found.feature_names_in_.tolist() == ["nr", "b"]
     assert not hasattr(found, "encoder_")
     # A second fit with an array removes the encoder.
-    found.fit(pandas.DataFrame(columns_of(rows)), y)
+    found.fit(pd.DataFrame(columns_of(rows)), y)
     assert hasattr(found, "encoder_")
     found.fit(plain.to_numpy(float), y)
     assert not hasattr(found, "encoder_")
@@ -139,8 +147,10 @@ def test_partial_fit_keeps_the_encoder(rows, y):
     found = SubgradientLMMClassifier(4, max_iter=10, random_state=0)
     found.partial_fit(frame.iloc[:60], y[:60], classes=np.unique(y))
     encoder = found.encoder_
-    found.partial_fit(frame.iloc[60:], y[60:])
-    assert found.encoder_ is encoder
+    for X in (frame, encoder.transform(frame)):
+        found.partial_fit(X[60:], y[60:])
+        assert found.encoder_ is encoder
+        assert found.n_features_in_ == len(USED)
 
 
 def test_cross_validation_accepts_frames(rows, y):
@@ -164,10 +174,9 @@ def test_frame_error_names_the_column(rows, fitted):
 
 
 def test_object_columns_are_categories(y, rows):
-    pandas = pytest.importorskip("pandas")
     cells = [("a", 1, 2.5, None, True)[k % 5] for k in range(120)]
-    categories = pandas.Categorical(["lo", "hi"] * 60, ["lo", "hi"], ordered=True)
-    frame = pandas.DataFrame({"any": pandas.Series(cells, dtype=object), "level": categories})
+    categories = pd.Categorical(["lo", "hi"] * 60, ["lo", "hi"], ordered=True)
+    frame = pd.DataFrame({"any": pd.Series(cells, dtype=object), "level": categories})
     found = LMMClassifier(4, **QUICK).fit(frame, y).encoder_
     words = ["any = 1", "any = 2.5", "any = True", "any = a", "any is missing"]
     assert found.feature_names == [*words, "level"]
@@ -201,3 +210,93 @@ def test_excel_error_names_missing_package(tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "openpyxl", None)
     with pytest.raises(ImportError, match=r"maxplus\[excel\]"):
         read_table(tmp_path / "data.xlsx")
+
+
+# -- columns without information ---------------------------------------------------------------
+
+
+@pytest.fixture
+def noise():
+    """Return a data frame with one informative column, which has a missing value, and labels."""
+    rng = np.random.default_rng(0)
+    n = 80
+    frame = pd.DataFrame(
+        {
+            "id": np.arange(n),
+            "constant": np.full(n, 3.0),
+            "size": rng.normal(size=n),
+            "copy": np.arange(n) * 2.0,
+            "word": ["same"] * n,
+        }
+    )
+    labels = (frame["size"] > 0).astype(int)
+    frame.loc[5, "size"] = np.nan
+    return frame, labels
+
+
+def test_column_named_like_y_is_a_feature():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"price": rng.normal(size=200), "noise": rng.normal(size=200)})
+    target = pd.Series(3.0 * frame["price"] + rng.normal(0, 0.1, 200), name="price")
+    frame.loc[7, "noise"] = np.nan
+    regressor = LMMRegressor(epochs=20, random_state=0)
+    model = clone(regressor).fit(frame, target)
+    assert "price" in model.encoder_.feature_names
+    assert model.encoder_.target_.name != "price"
+    assert model.score(frame, target) > 0.9
+    assert maxplus.validate(regressor, frame, target, cv=2).metrics.r2 > 0.8
+
+
+def test_feature_names_are_not_set_for_numbered_columns(tmp_path):
+    cells = np.random.default_rng(0).normal(size=(80, 3))
+    cells[3, 1] = np.nan
+    found = LMMClassifier(4, **QUICK).fit(pd.DataFrame(cells), np.arange(80) % 2)
+    found.save(tmp_path / "model")
+    for model in (found, maxplus.load(tmp_path / "model")):
+        assert model.n_features_in_ == 3
+        assert not hasattr(model, "feature_names_in_")
+
+
+@pytest.mark.filterwarnings("ignore")
+@each_estimator
+def test_cross_val_score_survives_columns_without_values_in_a_fold(noise, estimator):
+    frame, y = noise
+    frame["late"] = np.where(np.arange(80) < 40, np.nan, np.arange(80))
+    frame["late word"] = [None] * 40 + ["a", "b"] * 20
+    frame["late constant"] = [1.0] * 40 + [2.0] * 40
+    folds = [(np.arange(40), np.arange(40, 80)), (np.arange(40, 80), np.arange(40))]
+    scores = cross_val_score(estimator, frame, y, cv=folds, error_score="raise")
+    assert np.isfinite(scores).all()
+
+
+def test_uninformative_columns_warn_and_are_explained(tmp_path, noise):
+    frame, y = noise
+    frame["empty"] = np.nan
+    frame["name"] = [f"person {k}" for k in range(len(frame))]
+    with pytest.warns(UserWarning, match="the column") as caught:
+        found = LMMClassifier(4, **QUICK).fit(frame, y)
+    text = "\n".join(str(warning.message) for warning in caught)
+    assert "'empty'" in text
+    assert "'name'" in text
+    assert "'id'" not in text
+    names = found.encoder_.feature_names
+    assert "empty is missing" in names
+    assert "name = other" in names
+    # A value in a column without training values is ignored, except by the missing indicator.
+    with pytest.warns(UserWarning, match="'empty'"):
+        X = found.encoder_.transform(frame.assign(empty=1e6))
+    assert X[:, names.index("empty is missing")].tolist() == [0.0] * len(frame)
+    assert not (X == 1e6).any()
+    found.save(tmp_path / "model")
+    again = maxplus.load(tmp_path / "model")
+    assert again.encoder_.to_json() == found.encoder_.to_json()
+    assert str(again.explain(frame.iloc[:3])) == str(found.explain(frame.iloc[:3]))
+    assert found.certified_radius(frame.iloc[:3]).shape == (3,)
+
+
+def test_overrides_drop_columns_only_by_name(noise):
+    frame, y = noise
+    chosen = TableEncoder(drop=["copy"]).attach(frame)
+    found = LMMClassifier(4, **QUICK).fit(chosen, y)
+    assert found.encoder_.feature_names == ["id", "constant", "size", "word = same"]
+    assert found.feature_names_in_.tolist() == list(frame.columns)

@@ -198,7 +198,7 @@ def test_prediction_interval_is_a_quantile_of_held_out_residuals(learned):
     assert np.isposinf(reg.predict_interval(X[:1], 1.0)[1]).all()
 
 
-def test_prediction_intervals_of_few_rows_are_infinite():
+def test_prediction_intervals_of_few_samples_are_infinite():
     reg = LMMRegressor(epochs=3, random_state=0).fit([[0.0], [1.0], [2.0]], [0.0, 1.0, 2.0])
     lower, upper = reg.predict_interval([[1.0]])
     assert (lower[0], upper[0]) == (-math.inf, math.inf)

@@ -117,7 +117,7 @@ def test_feature_names_are_checked_once(rows, monkeypatch):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("n_classes", [2, 9, 40])
-def test_probabilities_of_row_do_not_depend_on_other_rows(n_classes, dtype):
+def test_probabilities_of_sample_do_not_depend_on_other_samples(n_classes, dtype):
     Z = np.random.default_rng(0).normal(size=(50, n_classes)).astype(dtype) * 3
     whole = softmax(Z)
     for size in (1, 2, 7):

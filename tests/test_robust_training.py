@@ -23,7 +23,7 @@ from maxplus.estimators._training_data import TrainingData
 from maxplus.training import Status, TrainingMonitor, TrainingProblem
 from maxplus.training.smooth.interval import IMAGE_ANNEALING, TABLE_ANNEALING
 
-REACH = np.full(3, 0.1)
+RADIUS = np.full(3, 0.1)
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +33,7 @@ def one_thread():
 
 
 def table(n=240, seed=0):
-    """Two informative features, which differ by more and by less than REACH, and a random one."""
+    """Two informative features, which differ by more and by less than RADIUS, and a random one."""
     rng = np.random.default_rng(seed)
     X = rng.random((n, 3))
     y = (X[:, 0] > 0.5).astype(int)
@@ -44,20 +44,20 @@ def table(n=240, seed=0):
 CANDIDATES = [*(Candidate(terms, factor=k) for terms in (SHAPES, BOXES) for k in (1, 2)), CONSTANT]
 
 
-def run(X, y, callbacks=(), candidates=CANDIDATES, reach=REACH, weight=None, **options):
+def run(X, y, callbacks=(), candidates=CANDIDATES, radius=RADIUS, weight=None, **options):
     rng, n_classes = np.random.default_rng(0), int(y.max()) + 1
-    options = {"annealing": TABLE_ANNEALING, "scorer": partial(certified_share, reach)} | options
-    stage = RobustTraining(n_classes, candidates, reach=reach, **options)
+    options = {"annealing": TABLE_ANNEALING, "scorer": partial(certified_share, radius)} | options
+    stage = RobustTraining(n_classes, candidates, radius=radius, **options)
     problem = TrainingProblem(X, y, weight=weight, rng=rng)
     with TrainingMonitor(callbacks) as monitor:
         return stage.run(untrained(TrainingData(X, y), n_classes, rng), problem, monitor)
 
 
-def share(model, X, y, reach=REACH):
-    return certified_share(reach, model, TrainingData(X, y))
+def share(model, X, y, radius=RADIUS):
+    return certified_share(radius, model, TrainingData(X, y))
 
 
-def test_training_certifies_new_rows():
+def test_training_certifies_new_samples():
     X, y = table(480)
     outcome = run(X[:240], y[:240])
     choice = outcome.choice
@@ -67,17 +67,8 @@ def test_training_certifies_new_rows():
     assert outcome.n_iter == outcome.losses.size > 0
 
 
-def test_constant_is_chosen_if_nothing_can_be_certified():
-    rng = np.random.default_rng(0)
-    X, y = rng.random((120, 3)), (rng.random(120) < 0.3).astype(int)
-    outcome = run(X, y)
-    assert outcome.choice.structures[outcome.choice.chosen] is CONSTANT
-    assert_array_equal(outcome.model.scores(X).argmax(axis=1), 0)
-    assert share(outcome.model, X, y, np.full(3, 1e6)) == (y == 0).mean()
-
-
-def test_constant_is_not_chosen_if_no_row_can_be_held_out():
-    outcome = run(np.eye(3), np.arange(3), reach=np.full(3, 0.1))
+def test_constant_is_not_chosen_if_no_sample_can_be_held_out():
+    outcome = run(np.eye(3), np.arange(3), radius=np.full(3, 0.1))
     assert_array_equal(outcome.model.scores(np.eye(3)).argmax(axis=1), [0, 1, 2])
 
 
@@ -99,7 +90,7 @@ def test_single_candidate_is_trained_without_a_search():
     assert share(outcome.model, X, y) > 0.65
 
 
-def test_progress_of_many_rows_ends_with_the_last_epoch():
+def test_progress_of_many_samples_ends_with_the_last_epoch():
     X, y = table(4_400)
     reports = []
     annealing = TABLE_ANNEALING._replace(min_steps=250)
@@ -118,14 +109,14 @@ def test_initial_model_is_kept_if_the_search_is_stopped():
 
 
 def test_features_that_cannot_change_are_used():
-    """A reach of 0 makes the second feature, which separates the classes, safe to use."""
+    """A radius of 0 makes the second feature, which separates the classes, safe to use."""
     X, y = table(480)
-    reach = np.array([0.1, 0.0, 0.1])
-    outcome = run(X[:240], y[:240], reach=reach)
-    assert share(outcome.model, X[240:], y[240:], reach) > 0.95
+    radius = np.array([0.1, 0.0, 0.1])
+    outcome = run(X[:240], y[:240], radius=radius)
+    assert share(outcome.model, X[240:], y[240:], radius) > 0.95
 
 
-def test_search_ignores_rows_of_tiny_weight():
+def test_search_ignores_samples_of_tiny_weight():
     X, y = table(240)
     is_right = np.arange(240) % 2 == 1
     outcome = run(X, np.where(is_right, y, 1 - y), weight=np.where(is_right, 1.0, 1e-6))
@@ -139,24 +130,24 @@ def test_windows_of_images():
     y = np.arange(300) % 2
     X[y == 1, 27:37] = 1.0
     X += 0.1 * rng.normal(size=X.shape)
-    reach = np.full(64, 0.2)
+    radius = np.full(64, 0.2)
     candidates = [Candidate(Windows((8, 8), 5, 3, 2), clip) for clip in ((0.4, 0.6), (0.0, 1.0))]
     annealing = IMAGE_ANNEALING._replace(n_epochs=30)
-    outcome = run(X, y, candidates=candidates, reach=reach, annealing=annealing)
+    outcome = run(X, y, candidates=candidates, radius=radius, annealing=annealing)
     assert len(outcome.model.terms) == 4
     assert outcome.choice.scores[:, 0].min() > 0.5
     assert_array_equal(np.isfinite(outcome.choice.scores).sum(axis=1), [1, 1])
-    assert share(outcome.model, X, y, reach) > 0.9
+    assert share(outcome.model, X, y, radius) > 0.9
 
 
-def test_no_attack_flips_a_certified_row():
+def test_no_attack_flips_a_certified_sample():
     X, y = table(300)
     model = run(X[:200], y[:200]).model
-    rows = X[200:][certified_at(model, X[200:], 1.0, REACH)]
+    rows = X[200:][certified_at(model, X[200:], 1.0, RADIUS)]
     assert len(rows) > 50
     rng = np.random.default_rng(1)
     own = model.scores(rows).argmax(axis=1)
     for _ in range(400):
         kind = rng.integers(3, size=rows.shape)
         move = np.select([kind == 0, kind == 1], [-1.0, 1.0], rng.uniform(-1, 1, rows.shape))
-        assert_array_equal(model.scores(rows + move * REACH).argmax(axis=1), own)
+        assert_array_equal(model.scores(rows + move * RADIUS).argmax(axis=1), own)

@@ -17,6 +17,7 @@ from maxplus import (
     LinearMaxPlusClassifier,
     LipschitzInterpolator,
     LMMClassifier,
+    LMMEnsembleClassifier,
     LMMRegressor,
     MaxPlusClassifier,
     SubgradientLMMClassifier,
@@ -28,6 +29,7 @@ CHECKED = [
     # Few epochs, so that the capacity is chosen quickly.
     LMMClassifier(warmup_epochs=4),
     LMMClassifier(n_hidden=20, warmup_epochs=10),
+    LMMEnsembleClassifier(LMMClassifier(n_hidden=12, warmup_epochs=8), 2),
     SubgradientLMMClassifier(n_hidden=20, max_iter=300),
     MaxPlusClassifier(max_iter=300),
     LinearMaxPlusClassifier(n_hidden=20, max_iter=300),
@@ -35,11 +37,13 @@ CHECKED = [
     LipschitzInterpolator(),
     LipschitzInterpolator(n_hidden=10),
 ]
+CLUSTERS = "clusters are initialised at random samples, which depend on repeated samples"
 RANDOM_CHOICE = {
-    LMMClassifier: "clusters begin at random samples; repeated ones change them",
-    SubgradientLMMClassifier: "prototypes are random samples; repeated ones change them",
-    LinearMaxPlusClassifier: "sgd draws random samples; repeated samples change which are drawn",
-    LMMRegressor: "batches are drawn at random; repeated samples change them",
+    LMMClassifier: CLUSTERS,
+    LMMEnsembleClassifier: CLUSTERS,
+    SubgradientLMMClassifier: "prototypes are random samples, which depend on repeated samples",
+    LinearMaxPlusClassifier: "sgd draws random samples, which depend on repeated samples",
+    LMMRegressor: "batches are random samples, which depend on repeated samples",
 }
 
 

@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_limits
 from maxplus.distributed import SERIAL, using
 from maxplus.estimators._cross_validation import (
     FOLDS,
-    MANY_ROWS,
+    MANY_SAMPLES,
     Candidates,
     Effort,
     Search,
@@ -41,11 +41,11 @@ STRUCTURES = (
     Structure(units=3, has_shapes=False, boxes=8, box_units=3, size=6.0),
     Structure(units=3, pairs_per_feature=1.0, boxes=8, box_units=16, size=6.0),
 )
-# Training runs of the search for fewer than MANY_ROWS rows, and for more rows.
-EFFORT = Effort(survivors=4, first=0.5, others=0.5, min_rows=3_000, share=1 / 4)
-EFFORT_MANY_ROWS = EFFORT._replace(survivors=3, first=0.25)
-# Minimum number of steps of the final training run with MANY_ROWS rows or more.
-MIN_STEPS_MANY_ROWS = 1_000
+# Training runs of the search for fewer than MANY_SAMPLES samples, and for more samples.
+EFFORT = Effort(survivors=4, first=0.5, others=0.5, min_samples=3_000, share=1 / 4)
+EFFORT_MANY_SAMPLES = EFFORT._replace(survivors=3, first=0.25)
+# Minimum number of steps of the final training run with MANY_SAMPLES samples or more.
+MIN_STEPS_MANY_SAMPLES = 1_000
 # Minimum contribution of a term as a fraction of all contributions.
 MIN_CONTRIBUTION = 0.002
 # Length of the training run for the selection of pairs, as a fraction of the full length.
@@ -56,10 +56,10 @@ N_SUBSAMPLE = 3_000
 
 
 class Prepared(NamedTuple):
-    """Transformed training rows, and selected features and pairs."""
+    """Transformed training samples, and selected features and pairs."""
 
     feature_map: FeatureMap
-    # Transformed rows.
+    # Transformed samples.
     U: NDArray
     # Classes, or standardised targets of a regression.
     y: NDArray
@@ -112,22 +112,22 @@ class TermTraining(ABC):
     n_folds: ClassVar[int] = FOLDS
 
     @abstractmethod
-    def prepare(self, rows: TrainingData, rng: np.random.Generator) -> Any:
+    def prepare(self, data: TrainingData, rng: np.random.Generator) -> Any:
         """Return the input of `train`: transformed features, and selected features and pairs."""
 
     def candidates(self, **evaluation: Any) -> Candidates:
         """Return the structures as candidates of a search."""
         return Candidates(
             len(self.structures),
-            lambda rows, seed, quiet: self.prepare(rows, np.random.default_rng(seed)),
+            lambda data, seed, quiet: self.prepare(data, np.random.default_rng(seed)),
             lambda c, prepared, length, seed, quiet: self.train(
                 self.structures[c], prepared, length, seed, lambda *_: quiet.interrupted
             ),
             **evaluation,
         )
 
-    def annealing_for(self, structure: Structure, n_rows: int) -> Annealing:
-        """Return the annealing schedule of a structure for a number of rows."""
+    def annealing_for(self, structure: Structure, n_samples: int) -> Annealing:
+        """Return the annealing schedule of a structure for a number of samples."""
         return self.annealing._replace(rate=structure.rate, min_steps=structure.min_steps)
 
     def train(
@@ -175,16 +175,16 @@ class TermTraining(ABC):
         )
 
     def train_on_all(
-        self, chosen: int, rows: TrainingData, seed: int, monitor: TrainingMonitor
+        self, chosen: int, data: TrainingData, seed: int, monitor: TrainingMonitor
     ) -> tuple[AdditiveLMM, NDArray, Status]:
-        """Train the chosen structure on all rows.
+        """Train the chosen structure on all samples.
 
         Returns the model, the loss of each epoch, and the status.
         """
         # Seeds 0 to n_folds − 1 are used by the search.
         seeds = [seed, self.n_folds]
-        prepared = self.prepare(rows, np.random.default_rng(seeds))
-        n_epochs = self.annealing_for(self.structures[chosen], len(rows.y)).epochs(len(rows.y))
+        prepared = self.prepare(data, np.random.default_rng(seeds))
+        n_epochs = self.annealing_for(self.structures[chosen], len(data.y)).epochs(len(data.y))
         report = EpochReport(monitor, n_epochs)
         model = self.train(self.structures[chosen], prepared, 1.0, [*seeds, 1], report)
         return model, np.array(report.losses), report.status
@@ -237,7 +237,7 @@ class TrainedSum(Outcome):
 
 
 class SumStage(ABC):
-    """Stage that trains a sum of terms on rank 0 with the rows of all ranks.
+    """Stage that trains a sum of terms on rank 0 with the samples of all ranks.
 
     Checkpoints are not supported, because training is short.
     """
@@ -260,17 +260,17 @@ class SumStage(ABC):
         assert problem.rng is not None
         seed = int(problem.rng.integers(2**31))
 
-        def train_on_root(rows: TrainingData) -> TrainedSum:
+        def train_on_root(data: TrainingData) -> TrainedSum:
             with using(SERIAL), threadpool_limits(1):
-                return self._train(model, replace(rows, X=rows.X[:]), seed, monitor)
+                return self._train(model, replace(data, X=data.X[:]), seed, monitor)
 
         return TrainingData(problem.X, problem.y, problem.weight).on_first_rank(train_on_root)
 
     @abstractmethod
     def _train(
-        self, model: Any, rows: TrainingData, seed: int, monitor: TrainingMonitor
+        self, model: Any, data: TrainingData, seed: int, monitor: TrainingMonitor
     ) -> TrainedSum:
-        """Train on all rows; return the initial ``model`` if no model was trained."""
+        """Train on all samples; return the initial ``model`` if no model was trained."""
 
 
 @dataclass(frozen=True)
@@ -278,89 +278,89 @@ class JointTraining(TermTraining, SumStage):
     """Training stage that chooses the structure of a classifier and trains it."""
 
     structures: Sequence[Any] = STRUCTURES
-    # Score of a model on held-out rows that replaces the log loss. Higher is better.
+    # Score of a model on held-out samples that replaces the log loss. Higher is better.
     scorer: Callable[[AdditiveLMM, TrainingData], float] | None = None
     # Maximum number of features in all terms.
     max_features: int | None = None
 
     def _train(
-        self, model: AdditiveLMM, rows: TrainingData, seed: int, monitor: TrainingMonitor
+        self, model: AdditiveLMM, data: TrainingData, seed: int, monitor: TrainingMonitor
     ) -> TrainedSum:
         choice, chosen = None, 0
         if len(self.structures) > 1:
-            choice, status = self.choose(rows, seed, monitor)
+            choice, status = self.choose(data, seed, monitor)
             if choice is None:
                 return TrainedSum(model, status, None, np.empty(0))
             chosen = choice.chosen
         monitor.begin(self.name, is_last=True)
-        trained, losses, status = self.train_on_all(chosen, rows, seed, monitor)
-        return TrainedSum(without_weak_terms(trained, rows.X), status, choice, losses)
+        trained, losses, status = self.train_on_all(chosen, data, seed, monitor)
+        return TrainedSum(without_weak_terms(trained, data.X), status, choice, losses)
 
     def choose(
-        self, rows: TrainingData, seed: int, monitor: TrainingMonitor
+        self, data: TrainingData, seed: int, monitor: TrainingMonitor
     ) -> tuple[Choice | None, Status]:
         """Return the choice, or None if the search was interrupted, and the status."""
         monitor.begin("choice", is_last=False)
         score = None if self.scorer is None else self._score
-        search = Search(self.candidates(score=score), rows, self.effort(len(rows.y)), seed)
+        search = Search(self.candidates(score=score), data, self.effort(len(data.y)), seed)
         status = search.run(monitor)
         if status is not None:
             return None, status
         chosen, factor = search.chosen(), 1.0
         known = search.evaluated
         if known.any():
-            held = search.rows.part(known)
+            held = search.data.part(known)
             factor = temperature(search.outputs[chosen, known], held.y, held.weight)
         scores = None if self.scorer is None else search.scores
         choice = Choice(self.structures, search.losses, scores, chosen, factor)
         return choice, Status.MAX_ITER
 
-    def effort(self, n_rows: int) -> Effort:
-        """Return the number and length of the training runs of the search for a number of rows."""
-        return EFFORT if n_rows < MANY_ROWS else EFFORT_MANY_ROWS
+    def effort(self, n_samples: int) -> Effort:
+        """Return the number and length of the training runs of the search."""
+        return EFFORT if n_samples < MANY_SAMPLES else EFFORT_MANY_SAMPLES
 
-    def _score(self, model: AdditiveLMM, rows: TrainingData) -> float:
+    def _score(self, model: AdditiveLMM, data: TrainingData) -> float:
         assert self.scorer is not None
-        factor = temperature(model.scores(rows.X), rows.y, rows.weight)
-        return self.scorer(model.scaled(factor), rows)
+        factor = temperature(model.scores(data.X), data.y, data.weight)
+        return self.scorer(model.scaled(factor), data)
 
-    def annealing_for(self, structure: Structure, n_rows: int) -> Annealing:
-        """Return the annealing schedule of a structure, with more steps for many rows."""
-        annealing = super().annealing_for(structure, n_rows)
-        if n_rows < MANY_ROWS:
+    def annealing_for(self, structure: Structure, n_samples: int) -> Annealing:
+        """Return the annealing schedule of a structure, with more steps for many samples."""
+        annealing = super().annealing_for(structure, n_samples)
+        if n_samples < MANY_SAMPLES:
             return annealing
-        return annealing._replace(min_steps=max(MIN_STEPS_MANY_ROWS, structure.min_steps))
+        return annealing._replace(min_steps=max(MIN_STEPS_MANY_SAMPLES, structure.min_steps))
 
-    def prepare(self, rows: TrainingData, rng: np.random.Generator) -> Prepared:
+    def prepare(self, data: TrainingData, rng: np.random.Generator) -> Prepared:
         """Transform features, and select features and pairs.
 
         Shape functions are trained briefly. Features are ranked by their contributions, and pairs
         by the residuals.
         """
-        feature_map = FeatureMap.fit(rows.X)
-        U = feature_map(rows.X)
+        feature_map = FeatureMap.fit(data.X)
+        U = feature_map(data.X)
         features = list(range(U.shape[1]))
-        prepared = Prepared(feature_map, U, rows.y, rows.y, rows.weight, features)
+        prepared = Prepared(feature_map, U, data.y, data.y, data.weight, features)
         annealing = TERM_ANNEALING._replace(length=PAIRS_LENGTH)
         shapes = self.train_mapped(Structure(), prepared, annealing, rng)
         if self.max_features is not None:
             order = np.argsort(-_strengths(shapes, _subsample(U)), kind="stable")
             features = sorted(order[: self.max_features].tolist())
         n_pairs = min(len(features), MAX_PAIRS)
-        found = select_pairs(U[:, features], rows.y, shapes.scores(U), n_pairs)
+        found = select_pairs(U[:, features], data.y, shapes.scores(U), n_pairs)
         pairs = [(features[p], features[q]) for p, q in found]
         return prepared._replace(features=features, pairs=pairs)
 
 
 def untrained(
-    rows: TrainingData, n_classes: int, rng: np.random.Generator, signs: NDArray | None = None
+    data: TrainingData, n_classes: int, rng: np.random.Generator, signs: NDArray | None = None
 ) -> AdditiveLMM:
     """Return the initial model, which has shape functions only."""
-    feature_map = FeatureMap.fit(rows.X)
-    model = initial_terms(Structure(), feature_map(rows.X), rows.y, n_classes, [], rng).model
+    feature_map = FeatureMap.fit(data.X)
+    model = initial_terms(Structure(), feature_map(data.X), data.y, n_classes, [], rng).model
     if signs is not None:
         model = seal(constrain(model, signs), Monotonic.of(signs, feature_map))
-    return AdditiveLMM(model.terms, rows.X.shape[1], feature_map)
+    return AdditiveLMM(model.terms, data.X.shape[1], feature_map)
 
 
 def without_weak_terms(model: AdditiveLMM, X: NDArray) -> AdditiveLMM:
@@ -380,7 +380,7 @@ def without_weak_terms(model: AdditiveLMM, X: NDArray) -> AdditiveLMM:
 
 
 def _subsample(X: NDArray) -> NDArray:
-    """Return an evenly spaced subsample of the rows."""
+    """Return an evenly spaced subsample."""
     return X[:: max(1, -(-len(X) // N_SUBSAMPLE))]
 
 

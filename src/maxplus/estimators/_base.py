@@ -30,7 +30,12 @@ from maxplus.estimators._parameters import (
     warn_of_unused_parameters,
     warn_user,
 )
-from maxplus.estimators._training_data import Scaling, TrainingData, mean_loss, predict_in_batches
+from maxplus.estimators._training_data import (
+    Scaling,
+    TrainingData,
+    loss_attributes,
+    predict_in_batches,
+)
 from maxplus.models import LOG2, Model, Network
 from maxplus.models._softmax import log_softmax, softmax_by_class
 from maxplus.training import (
@@ -110,14 +115,14 @@ class Origin(NamedTuple):
 
 @dataclass(frozen=True)
 class FitState:
-    """Training state besides the model; checkpoints contain all fields except ``rng``."""
+    """Training state besides the model; checkpoints contain all fields except the last two."""
 
     # Number of iterations, epochs and rounds of earlier calls and completed stages.
     n_iter: int = 0
     # Slope of the initial boxes, and typical distance between classes.
     slope: float | None = None
     distance: float | None = None
-    # Factor for all weights, estimated on held-out rows.
+    # Factor for all weights, estimated on held-out samples.
     temperature: float | None = None
     # Scaling of the features for a single network.
     scaling: Scaling | None = None
@@ -129,11 +134,12 @@ class FitState:
     history: History | None = None
     # Results of completed stages.
     results: Mapping[str, NDArray] = field(default_factory=dict)
-    # Random generator of the previous call, if training continues.
+    # Random generator and initialisation parameters, which a later call may continue to use.
     rng: np.random.Generator | None = None
+    init_values: Mapping[str, Any] | None = None
 
-    NUMBERS: ClassVar[tuple[str, ...]] = ("slope", "distance", "temperature")
-    UNITS: ClassVar[tuple[str, ...]] = ("prototypes", "unit_activation_counts")
+    SCALARS: ClassVar[tuple[str, ...]] = ("slope", "distance", "temperature")
+    PER_UNIT: ClassVar[tuple[str, ...]] = ("prototypes", "unit_activation_counts")
 
     @property
     def size(self) -> float:
@@ -144,7 +150,7 @@ class FitState:
 
     def to_arrays(self) -> dict[str, NDArray]:
         """Return the state as named arrays for a checkpoint."""
-        known = {name: getattr(self, name) for name in (*self.NUMBERS, *self.UNITS)}
+        known = {name: getattr(self, name) for name in (*self.SCALARS, *self.PER_UNIT)}
         return {
             **self.results,
             **({"n_iter": np.array([self.n_iter])} if self.n_iter else {}),
@@ -160,14 +166,14 @@ class FitState:
         """Return the state in a checkpoint; raise StateError if it is invalid or incomplete."""
         arrays = saved.before
         known: dict[str, Any] = {}
-        for name in ("n_iter", *cls.NUMBERS, *cls.UNITS):
+        for name in ("n_iter", *cls.SCALARS, *cls.PER_UNIT):
             if name in arrays or name in required:
-                dtype = np.float64 if name in cls.NUMBERS else np.int64
-                shape = (None,) if name in cls.UNITS else (1,)
+                dtype = np.float64 if name in cls.SCALARS else np.int64
+                shape = (None,) if name in cls.PER_UNIT else (1,)
                 array = saved.array(f"before.{name}", dtype, shape)
-                if not (array > 0 if name in cls.NUMBERS else array >= 0).all():
+                if not (array > 0 if name in cls.SCALARS else array >= 0).all():
                     raise StateError(f"its {name} cannot be {array.min()}")
-                known[name] = array if name in cls.UNITS else array[0].item()
+                known[name] = array if name in cls.PER_UNIT else array[0].item()
         if "scaling" in required:
             scaling = Scaling(
                 *(saved.array(f"before.{n}", np.float64, (None,)) for n in Scaling._fields)
@@ -187,7 +193,7 @@ class FitState:
                     for name, dtype in History.columns.items()
                 }
             )
-        used = {"n_iter", *Scaling._fields, *cls.NUMBERS, *cls.UNITS}
+        used = {"n_iter", *Scaling._fields, *cls.SCALARS, *cls.PER_UNIT}
         results = {n: A for n, A in arrays.items() if n not in used and not n.startswith(EARLIER)}
         return cls(**known, results=results)
 
@@ -197,7 +203,7 @@ def replace_fitted(estimator: Any, fitted: Mapping[str, Any]) -> None:
 
     A single assignment ensures that an interrupted call does not mix old and new attributes.
     """
-    kept = {n: v for n, v in vars(estimator).items() if not n.endswith("_") and n != "_rng"}
+    kept = {name: value for name, value in vars(estimator).items() if not name.endswith("_")}
     estimator.__dict__ = {**kept, **fitted}
 
 
@@ -344,7 +350,10 @@ class BaseMaxPlusClassifier(StatusMixin, ClassifierMixin, BaseMaxPlusEstimator):
             assert data.digest
         if saved is not None and data.digest != digest:
             raise mark_collective(OtherDataError("the data differ from those of the checkpoint"))
-        rng = self._generator(previous)
+        rng = None if previous is None else previous[1].rng
+        if rng is None:
+            seed = check_random_state(self.random_state).randint(2**31)
+            rng = np.random.default_rng(comm.bcast(seed))
         with ExitStack() as stack:
             stack.enter_context(threads(self.n_jobs))
             if not comm.is_first:
@@ -358,9 +367,9 @@ class BaseMaxPlusClassifier(StatusMixin, ClassifierMixin, BaseMaxPlusEstimator):
                 model, state = previous or self._initialize(data, rng, monitor)
             problem, stages = self._problem(data, state, rng), self._stages(data, state)
             trained = run_stages(stages, model, problem, monitor, saved, state.to_arrays())
-            state = replace(state, results={**state.results, **trained.arrays})
+            state = replace(state, results={**state.results, **trained.arrays}, rng=rng)
             fitted = self._fitted_attributes(data, state, trained)
-        replace_fitted(self, fitted | self._continuation_state(rng, continues=previous is not None))
+        replace_fitted(self, fitted)
         self._warn_of_ending(trained)
         return self
 
@@ -378,12 +387,6 @@ class BaseMaxPlusClassifier(StatusMixin, ClassifierMixin, BaseMaxPlusEstimator):
     def _class_weight(self) -> Any:
         return getattr(self, "class_weight", None)
 
-    def _generator(self, previous: tuple[Network, FitState] | None) -> np.random.Generator:
-        if previous is not None and previous[1].rng is not None:
-            return previous[1].rng
-        seed = check_random_state(self.random_state).randint(2**31)
-        return np.random.default_rng(current().bcast(seed))
-
     def _required_state(self) -> tuple[str, ...]:
         """Return the names of the attributes that a checkpoint must contain."""
         return ()
@@ -400,7 +403,7 @@ class BaseMaxPlusClassifier(StatusMixin, ClassifierMixin, BaseMaxPlusEstimator):
         model = stages[saved.stage].check(saved, problem, self._model_class)
         if model.n_classes != data.n_classes:
             raise StateError(f"its weights are for {model.n_classes} classes")
-        for name in FitState.UNITS:
+        for name in FitState.PER_UNIT:
             units = getattr(state, name)
             if units is not None and len(units) != getattr(model, "n_hidden", 0):
                 raise StateError(f"its {name} do not match the number of hidden units")
@@ -411,23 +414,15 @@ class BaseMaxPlusClassifier(StatusMixin, ClassifierMixin, BaseMaxPlusEstimator):
     ) -> dict[str, Any]:
         """Return all fitted attributes."""
         losses = trained.model.losses(data.X, data.y)
-        all_losses = np.full(len(data.labels), np.nan)
-        all_losses[data.index] = losses
         return {
             **data.columns,
+            **loss_attributes(losses, data.weight, data.index, len(data.labels)),
             "classes_": data.classes,
             "model_": trained.model,
             "n_iter_": state.n_iter + trained.n_iter,
             "status_": trained.status.value,
             "training_labels_": data.labels,
-            "training_losses_": all_losses,
-            "max_loss_": current().largest(float(losses.max(initial=-np.inf))),
-            "mean_loss_": mean_loss(losses, data.weight),
         }
-
-    def _continuation_state(self, rng: np.random.Generator, continues: bool) -> dict[str, Any]:
-        """Return the private attributes that a later call needs to continue training."""
-        return {"_rng": rng}
 
     def _warn_of_no_effect(self) -> None:
         """Warn about parameters that were set but have no effect."""

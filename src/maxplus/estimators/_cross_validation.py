@@ -26,20 +26,18 @@ MIN_TEMPERATURE, MAX_TEMPERATURE = 0.02, 50.0
 # Number of bisection steps on the log scale.
 N_BISECTIONS = 40
 FOLDS = 3
-# Number of rows from which the search uses fewer and shorter training runs.
-MANY_ROWS = 4_000
+# Number of samples from which the search uses fewer and shorter training runs.
+MANY_SAMPLES = 4_000
 # Maximum distance from the best loss, in standard errors, at which a simpler candidate is chosen.
 MAX_STANDARD_ERRORS = 0.25
-# Minimum number of rows of each class in a subsample.
-MIN_ROWS_PER_CLASS = 6
+# Minimum number of samples of each class in a subsample.
+MIN_PER_CLASS = 6
 
 T = TypeVar("T")
-# Function of rows, length (fraction of a full training run), generator and monitor.
-Train = Callable[[TrainingData, float, np.random.Generator, TrainingMonitor], LMM]
 
 
 def losses_of(Z: NDArray, y: NDArray) -> NDArray:
-    """Return the log loss −log softmax(z)_y of each row."""
+    """Return the log loss −log softmax(z)_y of each sample."""
     Z = Z - Z.max(axis=1, keepdims=True)
     return np.log(np.exp(Z).sum(axis=1)) - Z[np.arange(len(y)), y]
 
@@ -47,13 +45,13 @@ def losses_of(Z: NDArray, y: NDArray) -> NDArray:
 def temperature(Z: NDArray, y: NDArray, weight: NDArray | None = None) -> float:
     """Return the inverse temperature t that minimises the mean log loss of softmax(t·z).
 
-    Labels are smoothed by 1 / (n + 2) for n rows (rule of succession), so that the optimum is
-    finite even if all rows are classified correctly.
+    Labels are smoothed by 1 / (n + 2) for n samples (rule of succession), so that the optimum is
+    finite even if all samples are classified correctly.
     """
     Z = np.asarray(Z, np.float64)
     Z = Z - Z.max(axis=1, keepdims=True)
-    smoothing, rows = 1.0 / (len(y) + 2), np.arange(len(y))
-    target = (1.0 - smoothing) * Z[rows, y] + smoothing * Z.mean(axis=1)
+    smoothing, index = 1.0 / (len(y) + 2), np.arange(len(y))
+    target = (1.0 - smoothing) * Z[index, y] + smoothing * Z.mean(axis=1)
 
     def loss(u: float) -> float:
         t = math.exp(u)
@@ -67,7 +65,7 @@ def temperature(Z: NDArray, y: NDArray, weight: NDArray | None = None) -> float:
 def limit_temperature(target: float, Z: NDArray, y: NDArray, level: float) -> float:
     """Return the temperature closest to ``target`` for which every loss is below ``level``.
 
-    All losses must be below the level for temperature 1. The maximum loss over the rows of all
+    All losses must be below the level for temperature 1. The maximum loss over the samples of all
     ranks is convex in the temperature. It is therefore below the level in an interval around 1, the
     end of which is found by bisection.
     """
@@ -102,28 +100,28 @@ def _shares(values: NDArray, weight: NDArray | None) -> NDArray:
 
 
 def stratified_part(y: NDArray, n: int, rng: np.random.Generator) -> NDArray:
-    """Return about n stratified row indices, with at least six rows per class if available."""
+    """Return about n stratified indices, at least six per class if there are as many."""
     if len(y) <= n:
         return np.arange(len(y))
     parts = []
     for d in np.unique(y):
-        rows = np.flatnonzero(y == d)
-        size = max(MIN_ROWS_PER_CLASS, round(n * rows.size / len(y)))
-        parts.append(rng.permutation(rows)[:size])
+        members = np.flatnonzero(y == d)
+        size = max(MIN_PER_CLASS, round(n * members.size / len(y)))
+        parts.append(rng.permutation(members)[:size])
     return np.sort(np.concatenate(parts))
 
 
 def deal_folds(y: NDArray, n_folds: int, rng: np.random.Generator) -> NDArray:
-    """Assign rows to folds, stratified by class.
+    """Assign samples to folds, stratified by class.
 
-    The fold is −1 for the only row of a class, which is never held out.
+    The fold is −1 for the only sample of a class, which is never held out.
     """
     fold_of, n_dealt = np.full(len(y), -1), 0
     for d in np.unique(y):
-        rows = rng.permutation(np.flatnonzero(y == d))
-        if rows.size > 1:
-            fold_of[rows] = (n_dealt + np.arange(rows.size)) % n_folds
-            n_dealt += rows.size
+        members = rng.permutation(np.flatnonzero(y == d))
+        if members.size > 1:
+            fold_of[members] = (n_dealt + np.arange(members.size)) % n_folds
+            n_dealt += members.size
     return fold_of
 
 
@@ -136,8 +134,8 @@ class Effort(NamedTuple):
     # training run.
     first: float
     others: float
-    # Minimum size of the subsample, absolute and as a fraction of all rows.
-    min_rows: int
+    # Minimum size of the subsample, absolute and as a fraction of all samples.
+    min_samples: int
     share: float
     n_folds: int = FOLDS
 
@@ -146,24 +144,24 @@ def _scores(model: Any, prepared: Any, X: NDArray) -> NDArray:
     return model.scores(X)
 
 
-def _calibrated_losses(Z: NDArray, rows: TrainingData) -> NDArray:
-    """Return the log loss of each row at the optimal temperature."""
-    return losses_of(temperature(Z, rows.y, rows.weight) * Z, rows.y)
+def _calibrated_losses(Z: NDArray, data: TrainingData) -> NDArray:
+    """Return the log loss of each sample at the optimal temperature."""
+    return losses_of(temperature(Z, data.y, data.weight) * Z, data.y)
 
 
 class Candidates(NamedTuple):
     """Candidates of a search, ordered by complexity, and functions that train and evaluate them."""
 
     n: int
-    # (rows, seed, monitor) -> input of ``train``, shared by all candidates.
+    # (data, seed, monitor) -> input of ``train``, shared by all candidates.
     prepare: Callable[[TrainingData, Sequence[int], TrainingMonitor], Any]
     # (candidate, prepared, length, seed, monitor) -> model, for a fraction of a full training run.
     train: Callable[[int, Any, float, Sequence[int], TrainingMonitor], Any]
-    # (model, prepared, X) -> outputs for held-out rows, of shape (n_rows, n_outputs).
+    # (model, prepared, X) -> outputs for held-out samples, of shape (n_samples, n_outputs).
     outputs: Callable[[Any, Any, NDArray], NDArray] = _scores
-    # (outputs, rows) -> loss of each held-out row.
+    # (outputs, data) -> loss of each held-out sample.
     losses: Callable[[NDArray, TrainingData], NDArray] = _calibrated_losses
-    # (model, rows) -> score of held-out rows that replaces the losses. Higher is better.
+    # (model, data) -> score of held-out samples that replaces the losses. Higher is better.
     score: Callable[[Any, TrainingData], float] | None = None
 
 
@@ -171,25 +169,18 @@ class Search:
     """Cross-validation of candidates with short training runs.
 
     All candidates are evaluated on the first fold, and only the best ones on the other folds. A
-    subsample of the rows of all MPI ranks is used, stratified by y unless ``is_stratified`` is
+    subsample of the data of all MPI ranks is used, stratified by y unless ``is_stratified`` is
     False. Results do not depend on the number of threads.
 
-    Attributes
-    ----------
-    rows : TrainingData
-        Subsample of the rows of all ranks.
-    fold_of : ndarray of shape (n_rows,)
-        Fold of each row, −1 if it is never held out.
-    losses, scores : ndarray of shape (n_candidates, n_folds)
-        Held-out results, inf and −inf for skipped folds.
-    outputs : ndarray of shape (n_candidates, n_rows, n_outputs)
-        Outputs for held-out rows, NaN for skipped folds.
+    ``losses`` (inf for skipped folds) and ``scores`` (−inf) have the shape (n_candidates, n_folds),
+    and ``outputs`` (NaN) the shape (n_candidates, n_samples, n_outputs) for the subsample ``data``.
+    ``fold_of`` is the fold of each sample, −1 if it is never held out.
     """
 
     def __init__(
         self,
         candidates: Candidates,
-        rows: TrainingData,
+        data: TrainingData,
         effort: Effort,
         seed: int,
         *,
@@ -197,18 +188,18 @@ class Search:
     ) -> None:
         self.candidates, self.effort, self.seed = candidates, effort, seed
 
-        def deal(rows: TrainingData) -> tuple[TrainingData, NDArray]:
-            rng, N = np.random.default_rng(seed), len(rows.y)
-            strata = rows.y if is_stratified else np.zeros(N, np.int64)
-            part = stratified_part(strata, max(effort.min_rows, int(effort.share * N)), rng)
+        def deal(data: TrainingData) -> tuple[TrainingData, NDArray]:
+            rng, N = np.random.default_rng(seed), len(data.y)
+            strata = data.y if is_stratified else np.zeros(N, np.int64)
+            part = stratified_part(strata, max(effort.min_samples, int(effort.share * N)), rng)
             if not is_stratified and 2 * effort.n_folds > N:
-                return rows.part(part), np.full(N, -1)
-            return rows.part(part), deal_folds(strata[part], effort.n_folds, rng)
+                return data.part(part), np.full(N, -1)
+            return data.part(part), deal_folds(strata[part], effort.n_folds, rng)
 
-        self.rows, self.fold_of = rows.on_first_rank(deal)
+        self.data, self.fold_of = data.on_first_rank(deal)
         n, n_folds = candidates.n, effort.n_folds
         self.losses, self.scores = np.full((n, n_folds), np.inf), np.full((n, n_folds), -np.inf)
-        self.outputs = np.full((n, len(self.rows.y), 1), np.nan)
+        self.outputs = np.full((n, len(self.data.y), 1), np.nan)
         self._n_done, self._total = 0, n + (n_folds - 1) * min(effort.survivors, n)
 
     def run(self, monitor: TrainingMonitor) -> Status | None:
@@ -247,25 +238,25 @@ class Search:
         return monitor.stop_reason
 
     def _prepare(self, fold: int, monitor: TrainingMonitor) -> Any:
-        rows = self.rows.part(self.fold_of != fold)
-        return self.candidates.prepare(rows, [self.seed, fold], monitor)
+        data = self.data.part(self.fold_of != fold)
+        return self.candidates.prepare(data, [self.seed, fold], monitor)
 
     def _train(self, c: int, fold: int, prepared: Any, monitor: TrainingMonitor) -> Any:
         length = self.effort.others if fold else self.effort.first
         return self.candidates.train(c, prepared, length, [self.seed, fold, 1], monitor)
 
     def _record(self, c: int, fold: int, model: Any, prepared: Any) -> None:
-        """Evaluate a model on the held-out rows of a fold."""
+        """Evaluate a model on the held-out samples of a fold."""
         held = np.flatnonzero(self.fold_of == fold)
-        rows = self.rows.part(held)
-        outputs = self.candidates.outputs(model, prepared, rows.X)
+        data = self.data.part(held)
+        outputs = self.candidates.outputs(model, prepared, data.X)
         if not self._n_done:
             self.outputs = np.full((*self.outputs.shape[:2], outputs.shape[1]), np.nan)
         self.outputs[c, held] = outputs
-        losses = self.candidates.losses(outputs, rows)
-        self.losses[c, fold] = np.average(losses, weights=rows.weight)
+        losses = self.candidates.losses(outputs, data)
+        self.losses[c, fold] = np.average(losses, weights=data.weight)
         if self.candidates.score is not None:
-            score = self.candidates.score(model, rows)
+            score = self.candidates.score(model, data)
             self.scores[c, fold] = score if math.isfinite(score) else -np.inf
         self._n_done += 1
 
@@ -281,7 +272,7 @@ class Search:
 
     @property
     def evaluated(self) -> NDArray:
-        """Mask of the rows that have outputs of all survivors."""
+        """Mask of the samples that have outputs of all survivors."""
         return np.isfinite(self.outputs[self.survivors]).all(axis=(0, 2))
 
     def chosen(self) -> int:
@@ -296,14 +287,14 @@ class Search:
         if self.candidates.score is not None:
             folds = np.flatnonzero(np.isfinite(self.losses[survivors[0]])).tolist()
             return min(survivors, key=lambda c: self._key(c, folds))
-        rows = self.rows.part(evaluated)
-        losses = {c: self.candidates.losses(self.outputs[c, evaluated], rows) for c in survivors}
-        shares = _shares(rows.y, rows.weight)
+        data = self.data.part(evaluated)
+        losses = {c: self.candidates.losses(self.outputs[c, evaluated], data) for c in survivors}
+        shares = _shares(data.y, data.weight)
         best = losses[min(losses, key=lambda c: float(shares @ losses[c]))]
         return next(
             c
             for c in survivors
-            if is_within_noise(losses[c] - best, rows.weight, MAX_STANDARD_ERRORS)
+            if is_within_noise(losses[c] - best, data.weight, MAX_STANDARD_ERRORS)
         )
 
 
@@ -317,35 +308,35 @@ def _in_threads(
         yield completed
 
 
-def _network_effort(rows: TrainingData) -> Effort:
+def _network_effort(data: TrainingData) -> Effort:
     """Return the number and length of the training runs of a search over single networks."""
-    length = 0.25 if current().total(len(rows.y)) < MANY_ROWS else 0.2
+    length = 0.25 if current().total(len(data.y)) < MANY_SAMPLES else 0.2
     return Effort(2, length, length, 2_000, 1 / 8)
 
 
 def held_out_temperature(
-    rows: TrainingData, train: Train, seed: int, monitor: TrainingMonitor
+    data: TrainingData,
+    train: Callable[[TrainingData, float, np.random.Generator, TrainingMonitor], LMM],
+    seed: int,
+    monitor: TrainingMonitor,
 ) -> float:
-    """Return the optimal temperature for held-out rows, from a short training run per fold.
+    """Return the optimal temperature for held-out samples, from a short training run per fold.
 
-    The temperature is 1 if no row can be held out, or if the search is stopped.
+    ``train`` is a function of data, length (fraction of a full run), generator and monitor. The
+    temperature is 1 if no sample can be held out, or if the search is stopped.
     """
-
-    def train_fold(
-        candidate: int,
-        kept: TrainingData,
-        length: float,
-        seed: Sequence[int],
-        quiet: TrainingMonitor,
-    ) -> LMM:
-        return train(kept, length, np.random.default_rng(seed[:2]), quiet)
-
-    candidates = Candidates(1, lambda kept, seed, quiet: kept, train_fold)
-    search = Search(candidates, rows, _network_effort(rows), seed)
+    candidates = Candidates(
+        1,
+        lambda kept, seed, quiet: kept,
+        lambda c, kept, length, seed, quiet: train(
+            kept, length, np.random.default_rng(seed[:2]), quiet
+        ),
+    )
+    search = Search(candidates, data, _network_effort(data), seed)
     evaluated = search.evaluated if search.run(monitor) is None else np.zeros(0, bool)
     if not evaluated.any():
         return 1.0
-    held = search.rows.part(evaluated)
+    held = search.data.part(evaluated)
     return temperature(search.outputs[0, evaluated], held.y, held.weight)
 
 
@@ -356,17 +347,17 @@ def validate_polish(
     problem: TrainingProblem,
     monitor: TrainingMonitor,
 ) -> bool:
-    """Return whether a polish degrades neither the accuracy nor the log loss on held-out rows.
+    """Return whether a polish degrades neither the accuracy nor the log loss on held-out samples.
 
     A network is trained briefly and polished in each fold. Held-out accuracies and losses before
-    and after the polish are compared row by row, with the same temperature. An increase within its
+    and after the polish are compared pairwise, with the same temperature. An increase within its
     standard error is ignored. A polish is also rejected if more than half of the losses above its
-    level stay there, if training overflows, or if no row can be held out.
+    level stay there, if training overflows, or if no sample can be held out.
     """
     assert problem.rng is not None
     seed = int(problem.rng.integers(2**31))
-    rows = TrainingData(problem.X, problem.y, problem.weight)
-    effort = _network_effort(rows)
+    data = TrainingData(problem.X, problem.y, problem.weight)
+    effort = _network_effort(data)
 
     def train_fold(kept: TrainingData, seed: Sequence[int], quiet: TrainingMonitor) -> Any:
         rng = np.random.default_rng(seed)
@@ -394,7 +385,7 @@ def validate_polish(
         outputs=lambda trained, prepared, X: trained[0].scores(X),
         score=lambda trained, held: -float(trained[1]),
     )
-    search = Search(candidates, rows, effort, seed)
+    search = Search(candidates, data, effort, seed)
     try:
         # The search does not report progress, because it is part of the polish.
         status = search.run(TrainingMonitor(parent=monitor))
@@ -406,7 +397,7 @@ def validate_polish(
     n_before, n_after = (-scores[np.isfinite(scores)].sum() for scores in search.scores)
     if 2 * n_after > n_before:
         return False
-    held, (before, after) = search.rows.part(evaluated), search.outputs[:, evaluated]
+    held, (before, after) = search.data.part(evaluated), search.outputs[:, evaluated]
     t = temperature(before, held.y, held.weight)
     losses = losses_of(t * after, held.y) - losses_of(t * before, held.y)
     errors = (after.argmax(axis=1) != held.y) * 1.0 - (before.argmax(axis=1) != held.y)

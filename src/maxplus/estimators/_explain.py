@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from maxplus.certify import certified_at, certified_radius
 from maxplus.estimators._frames import missing_mask
 from maxplus.estimators._parameters import check_value, integer, threads
-from maxplus.estimators._training_data import check_labels, validated_rows
+from maxplus.estimators._training_data import check_labels, validate_samples
 from maxplus.explain import (
     Change,
     Domain,
@@ -42,9 +42,9 @@ class ExplainMixin:
     encoder_: Any
 
     def _validated(self, X: Any) -> NDArray:
-        """Return the validated rows of X in the dtype of the fitted model."""
+        """Return the validated samples of X in the dtype of the fitted model."""
         check_is_fitted(self, "model_")
-        return validated_rows(self, X, self.model_)
+        return validate_samples(self, X, self.model_)
 
     def certified_radius(self, X: Any, scale: ArrayLike | None = None) -> NDArray:
         """Return the L∞ radius around each sample within which its prediction cannot change.
@@ -176,7 +176,7 @@ class ExplainMixin:
         with threads(self.n_jobs):
             Z = self.model_.scores(X)
             is_correct = self.classes_[Z.argmax(axis=1)] == y
-            # Only correctly classified rows need a certificate.
+            # Only correctly classified samples need a certificate.
             counts = [
                 self._certified(X, Z, r, scale, is_correct, change_one_of).sum()
                 for r in radii.ravel()
@@ -212,22 +212,22 @@ class ExplainMixin:
         where: NDArray | None,
         change_one_of: Iterable[str],
     ) -> NDArray:
-        """Return whether rows X with scores Z are certified, including changes of columns."""
+        """Return whether samples X with scores Z are certified, including changes of columns."""
         certified = certified_at(self.model_, X, eps, scale, scores=Z, where=where)
         predicted = Z.argmax(axis=1)
         for domain, feature, value in self._single_changes(change_one_of):
-            rows = np.flatnonzero(certified)
-            if not rows.size:
+            index = np.flatnonzero(certified)
+            if not index.size:
                 break
-            changed = domain.changed(X[rows], np.full(rows.size, feature), value)
+            changed = domain.changed(X[index], np.full(index.size, feature), value)
             scores = self.model_.scores(changed)
-            certified[rows] = certified_at(
+            certified[index] = certified_at(
                 self.model_,
                 changed,
                 eps,
                 scale,
                 scores=scores,
-                where=scores.argmax(axis=1) == predicted[rows],
+                where=scores.argmax(axis=1) == predicted[index],
             )
         return certified
 
@@ -374,10 +374,9 @@ class ExplainMixin:
     ) -> Domain:
         """Return the given domain, the domain of the encoder, or an unbounded domain."""
         P = self.model_.n_features
-        encoder: Any = getattr(self, "encoder_", None)
-        if domain is None and hasattr(encoder, "domain"):
-            domain = encoder.domain()
-        if domain is None:
+        if domain is None and hasattr(self, "encoder_"):
+            domain = self.encoder_.domain()
+        elif domain is None:
             domain = Domain.free(P, getattr(self, "scale_", 1.0), self._feature_names())
         check_domain(domain, P)
         if feature_names is None:
@@ -534,9 +533,11 @@ class ExplainMixin:
         return [f"feature {p}" for p in range(P)] if names is None else [str(n) for n in names]
 
 
-def _labels_of(y: Any, n_rows: int) -> NDArray:
-    """Return the labels of the rows as an array of the expected shape."""
+def _labels_of(y: Any, n_samples: int) -> NDArray:
+    """Return the labels of the samples as an array of the expected shape."""
     labels = np.asarray(y)
-    if labels.shape != (n_rows,):
-        raise ValueError(f"y must have shape ({n_rows},), a label for each row; got {labels.shape}")
+    if labels.shape != (n_samples,):
+        raise ValueError(
+            f"y must have shape ({n_samples},), a label for each sample; got {labels.shape}"
+        )
     return labels

@@ -26,8 +26,8 @@ from maxplus.estimators._parameters import threads
 from maxplus.estimators._training_data import (
     TrainingData,
     check_sample_weight,
-    mean_loss,
-    validated_rows,
+    loss_attributes,
+    validate_samples,
 )
 from maxplus.explain import feature_importances, term_means
 from maxplus.explain.importances import MAX_ROWS
@@ -44,8 +44,8 @@ CLASS_SLOPE = 15.0
 MIN_UNITS, MAX_UNITS = 10, 50
 # Minimum number of units per class if there are few distinct samples.
 FEW_UNITS = 3
-# Number of rows per batch.
-BATCH_ROWS = 4096
+# Number of samples per batch.
+BATCH_SIZE = 4096
 # k-means suppresses a warning, which is not thread-safe.
 KMEANS_LOCK = Lock()
 # Fitted attributes by the name of the stage result.
@@ -70,18 +70,18 @@ def automatic_n_hidden(X: NDArray, n_classes: int) -> int:
 
 
 def initial_boxes(
-    rows: TrainingData,
+    data: TrainingData,
     n_classes: int,
     n_hidden: int | str,
     slope: float | str,
     init_margin: float | None,
     rng: np.random.Generator,
 ) -> tuple[LMM, FitState]:
-    """Return the initial single network for scaled rows, its slope, and the class distance.
+    """Return the initial single network for scaled samples, its slope, and the class distance.
 
     The arguments are parameters of `LMMClassifier`. The default margin is slope times distance.
     """
-    X, y = rows.X, rows.y
+    X, y = data.X, data.y
     distance = class_distance(X, y, rng)
     slope = CLASS_SLOPE / distance if isinstance(slope, str) else float(slope)
     check_overflow(X, slope)
@@ -94,8 +94,8 @@ def initial_boxes(
     )
     with KMEANS_LOCK:
         model = box_lmm(X, y, n_units, n_classes, slope, margin, rng)
-    if rows.weight is not None:
-        model.W2 += _class_offsets(y, rows.weight, n_classes).astype(model.dtype)
+    if data.weight is not None:
+        model.W2 += _class_offsets(y, data.weight, n_classes).astype(model.dtype)
     return model, FitState(slope=slope, distance=distance)
 
 
@@ -111,10 +111,10 @@ def check_overflow(X: NDArray, slope: float) -> None:
 
 
 def _count_distinct(X: NDArray, limit: int) -> int:
-    """Return the number of distinct rows, at most ``limit``."""
+    """Return the number of distinct samples, at most ``limit``."""
     distinct: set[bytes] = set()
-    for start in range(0, len(X), BATCH_ROWS):
-        for row in np.ascontiguousarray(X[start : start + BATCH_ROWS]):
+    for start in range(0, len(X), BATCH_SIZE):
+        for row in np.ascontiguousarray(X[start : start + BATCH_SIZE]):
             distinct.add(row.tobytes())
             if len(distinct) >= limit:
                 return len(distinct)
@@ -256,27 +256,22 @@ class BaseLMMClassifier(ExplainMixin, WeightsMixin, BaseMaxPlusClassifier):
     ) -> dict[str, Any]:
         """Return the fitted attributes about training losses for a model with new weights."""
         labels = self.training_labels_
-        # With several ranks, a rank may have no rows.
-        X = validated_rows(self, X, model) if len(labels) else np.asarray(X)
+        # With several ranks, a rank may have no samples.
+        X = validate_samples(self, X, model) if len(labels) else np.asarray(X)
         if len(X) != len(labels):
             raise ValueError(
                 f"X must contain the {len(labels)} training samples without scaling; it has "
-                f"{len(X)} rows"
+                f"{len(X)} samples"
             )
         weight = check_sample_weight(sample_weight, len(labels))
         # The losses of samples with weight 0 stay NaN.
         index = np.flatnonzero(~np.isnan(self.training_losses_))
-        losses = np.full(len(labels), np.nan)
-        with threads(self.n_jobs):
-            if index.size:
-                codes = np.searchsorted(self.classes_, labels[index])
-                losses[index] = model.losses(X[index], codes)
-        known = losses[index]
-        return {
-            "training_losses_": losses,
-            "max_loss_": current().largest(float(known.max(initial=-np.inf))),
-            "mean_loss_": mean_loss(known, None if weight is None else weight[index]),
-        }
+        weight, losses = None if weight is None else weight[index], np.empty(0)
+        if index.size:
+            codes = np.searchsorted(self.classes_, labels[index])
+            with threads(self.n_jobs):
+                losses = model.losses(X[index], codes)
+        return loss_attributes(losses, weight, index, len(labels))
 
     def prune(self, *, only_provable: bool = False) -> Pruned:
         """Drop hidden units that never determine a score.

@@ -159,10 +159,8 @@ FALSE = Constraint("False", lambda v: BOOLEAN.is_valid(v) and not v)
 CALLABLE = Constraint("a callable", callable)
 CALLBACKS = Constraint(
     "a callable or a list of them",
-    lambda v: (
-        callable(v)
-        or (isinstance(v, Iterable) and not isinstance(v, str) and all(map(callable, v)))
-    ),
+    # Other iterables could be exhausted by their validation.
+    lambda v: callable(v) or (isinstance(v, (list, tuple)) and all(map(callable, v))),
 )
 # As in scikit-learn, True is 1.
 VERBOSE = Constraint(
@@ -227,14 +225,15 @@ def needs_state(callback: Callable) -> bool:
     return bool(getattr(callback, "needs_state", False))
 
 
-def reject_checkpoints(callbacks: Any, estimator: str) -> None:
+def reject_checkpoints(
+    callbacks: Any, estimator: str, remedy: str = "train an LMMClassifier with n_hidden"
+) -> None:
     """Raise ValueError for checkpoint callbacks of an estimator that cannot resume training."""
-    for callback in as_callbacks(callbacks):
-        if needs_state(callback):
-            raise ValueError(
-                f"callbacks contains a {type(callback).__name__}, but {estimator} has no state to "
-                "save; remove it, or train an LMMClassifier with n_hidden"
-            )
+    for callback in filter(needs_state, as_callbacks(callbacks)):
+        raise ValueError(
+            f"callbacks contains a {type(callback).__name__}, but {estimator} has no state to "
+            f"save; remove it, or {remedy}"
+        )
 
 
 @contextmanager

@@ -25,12 +25,12 @@ from maxplus.training.smooth.structures import Structure, initial_terms
 # Sizes of the boxes in training, as multiples of the certified box.
 FACTORS = (1.0, 1.5, 2.0, 3.0)
 FOLDS = 5
-EFFORT = Effort(survivors=100, first=1.0, others=1.0, min_rows=3_000, share=1 / 4, n_folds=FOLDS)
-# For images, the search uses one fold, fewer rows, shorter training runs and fewer units.
-IMAGE_EFFORT = EFFORT._replace(survivors=0, first=0.6, min_rows=10_000, share=0.0)
+EFFORT = Effort(survivors=100, first=1.0, others=1.0, min_samples=3_000, share=1 / 4, n_folds=FOLDS)
+# For images, the search uses one fold, fewer samples, shorter training runs and fewer units.
+IMAGE_EFFORT = EFFORT._replace(survivors=0, first=0.6, min_samples=10_000, share=0.0)
 IMAGE_UNITS = 5
 # Number of images whose clusters initialise the units.
-IMAGE_ROWS = 10_000
+N_IMAGES = 10_000
 
 
 class Windows(NamedTuple):
@@ -48,20 +48,13 @@ class Windows(NamedTuple):
 
 
 class Candidate(NamedTuple):
-    """Candidate of the search.
+    """Candidate of the search."""
 
-    Attributes
-    ----------
-    structure : Structure, Windows or None
-        Terms of the sum, None for a constant prediction.
-    clip : "range", pair or sequence of pairs
-        Intervals of `FeatureMap.clip`.
-    factor : float
-        Size of the boxes in training, as a multiple of the certified box.
-    """
-
+    # Terms of the sum, None for a constant prediction.
     structure: Structure | Windows | None
+    # Intervals of `FeatureMap.clip`.
     clip: Any = "range"
+    # Size of the boxes in training, as a multiple of the certified box.
     factor: float = 1.0
 
     def __str__(self) -> str:
@@ -80,24 +73,10 @@ CONSTANT = Candidate(None)
 PIXEL_CLIPS = ((0.4, 0.6), ((0.1, 0.4), (0.5, 0.8)), (0.1, 0.9))
 
 
-def is_positive(robust_eps: Any) -> bool:
-    """Return whether any change in ``robust_eps`` is positive."""
-    if isinstance(robust_eps, Mapping):
-        return any(size != 0 for size in robust_eps.values())
-    return bool(np.any(np.asarray(robust_eps) != 0))
-
-
 def max_change(robust_eps: Any, scale: NDArray, columns: Mapping[str, Any]) -> NDArray:
     """Return the largest change of each feature, in the unit of the feature.
 
-    Parameters
-    ----------
-    robust_eps : float, array or mapping
-        Parameter of `LMMClassifier`.
-    scale : ndarray of shape (n_features,)
-        Spread of the features.
-    columns : mapping
-        Fitted attributes about the columns.
+    ``scale`` is the spread of the features, and ``columns`` the fitted attributes about them.
     """
     if isinstance(robust_eps, Mapping):
         return change_of_features(columns, robust_eps, len(scale))
@@ -119,18 +98,8 @@ def make_candidates(
 ) -> list[Candidate]:
     """Return the candidates for a table, or windows for square images.
 
-    If there are several candidates, a constant is added.
-
-    Parameters
-    ----------
-    X : ndarray of shape (n_samples, n_features)
-        Training rows.
-    structure : Structure
-        Structure for tables.
-    clip : None, "range", pair or sequence of pairs
-        Intervals of `FeatureMap.clip`, or None for the default.
-    factor : float or "auto"
-        Factor of all candidates. "auto" uses each of FACTORS.
+    ``clip`` is None for the default. ``factor="auto"`` uses each of FACTORS. If there are several
+    candidates, a constant is added.
     """
     side = math.isqrt(X.shape[1])
     is_image = side * side == X.shape[1] and share_a_unit(X)
@@ -147,12 +116,12 @@ def make_candidates(
     return candidates if len(candidates) == 1 else [*candidates, CONSTANT]
 
 
-def certified_share(reach: NDArray, model: AdditiveLMM, rows: TrainingData) -> float:
-    """Return the share of rows that are classified correctly for all |x' − x| ≤ reach."""
-    Z = model.scores(rows.X)
-    is_correct = Z.argmax(axis=1) == rows.y
-    certified = certified_at(model, rows.X, 1.0, reach, scores=Z, where=is_correct)
-    return float(np.average(certified, weights=rows.weight))
+def certified_share(radius: NDArray, model: AdditiveLMM, data: TrainingData) -> float:
+    """Return the share of samples that are classified correctly for all |x' − x| ≤ radius."""
+    Z = model.scores(data.X)
+    is_correct = Z.argmax(axis=1) == data.y
+    certified = certified_at(model, data.X, 1.0, radius, scores=Z, where=is_correct)
+    return float(np.average(certified, weights=data.weight))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,45 +129,40 @@ class RobustTraining(JointTraining):
     """Training stage that chooses a candidate by certified accuracy and trains it.
 
     A constant prediction, which is certified everywhere, is chosen if no candidate is better.
-
-    Parameters
-    ----------
-    reach : ndarray of shape (n_features,)
-        Largest change of each raw feature.
-    augment : callable, optional
-        Function that returns augmented rows for a batch.
     """
 
-    reach: NDArray
+    # Largest change of each raw feature.
+    radius: NDArray
+    # Function that returns augmented samples for a batch.
     augment: Augment | None = None
 
     n_folds: ClassVar[int] = FOLDS
 
-    def effort(self, n_rows: int) -> Effort:
+    def effort(self, n_samples: int) -> Effort:
         """Return the number and length of the training runs of the search."""
         return IMAGE_EFFORT if isinstance(self.structures[0].structure, Windows) else EFFORT
 
     def choose(
-        self, rows: TrainingData, seed: int, monitor: TrainingMonitor
+        self, data: TrainingData, seed: int, monitor: TrainingMonitor
     ) -> tuple[Choice | None, Status]:
         """Return the choice, or None if the search was interrupted, and the status."""
-        choice, status = super().choose(rows, seed, monitor)
+        choice, status = super().choose(data, seed, monitor)
         if choice is None or choice.scores is None or self.structures[-1].structure is not None:
             return choice, status
         scores = choice.scores[:, np.isfinite(choice.scores[0])].sum(axis=1)
-        # If folds differ in size, equal numbers of certified rows have different shares.
-        tolerance = 0.5 * self.n_folds / len(rows.y)
+        # If folds differ in size, equal numbers of certified samples have different shares.
+        tolerance = 0.5 * self.n_folds / len(data.y)
         if scores[-1] > 0 and scores[-1] >= scores[choice.chosen] - tolerance:
             choice = choice._replace(chosen=len(scores) - 1, temperature=1.0)
         return choice, status
 
-    def annealing_for(self, structure: Any, n_rows: int) -> Annealing:
+    def annealing_for(self, structure: Any, n_samples: int) -> Annealing:
         """Return the annealing schedule, which is the same for all candidates."""
         return self.annealing
 
-    def prepare(self, rows: TrainingData, rng: np.random.Generator) -> Any:
-        """Return the rows, because candidates transform features in different ways."""
-        return rows
+    def prepare(self, data: TrainingData, rng: np.random.Generator) -> Any:
+        """Return the samples, because candidates transform features in different ways."""
+        return data
 
     def train(
         self,
@@ -209,34 +173,34 @@ class RobustTraining(JointTraining):
         on_epoch: OnEpoch | None = None,
     ) -> AdditiveLMM:
         """Train a candidate for a fraction of the full length."""
-        terms, rows = structure.structure, prepared
+        terms, data = structure.structure, prepared
         # The last entry of the seed is not needed, because `prepare` uses no random numbers here.
         rng = np.random.default_rng(seed[:2])
-        feature_map = FeatureMap.clip(rows.X, structure.clip)
+        feature_map = FeatureMap.clip(data.X, structure.clip)
         if terms is None:
-            return constant_model(rows, self.n_classes, feature_map)
+            return constant_model(data, self.n_classes, feature_map)
         if isinstance(terms, Windows):
-            part = stratified_part(rows.y, IMAGE_ROWS, rng)
+            part = stratified_part(data.y, N_IMAGES, rng)
             start, scale = window_terms(
                 image_windows(terms.shape, terms.side, terms.stride),
-                feature_map(rows.X[part]).astype(np.float32),
-                rows.y[part],
+                feature_map(data.X[part]).astype(np.float32),
+                data.y[part],
                 self.n_classes,
                 terms.units if length == 1.0 else min(terms.units, IMAGE_UNITS),
                 terms.size,
                 rng,
             )
         else:
-            U = feature_map(rows.X)
-            start, scale = initial_terms(terms, U, rows.y, self.n_classes, [], rng)
+            U = feature_map(data.X)
+            start, scale = initial_terms(terms, U, data.y, self.n_classes, [], rng)
         return train_interval(
             AdditiveLMM(start.terms, start.n_features, feature_map),
-            rows.X,
-            rows.y,
-            structure.factor * self.reach,
+            data.X,
+            data.y,
+            structure.factor * self.radius,
             self.annealing._replace(scale=scale, length=length),
             rng,
-            rows.weight,
+            data.weight,
             self.augment,
             on_epoch,
             # Training runs of a search are executed in threads, and those of tables are short.
@@ -244,9 +208,9 @@ class RobustTraining(JointTraining):
         )
 
 
-def constant_model(rows: TrainingData, n_classes: int, feature_map: FeatureMap) -> AdditiveLMM:
+def constant_model(data: TrainingData, n_classes: int, feature_map: FeatureMap) -> AdditiveLMM:
     """Return a model that predicts the class frequencies."""
-    share = np.bincount(rows.y, rows.weight, n_classes) + 0.5
+    share = np.bincount(data.y, data.weight, n_classes) + 0.5
     zero = LMM(np.zeros(2), np.zeros((2, 1)), np.zeros((1, n_classes)))
     term = Term(np.array([0]), zero)
-    return AdditiveLMM([term], rows.X.shape[1], feature_map, np.log(share / share.sum()))
+    return AdditiveLMM([term], data.X.shape[1], feature_map, np.log(share / share.sum()))

@@ -44,13 +44,13 @@ SCALING_VALUES = 4_000_000
 T = TypeVar("T")
 
 
-def _no_rows() -> NDArray:
+def _no_indices() -> NDArray:
     return np.empty(0, np.int64)
 
 
 @dataclass(frozen=True)
 class TrainingData:
-    """Validated training rows of this rank."""
+    """Validated training data of this rank."""
 
     # Features of shape (N, P), in C order.
     X: NDArray
@@ -59,11 +59,11 @@ class TrainingData:
     # Sample weights of shape (N,).
     weight: NDArray | None = None
     # Sorted class labels of all ranks.
-    classes: NDArray = field(default_factory=_no_rows)
-    # Indices of the rows in the input of `fit`. Rows of weight 0 are excluded.
-    index: NDArray = field(default_factory=_no_rows)
-    # Labels of all rows of the input.
-    labels: NDArray = field(default_factory=_no_rows)
+    classes: NDArray = field(default_factory=_no_indices)
+    # Indices of the samples in the input of `fit`. Samples of weight 0 are excluded.
+    index: NDArray = field(default_factory=_no_indices)
+    # Labels of all samples of the input.
+    labels: NDArray = field(default_factory=_no_indices)
     # Fitted attributes about the columns: n_features_in_, and optionally feature_names_in_ and
     # encoder_.
     columns: dict[str, Any] = field(default_factory=dict)
@@ -86,7 +86,7 @@ class TrainingData:
         """
         comm = current()
         with comm.raise_on_all_ranks():
-            # With several ranks, a rank may have no rows.
+            # With several ranks, a rank may have no samples.
             options = {} if comm.is_alone else {"ensure_min_samples": 0}
             X, y, columns = _validated(
                 estimator, X, y, "classification", continues=model is not None, **options
@@ -103,14 +103,20 @@ class TrainingData:
         data = cls(X, y, weight, y[:0], index, labels, columns)
         if not comm.is_alone:
             _check_ranks_agree(comm, data, sample_weight is not None, classes)
+        given = None if classes is None else np.unique(np.asarray(classes))
         if model is not None:
             known = estimator.classes_
-        elif classes is not None:
-            known = np.unique(np.asarray(classes))
+        elif given is not None:
+            known = given
         else:
             of_ranks = [part for part in comm.allgather(np.unique(y)) if part.size]
             known = np.unique(np.concatenate(of_ranks))
         with comm.raise_on_all_ranks():
+            if given is not None and not np.array_equal(given, known):
+                raise ValueError(
+                    f"classes is {given.tolist()}, but training continues with the classes "
+                    f"{known.tolist()} of the first call; pass these, or call fit"
+                )
             remedy = "; pass all classes to the first call of partial_fit, or call fit"
             check_labels(y, known, remedy)
             if known.size < 2:
@@ -125,15 +131,15 @@ class TrainingData:
     def for_regression(
         cls, estimator: Any, X: Any, y: Any, sample_weight: ArrayLike | None
     ) -> TrainingData:
-        """Validate the arguments of `fit` of a regressor; rows of weight 0 are kept."""
+        """Validate the arguments of `fit` of a regressor; samples of weight 0 are kept."""
         X, y, columns = _validated(estimator, X, y, "regression", y_numeric=True)
         weight = check_sample_weight(sample_weight, len(y))
         return cls(np.ascontiguousarray(X), y, weight, columns=columns)
 
-    def part(self, rows: NDArray) -> TrainingData:
-        """Return a subset of the rows, without ``index`` and ``labels``."""
-        weight = None if self.weight is None else self.weight[rows]
-        return TrainingData(self.X[rows], self.y[rows], weight, self.classes)
+    def part(self, index: NDArray) -> TrainingData:
+        """Return a subset of the samples, without ``index`` and ``labels``."""
+        weight = None if self.weight is None else self.weight[index]
+        return TrainingData(self.X[index], self.y[index], weight, self.classes)
 
     def monotonic_signs(self, monotonic_cst: Any) -> NDArray | None:
         """Return the monotonicity constraint of each feature (1, 0 or −1), or None."""
@@ -173,7 +179,7 @@ class TrainingData:
         return features
 
     def with_class_weight(self, class_weight: Mapping[Any, float] | str | None) -> TrainingData:
-        """Return the rows with weights multiplied by class weights.
+        """Return the samples with weights multiplied by class weights.
 
         "balanced" gives all classes the same total weight and preserves the sum of all weights.
         """
@@ -202,33 +208,32 @@ class TrainingData:
 
     @property
     def digest(self) -> str:
-        """Hash of the rows of all ranks, independent of the partition; cached."""
+        """Hash of the samples of all ranks, independent of the partition; cached."""
         # Before Python 3.12, cached_property holds a lock, which would block ranks in threads.
-        known: str = vars(self).get("_digest") or self._compute_digest()
-        vars(self)["_digest"] = known
-        return known
-
-    def _compute_digest(self) -> str:
-        comm = current()
-        n, first = comm.total(len(self.y)), comm.before(len(self.y))
-        head = f"{self.X.dtype.str}{(n, self.X.shape[1])}{self.weight is not None}"
-        # A sum of row hashes does not depend on the partition. Each hash includes the row number.
-        hashes = _sum_of_hashes(self.X, self.y, self.weight, first)
-        total = sum(comm.allgather(hashes)) % (1 << DIGEST_BITS)
-        return hashlib.sha256(f"{head} {total}".encode()).hexdigest()
+        cache = vars(self)
+        if "_digest" not in cache:
+            comm = current()
+            n, first = comm.total(len(self.y)), comm.before(len(self.y))
+            head = f"{self.X.dtype.str}{(n, self.X.shape[1])}{self.weight is not None}"
+            # A sum of hashes does not depend on the partition. Each includes the sample number.
+            hashes = _sum_of_hashes(self.X, self.y, self.weight, first)
+            total = sum(comm.allgather(hashes)) % (1 << DIGEST_BITS)
+            cache["_digest"] = hashlib.sha256(f"{head} {total}".encode()).hexdigest()
+        digest: str = cache["_digest"]
+        return digest
 
     @property
     def index_of_all(self) -> NDArray:
-        """Indices of the rows of all ranks in the concatenated input."""
+        """Indices of the samples of all ranks in the concatenated input."""
         comm = current()
         return comm.allgatherv(self.index + comm.before(len(self.labels)))
 
     def on_first_rank(
         self, work: Callable[[TrainingData], T], rng: np.random.Generator | None = None
     ) -> T:
-        """Call ``work`` on rank 0 with the rows of all ranks, and broadcast the result.
+        """Call ``work`` on rank 0 with the samples of all ranks, and broadcast the result.
 
-        X can be indexed like an array of all rows. The state of ``rng`` is broadcast afterwards.
+        X can be indexed like an array of all samples. The state of ``rng`` is broadcast afterwards.
         """
         comm = current()
         all_rows = replace(
@@ -259,18 +264,24 @@ def _validated(
     return X, y, encoded or {n: v for n, v in vars(probe).items() if n in COLUMNS}
 
 
-def mean_loss(losses: NDArray, weight: NDArray | None) -> float:
-    """Return the weighted mean loss over the samples of all ranks."""
-    comm = current()
+def loss_attributes(
+    losses: NDArray, weight: NDArray | None, index: NDArray, n_samples: int
+) -> dict[str, Any]:
+    """Return the fitted attributes about the losses of the samples ``index``, NaN for others."""
+    comm, all_losses = current(), np.full(n_samples, np.nan)
+    all_losses[index] = losses
+    max_loss = comm.largest(float(losses.max(initial=-np.inf)))
     if comm.is_alone:
-        return float(np.average(losses, weights=weight))
-    weight = np.ones(len(losses)) if weight is None else weight
-    total, weights = comm.sum(np.array([weight @ losses, weight.sum()]))
-    return float(total / weights)
+        mean = np.average(losses, weights=weight)
+    else:
+        weight = np.ones(len(losses)) if weight is None else weight
+        total, weights = comm.sum(np.array([weight @ losses, weight.sum()]))
+        mean = total / weights
+    return {"training_losses_": all_losses, "max_loss_": max_loss, "mean_loss_": float(mean)}
 
 
 def _sum_of_hashes(X: NDArray, y: NDArray, weight: NDArray | None, first: int) -> int:
-    """Return the sum of the hashes of all samples, including labels, weights and row numbers."""
+    """Return the sum of the hashes of all samples, including labels, weights and sample numbers."""
     columns = [np.arange(first, first + len(y)), np.asarray(y, np.int64)]
     if weight is not None:
         columns.append(np.asarray(weight, np.float64).view(np.int64))
@@ -352,18 +363,18 @@ def check_sample_weight(
     return weight
 
 
-def validated_rows(estimator: Any, X: Any, model: Network) -> NDArray:
-    """Validate the rows of X for a fitted estimator, and convert them to the model's dtype."""
-    return _within_range(_checked_rows(estimator, X), model)
+def validate_samples(estimator: Any, X: Any, model: Network) -> NDArray:
+    """Validate the samples of X for a fitted estimator, and convert them to the model's dtype."""
+    return _within_range(_check_samples(estimator, X), model)
 
 
-def _checked_rows(estimator: Any, X: Any, *, finite: bool = True) -> NDArray:
-    """Validate the rows of X, without copying numeric arrays.
+def _check_samples(estimator: Any, X: Any, *, finite: bool = True) -> NDArray:
+    """Validate the samples of X, without copying numeric arrays.
 
     With ``finite=False``, `_within_range` must check for values that are not finite.
     """
     X = numeric_features(estimator, X)
-    # Integers are not converted to floats, which would copy all rows.
+    # Integers are not converted to floats, which would copy all samples.
     is_integer = getattr(getattr(X, "dtype", None), "kind", "") in ("b", "i", "u")
     dtype = None if is_integer else FLOATS
     return validate_data(
@@ -396,23 +407,23 @@ def predict_in_batches(
     model: Network,
     output: Callable[[NDArray], NDArray],
 ) -> NDArray:
-    """Return ``output(scores)`` for all rows of X.
+    """Return ``output(scores)`` for all samples of X.
 
-    The argument of ``output`` has shape (n, C), and its result has n rows. Temporary arrays have
+    The argument of ``output`` has shape (n, C), and its result has n samples. Temporary arrays have
     the size of a batch.
     """
-    X = _checked_rows(estimator, X, finite=False)
-    n_rows = X.shape[0]
+    X = _check_samples(estimator, X, finite=False)
+    n_samples = X.shape[0]
     size = max(1, BATCH_VALUES // (model.n_features + model.n_classes))
     outputs = None
     with threads(estimator.n_jobs):
-        for start in range(0, n_rows, size):
+        for start in range(0, n_samples, size):
             rows = slice(start, start + size)
             part = output(model.scores(_within_range(X[rows], model, estimator)))
-            if n_rows <= size:
+            if n_samples <= size:
                 return np.ascontiguousarray(part)
             if outputs is None:
-                outputs = np.empty((n_rows, *part.shape[1:]), part.dtype)
+                outputs = np.empty((n_samples, *part.shape[1:]), part.dtype)
             outputs[rows] = part
     assert outputs is not None
     return outputs

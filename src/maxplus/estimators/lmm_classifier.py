@@ -13,7 +13,7 @@ from sklearn.base import clone
 from sklearn.metrics import get_scorer
 
 from maxplus.distributed import current
-from maxplus.estimators._additive import STRUCTURES, JointTraining, TrainedSum, untrained
+from maxplus.estimators._additive import STRUCTURES, JointTraining, untrained
 from maxplus.estimators._base import FitState
 from maxplus.estimators._cross_validation import (
     held_out_temperature,
@@ -35,10 +35,9 @@ from maxplus.estimators._parameters import (
     Effect,
     ParameterError,
     Parameters,
-    as_callbacks,
     integer,
-    needs_state,
     real,
+    reject_checkpoints,
     samples,
 )
 from maxplus.estimators._robust import (
@@ -47,7 +46,6 @@ from maxplus.estimators._robust import (
     RobustTraining,
     Windows,
     certified_share,
-    is_positive,
     make_candidates,
     max_change,
 )
@@ -155,7 +153,7 @@ class LMMClassifier(BaseLMMClassifier):
         uses the range of the training samples. None uses "range" for tables, and selects one of
         three options for images.
     augment : callable, optional
-        Function of a batch of raw features and a NumPy generator that returns the rows to train
+        Function of a batch of raw features and a NumPy generator that returns the samples to train
         on instead, for example `maxplus.images.RandomShift`.
     early_stopping : bool, default=False
         If True, stop the warm-up when the accuracy on held-out samples does not improve for
@@ -397,18 +395,15 @@ class LMMClassifier(BaseLMMClassifier):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        if self._is_sum and any(map(needs_state, as_callbacks(self.callbacks))):
-            raise ValueError(
-                "callbacks contains a checkpoint, but a sum of terms has no state to save; "
-                "remove it, or set n_hidden"
-            )
-        if self._has_reach and not self._is_sum and not np.isscalar(self.robust_eps):
+        if self._is_sum:
+            reject_checkpoints(self.callbacks, "a sum of terms", "set n_hidden")
+        if self._has_robust_eps and not self._is_sum and not np.isscalar(self.robust_eps):
             raise ParameterError(
                 "robust_eps must be a number for a single network, which n_hidden or another "
                 f"parameter selects; got {self.robust_eps!r:.80}"
             )
         is_certified = isinstance(self.scoring, str) and self.scoring == "certified"
-        if is_certified and not self._has_reach:
+        if is_certified and not self._has_robust_eps:
             raise ParameterError(
                 "scoring='certified' requires robust_eps above 0; "
                 f"got robust_eps={self.robust_eps!r:.60}"
@@ -428,21 +423,23 @@ class LMMClassifier(BaseLMMClassifier):
             and self.polish in ("auto", None)
             and not self.early_stopping
             and self.init_margin is None
-            and (self._has_reach or (self.standardize is not False and self.augment is None))
+            and (self._has_robust_eps or (self.standardize is not False and self.augment is None))
         )
 
     @property
-    def _has_reach(self) -> bool:
-        return is_positive(self.robust_eps)
+    def _has_robust_eps(self) -> bool:
+        eps = self.robust_eps
+        sizes: Any = eps.values() if isinstance(eps, Mapping) else np.ravel(eps)
+        return any(size != 0 for size in sizes)
 
     @property
     def _is_robust(self) -> bool:
         """True if a sum of terms is trained with certified training."""
-        return self._is_sum and self._has_reach
+        return self._is_sum and self._has_robust_eps
 
     def _margin(self, state: FitState) -> float:
         """Return the training margin of a single network, the largest effect of ``robust_eps``."""
-        eps: Any = self.robust_eps if self._has_reach else 0.0
+        eps: Any = self.robust_eps if self._has_robust_eps else 0.0
         slope: Any = state.slope
         return 2.0 * float(eps) * slope
 
@@ -450,16 +447,16 @@ class LMMClassifier(BaseLMMClassifier):
     def _should_calibrate(self) -> bool:
         return self.calibrate is True or (self.calibrate == "auto" and self._is_sum)
 
-    def _score(self, classes: NDArray, model: AdditiveLMM, rows: TrainingData) -> float:
-        """Return the value of ``scoring`` for a model on held-out rows."""
+    def _score(self, classes: NDArray, model: AdditiveLMM, data: TrainingData) -> float:
+        """Return the value of ``scoring`` for a model on held-out samples."""
         # Scorers require a fitted classifier. Only the attributes used by `predict` are set.
         fitted = clone(self).set_params(callbacks=None, verbose=0)
-        vars(fitted).update(model_=model, classes_=classes, n_features_in_=rows.X.shape[1])
-        y = classes[rows.y]
+        vars(fitted).update(model_=model, classes_=classes, n_features_in_=data.X.shape[1])
+        y = classes[data.y]
         if isinstance(self.scoring, str):
-            return float(get_scorer(self.scoring)(fitted, rows.X, y, sample_weight=rows.weight))
+            return float(get_scorer(self.scoring)(fitted, data.X, y, sample_weight=data.weight))
         assert self.scoring is not None
-        return float(self.scoring(fitted, rows.X, y))
+        return float(self.scoring(fitted, data.X, y))
 
     def _initialize(
         self, data: TrainingData, rng: np.random.Generator, monitor: TrainingMonitor
@@ -468,18 +465,16 @@ class LMMClassifier(BaseLMMClassifier):
         if self._should_calibrate and not self._is_sum:
             monitor.begin("choice", is_last=False)
             seed = int(rng.integers(2**31))
-            train = partial(self._train_scaled, data.n_classes)
-            temperature = held_out_temperature(data, train, seed, monitor)
+            temperature = held_out_temperature(data, self._train_scaled, seed, monitor)
 
-        def initialize(rows: TrainingData) -> tuple[Network, FitState]:
-            scaling = self._scaling(rows.X)
+        def initialize(all_data: TrainingData) -> tuple[Network, FitState]:
+            scaling = self._scaling(all_data.X)
             if self._is_sum:
-                rows = replace(rows, X=rows.X[:])
+                all_data = replace(all_data, X=all_data.X[:])
                 signs = self._monotonic_signs(data)
-                return untrained(rows, data.n_classes, rng, signs), FitState(scaling=scaling)
-            model, state = self._initial_boxes(
-                replace(rows, X=scaling(rows.X)), data.n_classes, rng
-            )
+                return untrained(all_data, data.n_classes, rng, signs), FitState(scaling=scaling)
+            all_data = replace(all_data, X=scaling(all_data.X))
+            model, state = self._initial_boxes(all_data, data.n_classes, rng)
             return model, replace(state, scaling=scaling, temperature=temperature)
 
         return data.on_first_rank(initialize, rng)
@@ -488,37 +483,32 @@ class LMMClassifier(BaseLMMClassifier):
         return Scaling.identity(X.shape[1]) if self.standardize is False else Scaling.of(X)
 
     def _initial_boxes(
-        self, rows: TrainingData, n_classes: int, rng: np.random.Generator
+        self, data: TrainingData, n_classes: int, rng: np.random.Generator
     ) -> tuple[LMM, FitState]:
-        """Return the initial single network for scaled rows."""
-        return initial_boxes(rows, n_classes, self.n_hidden, self.slope, self.init_margin, rng)
+        """Return the initial single network for scaled samples."""
+        return initial_boxes(data, n_classes, self.n_hidden, self.slope, self.init_margin, rng)
 
     def _train_scaled(
-        self,
-        n_classes: int,
-        rows: TrainingData,
-        length: float,
-        rng: np.random.Generator,
-        monitor: TrainingMonitor,
+        self, data: TrainingData, length: float, rng: np.random.Generator, monitor: TrainingMonitor
     ) -> LMM:
-        """Train a single network briefly on unscaled rows."""
-        scaling = self._scaling(rows.X)
-        rows = replace(rows, X=scaling(rows.X))
-        start = self._initial_boxes(rows, n_classes, rng)
-        return scaling.folded(self._train_briefly(*start, rows, length, rng, monitor))
+        """Train a single network on unscaled samples for a fraction of the usual epochs."""
+        scaling = self._scaling(data.X)
+        data = replace(data, X=scaling(data.X))
+        start = self._initial_boxes(data, data.n_classes, rng)
+        return scaling.folded(self._warm_up(start, data, length, rng, monitor))
 
-    def _train_briefly(
+    def _warm_up(
         self,
-        model: LMM,
-        state: FitState,
-        rows: TrainingData,
+        start: tuple[LMM, FitState],
+        data: TrainingData,
         length: float,
         rng: np.random.Generator,
         monitor: TrainingMonitor,
     ) -> LMM:
-        """Train an initial network for a fraction of the usual number of epochs."""
-        warm_up = WarmUp(self._annealing(state.size, len(rows.y), length), self._margin(state))
-        problem = TrainingProblem(rows.X, rows.y, weight=rows.weight, rng=rng)
+        """Train an initial network on scaled samples for a fraction of the usual epochs."""
+        model, state = start
+        warm_up = WarmUp(self._annealing(state.size, len(data.y), length), self._margin(state))
+        problem = TrainingProblem(data.X, data.y, weight=data.weight, rng=rng)
         return warm_up.run(model, problem, monitor).model
 
     def _problem(
@@ -559,17 +549,17 @@ class LMMClassifier(BaseLMMClassifier):
             lambda X: make_candidates(X[:], structure, self.clip, self.robust_training), data.X
         )
         is_image = isinstance(candidates[0].structure, Windows)
-        reach = self._reach(data, state)
+        radius = self._box_radius(data, state)
         return RobustTraining(
             data.n_classes,
             candidates,
             (IMAGE_ANNEALING if is_image else TABLE_ANNEALING)._replace(**self._epochs_and_batch),
-            scorer=partial(certified_share, reach),
-            reach=reach,
+            scorer=partial(certified_share, radius),
+            radius=radius,
             augment=None if self.augment is None else partial(augmented, self.augment),
         )
 
-    def _reach(self, data: TrainingData, state: FitState) -> NDArray:
+    def _box_radius(self, data: TrainingData, state: FitState) -> NDArray:
         assert state.scaling is not None
         return max_change(self.robust_eps, state.scaling.spread, data.columns)
 
@@ -604,16 +594,16 @@ class LMMClassifier(BaseLMMClassifier):
         self,
         state: FitState,
         model: LMM,
-        rows: TrainingData,
+        data: TrainingData,
         length: float,
         rng: np.random.Generator,
         monitor: TrainingMonitor,
     ) -> LMM:
-        """Train a network of the same size on fewer rows and for fewer epochs."""
-        n_hidden = min(model.n_hidden, len(rows.y))
+        """Train a network of the same size on fewer samples and for fewer epochs."""
+        n_hidden = min(model.n_hidden, len(data.y))
         assert state.slope is not None
-        start = initial_boxes(rows, model.n_classes, n_hidden, state.slope, self.init_margin, rng)
-        return self._train_briefly(*start, rows, length, rng, monitor)
+        start = initial_boxes(data, model.n_classes, n_hidden, state.slope, self.init_margin, rng)
+        return self._warm_up(start, data, length, rng, monitor)
 
     @property
     def _level(self) -> float:
@@ -621,7 +611,7 @@ class LMMClassifier(BaseLMMClassifier):
         return LOG2 if isinstance(self.polish, str) else float(self.polish or 0.0)
 
     def _augmented(self, state: FitState, Z: NDArray, rng: np.random.Generator) -> NDArray:
-        """Apply ``augment`` to a batch of scaled rows."""
+        """Apply ``augment`` to a batch of scaled samples."""
         scaling = state.scaling
         assert scaling is not None
         return scaling(augmented(self.augment, scaling.inverse(Z), rng))
@@ -651,15 +641,19 @@ class LMMClassifier(BaseLMMClassifier):
     def _fitted_attributes(
         self, data: TrainingData, state: FitState, trained: TrainingResult
     ) -> dict[str, Any]:
-        model = trained.model
+        model, factor = trained.model, 1.0
+        search: dict[str, Any] = {}
         # The defaults apply if training was stopped before a stage.
         results: dict[str, NDArray] = {"warmup_losses": np.empty(0), **state.results}
         if self._is_sum:
-            factor, search = self._search_results(trained)
+            outcome: Any = trained.outcomes[0] if trained.outcomes else None
+            if outcome is not None and outcome.choice is not None:
+                search = outcome.choice.as_search
+                factor = outcome.choice.temperature if self._should_calibrate else 1.0
         else:
             assert state.scaling is not None
+            scaling = state.scaling
             results = {"polish_losses": np.empty(0), **results}
-            scaling, search = state.scaling, {}
             factor = self._factor(data, state, lambda X: model.scores(scaling(X)))
             model = scaling.folded(model)
         model = model if factor == 1.0 else model.scaled(factor)
@@ -668,20 +662,12 @@ class LMMClassifier(BaseLMMClassifier):
             results["suspects"] = suspects_above(LOG2, model.losses(data.X, data.y))
         state, trained = replace(state, results=results), replace(trained, model=model)
         if self._is_robust:
-            search["robust_eps_"] = self._reach(data, state)
+            search["robust_eps_"] = self._box_radius(data, state)
         return {
             **super()._fitted_attributes(data, state, trained),
             "inverse_temperature_": factor,
             **search,
         }
-
-    def _search_results(self, trained: TrainingResult) -> tuple[float, dict[str, Any]]:
-        """Return the temperature of a sum of terms and a dict with the attribute ``search_``."""
-        outcomes = [out for out in trained.outcomes if isinstance(out, TrainedSum)]
-        choice = outcomes[0].choice if outcomes else None
-        if choice is None:
-            return 1.0, {}
-        return choice.temperature if self._should_calibrate else 1.0, choice.as_search
 
     def _factor(
         self, data: TrainingData, state: FitState, scores: Callable[[NDArray], NDArray]

@@ -183,27 +183,22 @@ mean_loss_, perfect_fit_, training_losses_, training_labels_
         self, data: TrainingData, state: FitState, trained: TrainingResult
     ) -> dict[str, Any]:
         member, model = self._member, trained.model
+        if member._is_sum:
+            return member._fitted_attributes(data, state, trained)
         results = {"warmup_losses": np.empty(0), **state.results}
         if not isinstance(model, AdditiveLMM):
             # No network was completed, so the model is the initial one, for scaled features.
             assert state.scaling is not None
             model = AdditiveLMM.mean([state.scaling.folded(model)])
-        factor, search = member._search_results(trained)
-        if member._is_sum and factor != 1.0:
-            model = model.scaled(factor)
         if member.polish is not None:
             results["suspects"] = suspects_above(member._level, model.losses(data.X, data.y))
-        if not member._is_sum:
-            trained = replace(trained, status=self._status(results, trained.status, data))
-            factor = member._factor(data, replace(state, results=results), model.scores)
-            model = model if factor == 1.0 else model.scaled(factor)
+        state, status = replace(state, results=results), self._status(results, trained.status, data)
+        factor = member._factor(data, state, model.scores)
+        model = model if factor == 1.0 else model.scaled(factor)
         require_finite(model)
-        state, trained = replace(state, results=results), replace(trained, model=model)
-        return {
-            **super()._fitted_attributes(data, state, trained),
-            "inverse_temperature_": factor,
-            **search,
-        }
+        trained = replace(trained, model=model, status=status)
+        attributes = super()._fitted_attributes(data, state, trained)
+        return {**attributes, "inverse_temperature_": factor}
 
     def _status(self, results: dict[str, NDArray], status: Status, data: TrainingData) -> Status:
         """Return the status according to the losses of the ensemble."""
@@ -237,19 +232,19 @@ class EnsembleTraining(SumStage):
     state: FitState
 
     def _train(
-        self, model: LMM | AdditiveLMM, rows: TrainingData, seed: int, monitor: TrainingMonitor
+        self, model: LMM | AdditiveLMM, data: TrainingData, seed: int, monitor: TrainingMonitor
     ) -> TrainedSum:
         K, choice = self.n_estimators, None
         jobs: Sequence[Callable[[TrainingMonitor], tuple[LMM | AdditiveLMM, NDArray]]]
         if isinstance(model, AdditiveLMM):
-            choice, status = self.joint.choose(rows, seed, monitor)
+            choice, status = self.joint.choose(data, seed, monitor)
             if choice is None:
                 return TrainedSum(model, status, None, np.empty(0))
-            prepared = self.joint.prepare(rows, np.random.default_rng([seed, FOLDS]))
+            prepared = self.joint.prepare(data, np.random.default_rng([seed, FOLDS]))
             jobs = [partial(self._train_sum, choice, prepared, [seed, FOLDS, k]) for k in range(K)]
         else:
             assert self.state.scaling is not None
-            scaled = replace(rows, X=self.state.scaling(rows.X))
+            scaled = replace(data, X=self.state.scaling(data.X))
             jobs = [
                 partial(self._train_single, scaled, model.n_classes, [seed, k]) for k in range(K)
             ]
@@ -277,10 +272,10 @@ class EnsembleTraining(SumStage):
     def _train_sum(
         self, choice: Choice, prepared: Prepared, seed: Sequence[int], quiet: TrainingMonitor
     ) -> tuple[AdditiveLMM, NDArray]:
-        rows = TrainingData(prepared.U, prepared.y, prepared.weight)
+        data = TrainingData(prepared.U, prepared.y, prepared.weight)
         if self.bootstrap:
-            rows = draw_bootstrap(rows, np.random.default_rng([*seed, 1]))
-        prepared = prepared._replace(U=rows.X, y=rows.y, labels=rows.y, weight=rows.weight)
+            data = draw_bootstrap(data, np.random.default_rng([*seed, 1]))
+        prepared = prepared._replace(U=data.X, y=data.y, labels=data.y, weight=data.weight)
         losses: list[float] = []
 
         def on_epoch(epoch: int, loss: float, now: Callable[[], AdditiveLMM]) -> bool:
@@ -292,25 +287,25 @@ class EnsembleTraining(SumStage):
         return trained, np.array(losses)
 
     def _train_single(
-        self, rows: TrainingData, n_classes: int, seed: Sequence[int], quiet: TrainingMonitor
+        self, data: TrainingData, n_classes: int, seed: Sequence[int], quiet: TrainingMonitor
     ) -> tuple[LMM, NDArray]:
         rng, member, scaling = np.random.default_rng(seed), self.member, self.state.scaling
         assert scaling is not None
-        rows = draw_bootstrap(rows, rng) if self.bootstrap else rows
-        model, state = member._initial_boxes(rows, n_classes, rng)
-        stages = member._single_stages(len(rows.y), replace(state, scaling=scaling))
-        problem = TrainingProblem(rows.X, rows.y, weight=rows.weight, rng=rng)
+        data = draw_bootstrap(data, rng) if self.bootstrap else data
+        model, state = member._initial_boxes(data, n_classes, rng)
+        stages = member._single_stages(len(data.y), replace(state, scaling=scaling))
+        problem = TrainingProblem(data.X, data.y, weight=data.weight, rng=rng)
         trained = run_stages(stages, model, problem, quiet)
         losses = trained.arrays.get("warmup_losses", np.full(1, np.nan))
         return scaling.folded(trained.model), losses
 
 
-def draw_bootstrap(rows: TrainingData, rng: np.random.Generator) -> TrainingData:
+def draw_bootstrap(data: TrainingData, rng: np.random.Generator) -> TrainingData:
     """Draw a bootstrap sample of each class, represented by sample weights."""
-    counts = np.zeros(len(rows.y), np.int64)
-    for d in np.unique(rows.y):
-        members = np.flatnonzero(rows.y == d)
+    counts = np.zeros(len(data.y), np.int64)
+    for d in np.unique(data.y):
+        members = np.flatnonzero(data.y == d)
         n = members.size
         counts[members] = np.bincount(rng.integers(n, size=n), minlength=n)
-    part, weight = rows.part(counts > 0), counts[counts > 0].astype(np.float64)
+    part, weight = data.part(counts > 0), counts[counts > 0].astype(np.float64)
     return replace(part, weight=weight if part.weight is None else weight * part.weight)

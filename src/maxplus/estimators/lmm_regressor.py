@@ -36,7 +36,7 @@ from maxplus.estimators._training_data import (
     TrainingData,
     check_magnitude,
     predict_in_batches,
-    validated_rows,
+    validate_samples,
 )
 from maxplus.explain import (
     Domain,
@@ -79,7 +79,7 @@ STRUCTURES = (
     DETAILED._replace(units=8, boxes=8, box_units=8),
     DETAILED._replace(units=16, boxes=8, box_units=16, size=4.0),
 )
-EFFORT = Effort(survivors=3, first=1.0, others=1.0, min_rows=3_000, share=1 / 8)
+EFFORT = Effort(survivors=3, first=1.0, others=1.0, min_samples=3_000, share=1 / 8)
 # Length of the training run for the selection of pairs, as a fraction of the full length.
 PAIRS_LENGTH = 0.5
 # Number of standard deviations at which residuals are clipped for the selection of pairs.
@@ -178,6 +178,7 @@ class LMMRegressor(StatusMixin, BaseMaxPlusRegressor):
     """
 
     model_: AdditiveLMM
+    encoder_: Any
     n_iter_: int
     bounds_: NDArray
     term_means_: NDArray
@@ -240,31 +241,31 @@ class LMMRegressor(StatusMixin, BaseMaxPlusRegressor):
             return self._search_and_train(training, data, seed, monitor)
 
     def _search_and_train(
-        self, training: RegressionTraining, rows: TrainingData, seed: int, monitor: TrainingMonitor
+        self, training: RegressionTraining, data: TrainingData, seed: int, monitor: TrainingMonitor
     ) -> dict[str, Any]:
-        """Choose a structure by held-out loss, train it on all rows, and return fitted attributes.
+        """Choose a structure by held-out loss, train it, and return the fitted attributes.
 
         If a callback stopped the search, the best structure so far is trained. Residuals are empty
-        in this case, and if there are too few rows for cross-validation.
+        in this case, and if there are too few samples for cross-validation.
         """
-        check_magnitude(rows.X)
-        X, y, weight = rows.X, rows.y.astype(np.float64), rows.weight
+        check_magnitude(data.X)
+        X, y, weight = data.X, data.y.astype(np.float64), data.weight
         if not (largest := float(np.abs(y).max())) < MAX_TARGET:
             raise ValueError(
                 f"y reaches {largest:g}, but training supports at most {MAX_TARGET:g}; divide y by "
                 "its maximum"
             )
-        rows = TrainingData(X, y, weight)
+        data = TrainingData(X, y, weight)
         monitor.begin("choice", is_last=False)
         candidates = training.candidates(outputs=training.predictions, losses=training.losses)
-        search = Search(candidates, rows, EFFORT, seed, is_stratified=False)
+        search = Search(candidates, data, EFFORT, seed, is_stratified=False)
         if search.run(monitor) is Status.INTERRUPTED:
             raise KeyboardInterrupt("interrupted during the structure search")
         chosen, residuals = search.chosen(), np.empty(0)
         if search.evaluated.all():
-            residuals = np.sort(np.abs(search.rows.y - search.outputs[chosen, :, 0]))
+            residuals = np.sort(np.abs(search.data.y - search.outputs[chosen, :, 0]))
         monitor.begin(STAGE, is_last=True)
-        trained, losses, status = training.train_on_all(chosen, rows, seed, monitor)
+        trained, losses, status = training.train_on_all(chosen, data, seed, monitor)
         with np.errstate(over="ignore"):
             model, bounds = trained.astype(X.dtype), bounds_of(y).astype(X.dtype)
         if not all(np.isfinite(W).all() for W in (*model.weights_by_name().values(), bounds)):
@@ -334,18 +335,15 @@ class LMMRegressor(StatusMixin, BaseMaxPlusRegressor):
         True
         """
         check_is_fitted(self, "model_")
-        rows = validated_rows(self, X, self.model_)
-        encoder: Any = getattr(self, "encoder_", None)
-        if domain is None and hasattr(encoder, "domain"):
-            domain = encoder.domain()
-        if domain is None:
-            names = getattr(encoder, "feature_names", getattr(self, "feature_names_in_", None))
+        X = validate_samples(self, X, self.model_)
+        if domain is None and hasattr(self, "encoder_"):
+            domain = self.encoder_.domain()
+        elif domain is None:
             P = self.model_.n_features
-            domain = Domain.free(P, names=[f"x{p}" for p in range(P)] if names is None else names)
+            names = getattr(self, "feature_names_in_", [f"x{p}" for p in range(P)])
+            domain = Domain.free(P, names=names)
         with threads(self.n_jobs):
-            return prediction_contributions(
-                self.model_, rows, self.term_means_, self.bounds_, domain
-            )
+            return prediction_contributions(self.model_, X, self.term_means_, self.bounds_, domain)
 
     def certified_bounds(
         self, X: Any, eps: ArrayLike, scale: ArrayLike = 1.0
@@ -381,20 +379,20 @@ class LMMRegressor(StatusMixin, BaseMaxPlusRegressor):
         True
         """
         check_is_fitted(self, "model_")
-        rows = validated_rows(self, X, self.model_).astype(np.float64)
+        X = validate_samples(self, X, self.model_).astype(np.float64)
         factors = feature_values("scale", scale, self.model_.n_features)
         reach = np.asarray(eps, np.float64)
-        if reach.shape not in ((), (len(rows),)) or not (reach >= 0.0).all():
+        if reach.shape not in ((), (len(X),)) or not (reach >= 0.0).all():
             raise ValueError(
-                "eps must be a number >= 0, or an array with a number for each row of X; "
+                "eps must be a number >= 0, or an array with a number for each sample; "
                 f"got {eps!r:.80}"
             )
         if not (factors >= 0.0).all():
             raise ValueError(f"scale must hold numbers >= 0; got {scale!r:.80}")
-        index, reach = np.arange(len(rows)), np.broadcast_to(reach, len(rows))
+        index, reach = np.arange(len(X)), np.broadcast_to(reach, len(X))
         with threads(self.n_jobs):
             lower, negated_upper = (
-                Margins(self.model_, rows, np.full(len(rows), d), factors).lowest(index, reach).gap
+                Margins(self.model_, X, np.full(len(X), d), factors).lowest(index, reach).gap
                 for d in (1, 0)
             )
         low, high = self.bounds_.astype(np.float64)
@@ -424,7 +422,9 @@ class LMMRegressor(StatusMixin, BaseMaxPlusRegressor):
         """
         check_value("coverage", coverage, real(above=0.0, maximum=1.0))
         predictions = self.predict(X)
-        half_width = interval_half_width(self.residual_quantiles_, coverage)
+        # Coverages above the largest one have an infinite interval.
+        quantiles = np.append(self.residual_quantiles_, math.inf)
+        half_width = float(quantiles[np.searchsorted(COVERAGES, coverage - TOLERANCE)])
         return predictions - half_width, predictions + half_width
 
 
@@ -432,12 +432,6 @@ def residual_quantiles(residuals: NDArray) -> NDArray:
     """Return the ⌈(n + 1)·c⌉-th of n sorted residuals, or inf, for each coverage c."""
     orders = np.ceil((residuals.size + 1) * COVERAGES - TOLERANCE).astype(int)
     return np.append(residuals, math.inf)[np.minimum(orders, residuals.size + 1) - 1]
-
-
-def interval_half_width(quantiles: NDArray, coverage: float) -> float:
-    """Return the quantile for a coverage, rounded up to one of COVERAGES, or inf."""
-    index = int(np.searchsorted(COVERAGES, coverage - TOLERANCE))
-    return float(quantiles[index]) if index < len(quantiles) else math.inf
 
 
 def bounds_of(y: NDArray) -> NDArray:
@@ -463,18 +457,18 @@ class RegressionTraining(TermTraining):
     def _is_squared(self) -> bool:
         return self.loss == LOSSES[SQUARED]
 
-    def prepare(self, rows: TrainingData, rng: np.random.Generator) -> Prepared:
+    def prepare(self, data: TrainingData, rng: np.random.Generator) -> Prepared:
         """Transform features, standardise targets, and select pairs of features; O(N·P²).
 
-        Units are initialised at rows with targets below and above the median.
+        Units are initialised at samples with targets below and above the median.
         """
-        feature_map = FeatureMap.fit(rows.X)
-        U = feature_map(rows.X)
-        centre, spread = self._location_and_scale(rows.y, rows.weight)
-        y, P = (rows.y - centre) / spread, U.shape[1]
-        labels, bounds = (y > np.median(y)).astype(np.int64), bounds_of(rows.y)
+        feature_map = FeatureMap.fit(data.X)
+        U = feature_map(data.X)
+        centre, spread = self._location_and_scale(data.y, data.weight)
+        y, P = (data.y - centre) / spread, U.shape[1]
+        labels, bounds = (y > np.median(y)).astype(np.int64), bounds_of(data.y)
         prepared = Prepared(
-            feature_map, U, y, labels, rows.weight, range(P), (), centre, spread, bounds
+            feature_map, U, y, labels, data.weight, range(P), (), centre, spread, bounds
         )
         if P < 2:
             return prepared
@@ -482,9 +476,9 @@ class RegressionTraining(TermTraining):
         signs = self.monotonic_signs
         shapes = self.train_mapped(Structure(size=1.0), prepared, annealing, rng, signs=signs)
         residuals = _residuals(shapes, prepared)
-        size = float(np.sqrt(np.average(residuals**2, weights=rows.weight))) or 1.0
+        size = float(np.sqrt(np.average(residuals**2, weights=data.weight))) or 1.0
         residuals = np.clip(residuals / size, -CLIP, CLIP)[:, None]
-        weight = np.ones((len(U), 1)) if rows.weight is None else rows.weight[:, None]
+        weight = np.ones((len(U), 1)) if data.weight is None else data.weight[:, None]
         weight = weight / weight.mean()
         return prepared._replace(
             pairs=best_pairs(U, weight * residuals, weight**2, min(P, MAX_PAIRS))
@@ -519,13 +513,13 @@ class RegressionTraining(TermTraining):
         return AdditiveLMM(terms, model.n_features, prepared.feature_map, intercept)
 
     def predictions(self, model: AdditiveLMM, prepared: Prepared, X: NDArray) -> NDArray:
-        """Return the predictions for held-out rows, of shape (n, 1)."""
+        """Return the predictions for held-out samples, of shape (n, 1)."""
         assert prepared.bounds is not None
         return difference(model.scores(X), prepared.bounds)[:, None]
 
-    def losses(self, predictions: NDArray, rows: TrainingData) -> NDArray:
-        """Return the squared or absolute error of each row."""
-        residuals = rows.y - predictions[:, 0]
+    def losses(self, predictions: NDArray, data: TrainingData) -> NDArray:
+        """Return the squared or absolute error of each sample."""
+        residuals = data.y - predictions[:, 0]
         return residuals**2 if self._is_squared else np.abs(residuals)
 
 

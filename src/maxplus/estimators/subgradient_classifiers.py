@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from typing import Any, ClassVar, TypeVar
 
@@ -63,6 +63,13 @@ Self = TypeVar("Self", bound="BaseSubgradientClassifier")
 
 TWO_PHASE, CONSTANT = "two-phase", "constant"
 STEPS = (TWO_PHASE, "polyak", CONSTANT, "level")
+# Objectives of an estimator, by name.
+OBJECTIVES: dict[str, Callable[[Any], Objective]] = {
+    "max": lambda clf: MaxLoss(),
+    "mean": lambda clf: MeanLoss(),
+    "top-k": lambda clf: TopKLoss(clf.top_k),
+    "trimmed-max": lambda clf: TrimmedMaxLoss(clf.n_trimmed),
+}
 OBJECTIVE = Constraint(
     "an Objective (maxplus.training)",
     lambda v: isinstance(v, Objective) and not isinstance(v, type),
@@ -137,10 +144,21 @@ class BaseSubgradientClassifier(BaseMaxPlusClassifier):
     _initialized_with: dict[str, Any]
 
     def _previous(self) -> tuple[Network, FitState] | None:
-        if not (self.warm_start and hasattr(self, "model_")):
-            return None
-        self._warn_of_changed_init_params()
-        return self.model_, FitState(slope=getattr(self, "slope_", None))
+        return self._continued() if self.warm_start and hasattr(self, "model_") else None
+
+    def _continued(self, **progress: Any) -> tuple[Network, FitState]:
+        """Return the fitted model and state; warn if initialisation parameters were changed."""
+        for name, before in self._initialized_with.items():
+            value = getattr(self, name)
+            if value != before:
+                warn_no_effect(
+                    f"{name}={value!r}",
+                    f"because training continues from a model with {name}={before!r}; call fit "
+                    "with warm_start=False to start again",
+                )
+        slope = getattr(self, "slope_", None)
+        state = FitState(slope=slope, init_values=self._initialized_with, **progress)
+        return self.model_, state
 
     def partial_fit(
         self: Self,
@@ -162,7 +180,8 @@ class BaseSubgradientClassifier(BaseMaxPlusClassifier):
         y : array of shape (n_samples,)
             Labels.
         classes : array of labels, optional
-            Labels of all calls. Required in the first call unless y contains all labels.
+            Labels of all calls, which later calls must not change. Required in the first call
+            unless y contains all labels.
         sample_weight : array of shape (n_samples,), optional
             Sample weights, as in `fit`.
 
@@ -173,46 +192,24 @@ class BaseSubgradientClassifier(BaseMaxPlusClassifier):
         """
         previous = None
         if hasattr(self, "model_"):
-            self._warn_of_changed_init_params()
-            state = FitState(
+            previous = self._continued(
                 n_iter=self.n_iter_,
-                slope=getattr(self, "slope_", None),
                 prototypes=getattr(self, "prototypes_", None),
                 unit_activation_counts=getattr(self, "unit_activation_counts_", None),
                 history=self.history_,
                 # A failed call must not advance the generator of the estimator.
                 rng=deepcopy(getattr(self, "_rng", None)),
             )
-            previous = self.model_, state
         return self._fit(X, y, sample_weight, classes, previous=previous)
-
-    def _objectives(self) -> dict[str, Objective]:
-        """Return the available objectives by name."""
-        return {"max": MaxLoss(), "mean": MeanLoss()}
 
     def _objective(self) -> Objective:
         """Return the objective as an object."""
         objective = self.objective
-        return self._objectives()[objective] if isinstance(objective, str) else objective
+        return OBJECTIVES[objective](self) if isinstance(objective, str) else objective
 
     def _init_values(self) -> dict[str, Any]:
         """Return the current values of the initialisation parameters."""
         return {name: getattr(self, name) for name in self._init_params}
-
-    def _continuation_state(self, rng: np.random.Generator, continues: bool) -> dict[str, Any]:
-        values = self._initialized_with if continues else self._init_values()
-        return super()._continuation_state(rng, continues) | {"_initialized_with": values}
-
-    def _warn_of_changed_init_params(self) -> None:
-        """Warn about initialisation parameters that were changed after the initialisation."""
-        for name, before in self._initialized_with.items():
-            value = getattr(self, name)
-            if value != before:
-                warn_no_effect(
-                    f"{name}={value!r}",
-                    f"because training continues from a model with {name}={before!r}; call fit "
-                    "with warm_start=False to start again",
-                )
 
     def _warn_of_no_effect(self) -> None:
         super()._warn_of_no_effect()
@@ -303,7 +300,12 @@ class BaseSubgradientClassifier(BaseMaxPlusClassifier):
             new = History.of({name: state.results[f"history.{name}"] for name in History.columns})
             new.map_samples(data.index_of_all)
             history.extend(new)
-        return super()._fitted_attributes(data, state, trained) | {"history_": history}
+        return {
+            **super()._fitted_attributes(data, state, trained),
+            "history_": history,
+            "_rng": state.rng,
+            "_initialized_with": state.init_values or self._init_values(),
+        }
 
     @property
     def loss_curve_(self) -> NDArray:
@@ -386,12 +388,6 @@ class SubgradientLMMClassifier(BaseLMMClassifier, BaseSubgradientClassifier):
 
     Attributes
     ----------
-    classes_ : ndarray of shape (n_classes,)
-        Class labels.
-    n_features_in_ : int
-        Number of features seen during `fit`.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of features seen during `fit`, if X has feature names that are all strings.
     model_ : LMM
         Fitted model (`maxplus.models.LMM`).
     W0_ : ndarray of shape (2 * n_features,)
@@ -412,27 +408,15 @@ class SubgradientLMMClassifier(BaseLMMClassifier, BaseSubgradientClassifier):
     unit_activation_counts_ : ndarray of shape (n_hidden,)
         Number of scores on the training set that each unit determines, summed over all calls of
         `partial_fit`.
-    feature_importances_ : ndarray of shape (n_features,)
-        Share of each feature in the margins of the training samples
-        (`maxplus.explain.feature_importances`).
     history_ : mapping of str to ndarray of shape (n_iter_,)
         "loss", "sample" and "step" of each iteration.
     n_iter_ : int
-        Maximum number of iterations.
-    status_ : str
-        Reason why training stopped (`maxplus.training.Status`).
-    status_message_ : str
-        Description of ``status_``.
+        Number of iterations.
     loss_curve_ : ndarray of shape (n_iter_,)
         Objective before each step. With "sgd", the loss of the drawn sample.
-    max_loss_, mean_loss_ : float
-        Maximum and mean loss of the fitted model on the training set.
-    perfect_fit_ : bool
-        Whether ``max_loss_`` is below log 2.
-    training_losses_ : ndarray of shape (n_samples,)
-        Loss of each training sample, NaN for samples of weight 0.
-    training_labels_ : ndarray of shape (n_samples,)
-        Label of each training sample.
+    classes_, n_features_in_, feature_names_in_, feature_importances_, status_, status_message_, \
+max_loss_, mean_loss_, perfect_fit_, training_losses_, training_labels_
+        As in `LMMClassifier`.
 
     Examples
     --------
@@ -462,7 +446,7 @@ class SubgradientLMMClassifier(BaseLMMClassifier, BaseSubgradientClassifier):
         "slope": (real(above=0.0), "auto"),
         "init_margin": (real(above=0.0), None),
         "init": ("prototypes", "gaussian", "uniform"),
-        "objective": ("max", "mean", "top-k", "trimmed-max", OBJECTIVE),
+        "objective": (*OBJECTIVES, OBJECTIVE),
         "top_k": (samples(1),),
         "n_trimmed": (samples(0),),
         "w0_update_interval": (integer(0),),
@@ -512,12 +496,6 @@ class SubgradientLMMClassifier(BaseLMMClassifier, BaseSubgradientClassifier):
         self.random_state = random_state
         self.verbose = verbose
         self.callbacks = callbacks
-
-    def _objectives(self) -> dict[str, Objective]:
-        return super()._objectives() | {
-            "top-k": TopKLoss(self.top_k),
-            "trimmed-max": TrimmedMaxLoss(self.n_trimmed),
-        }
 
     def _engine_for(self, data: TrainingData) -> type[Engine]:
         engine = super()._engine_for(data)
@@ -590,11 +568,15 @@ class MaxPlusClassifier(BaseSubgradientClassifier):
 
     Attributes
     ----------
+    model_ : ZeroHidden
+        Fitted model (`maxplus.models.ZeroHidden`).
     W_ : ndarray of shape (n_classes, n_features)
         Offsets of the max-plus layer.
-    classes_, n_features_in_, feature_names_in_, history_, n_iter_, status_, status_message_, \
-loss_curve_, max_loss_, mean_loss_, perfect_fit_, training_losses_, training_labels_, model_
+    history_, n_iter_, loss_curve_
         As in `SubgradientLMMClassifier`.
+    classes_, n_features_in_, feature_names_in_, status_, status_message_, max_loss_, mean_loss_, \
+perfect_fit_, training_losses_, training_labels_
+        As in `LMMClassifier`.
 
     Examples
     --------
@@ -702,15 +684,19 @@ class LinearMaxPlusClassifier(BaseSubgradientClassifier):
 
     Attributes
     ----------
+    model_ : LinearMaxPlus
+        Fitted model (`maxplus.models.LinearMaxPlus`).
     A_ : ndarray of shape (n_features, n_hidden)
         Weights of the linear layer.
     b_ : ndarray of shape (n_hidden,)
         Biases of the linear layer.
     W_ : ndarray of shape (n_hidden, n_classes)
         Offsets of the max-plus layer.
-    classes_, n_features_in_, feature_names_in_, history_, n_iter_, status_, status_message_, \
-loss_curve_, max_loss_, mean_loss_, perfect_fit_, training_losses_, training_labels_, model_
+    history_, n_iter_, loss_curve_
         As in `SubgradientLMMClassifier`.
+    classes_, n_features_in_, feature_names_in_, status_, status_message_, max_loss_, mean_loss_, \
+perfect_fit_, training_losses_, training_labels_
+        As in `LMMClassifier`.
 
     Examples
     --------
