@@ -233,9 +233,9 @@ def test_changes_reject_too_large_problems(monkeypatch):
     rng = np.random.default_rng(0)
     model, domain = random_model(rng, 3), Domain.free(3).within(-9.0, 9.0)
     X = rng.normal(size=(9, 3))
-    monkeypatch.setattr(changes, "MAX_SWITCHES", 1)
+    monkeypatch.setattr(changes, "MAX_INTEGERS", 1)
     far = X[nearest_counterfactuals(model, X, domain).distance.argmax()]
-    with pytest.raises(ValueError, match=r"switches here, more than 1: fix columns"):
+    with pytest.raises(ValueError, match=r"integer variables here, more than 1: fix columns"):
         smallest_change(model, far, domain, 2)
 
 
@@ -274,7 +274,7 @@ def test_milp_solve_returns_the_optimum_or_none():
     assert found.at_least == pytest.approx(2.5)
     program.at_most({a: 1.0}, 2.0)
     assert program.solve(10.0).values.tolist() == [0.0, 1.0]
-    program.one_of([b])
+    program.at_least_one([b])
     program.at_most({b: 1.0}, 0.0)
     impossible = program.solve(10.0)
     assert impossible.values is None
