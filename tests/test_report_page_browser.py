@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from maxplus.report import render_page
-from maxplus.report._text import fixed, probability, short
-from report_pages import ATTACK, REPORTS, clinic_report, digits_report, renamed
+from maxplus.report._text import fixed, probability
+from report_pages import ATTACK, REPORTS, clinic_report, digits_report, renamed, short
 
 pytestmark = pytest.mark.slow
 pytest.importorskip("matplotlib")
@@ -44,17 +44,17 @@ def test_number_formatting_equals_python(browser):
 
 
 def assert_shown(browser, row):
-    right = "right" if row["label"] == row["predicted"] else "wrong"
+    result = "correct" if row["label"] == row["predicted"] else "wrong"
     assert browser.verdict == (
         f"{row['id']} (row {row['row']}) is {row['label']} and is predicted {row['predicted']}: "
-        f"{right}."
+        f"{result}."
     )
     tiles = browser.find("#tiles").text
     best, flip = row["classes"][0], row["counterfactual"]
     assert fixed(row["radius"]) in tiles
     assert f"is {short(best['value'])}; box {best['unit']} has its wall at" in tiles
     if flip:
-        assert f"alone, from {flip['from']} to {flip['to']}, makes it {flip['becomes']}" in tiles
+        assert f"changing it from {flip['from']} to {flip['to']} gives {flip['becomes']}" in tiles
     else:
         assert "no change of one column flips" in tiles
     assert browser.column("classes", 1) == [fixed(entry["score"]) for entry in row["classes"]]

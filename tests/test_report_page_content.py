@@ -21,7 +21,7 @@ from maxplus.report import regression_content, render_page, report_content
 from maxplus.report.content import training_certificate
 from maxplus.report.data import editable_columns
 from maxplus.report.model import MAX_WEIGHTS, model_data, n_weights
-from maxplus.report.performance import headline
+from maxplus.report.performance import compare_accuracy, headline
 from maxplus.tables import RawTable, UnknownValues, row_hashes
 from maxplus.tables.dataset import _encoded
 from report_pages import sum_report
@@ -91,11 +91,11 @@ def test_least_confident_and_highest_loss_rows_are_listed(clinic):
 def test_explorer_contains_all_listed_rows(clinic, monkeypatch):
     monkeypatch.setattr("maxplus.report.content.MAX_ROWS", 80)
     clf, X, y = clinic
-    told = about(clf, X, y)
+    content = about(clf, X, y)
     named = {
-        row["row"] for kind in ("least_confident", "highest_loss") for row in told["named"][kind]
+        row["row"] for kind in ("least_confident", "highest_loss") for row in content["named"][kind]
     }
-    shown = [row["row"] for row in told["rows"]]
+    shown = [row["row"] for row in content["rows"]]
     assert named <= set(shown)
     assert len(shown) <= 80
     assert shown == sorted(set(shown))
@@ -112,8 +112,8 @@ def test_training_table_is_not_test_data(clinic, knows_rows):
     assert "Not measured" in content["headline"]["title"]
     assert "The model was trained on the 90 rows of all.csv." in content["headline"]["text"]
     assert not content["judged"]["is_new"]
-    right = int((clf.predict(X[:90]) == y[:90]).sum())
-    assert content["fit"] == {"correct": right, "rows": 90, "exact": True}
+    correct = int((clf.predict(X[:90]) == y[:90]).sum())
+    assert content["fit"] == {"correct": correct, "rows": 90, "exact": True}
     page = render_page(content)
     assert "✓" not in page
     assert "Errors on new rows were not measured." in page
@@ -154,15 +154,15 @@ def test_test_data_come_before_validation(clinic, monkeypatch):
     assert (named["row"], named["id"], named["of_data"]) == (3, "id 2", True)
 
 
-def headline_of(figures, baseline):
+def headline_of(metrics, baseline):
     """Return the headline for metrics on new rows."""
     source = {
-        "metrics": figures,
+        "metrics": metrics,
         "baseline": {"accuracy": baseline, "label": "well"},
         "whose": "of t.csv",
         "on": "t.csv",
     }
-    return headline(source, "")
+    return headline(source, "", compare_accuracy)
 
 
 @pytest.mark.parametrize(
@@ -170,14 +170,14 @@ def headline_of(figures, baseline):
     [(0.8, 0.9, True), (0.62, 0.7, False), (0.62, 0.504, False), (0.5, None, False)],
 )
 def test_headline_requires_significant_improvement(accuracy, auc, holds):
-    figures = {
+    metrics = {
         "accuracy": accuracy,
         "n_rows": 100,
         "auc": auc,
         "classes": [{"auc": auc, "n_rows": n} for n in (40, 60)],
         "interval": wilson_interval(accuracy, 100),
     }
-    found = headline_of(figures, 0.6)
+    found = headline_of(metrics, 0.6)
     assert found["holds"] is holds
     assert f"{100 * accuracy:.1f} %" in found["text"]
     assert ("ROC AUC" in found["text"]) == (auc == 0.7)
@@ -189,8 +189,8 @@ def test_auc_of_random_scores_is_not_significant(n_classes):
     n_significant = 0
     for _ in range(200):
         codes, P = np.arange(120) % n_classes, rng.dirichlet(np.ones(n_classes), 120)
-        figures = classification_metrics(codes, P, list("abc")[:n_classes]).to_json()
-        n_significant += "ROC AUC" in headline_of(figures | {"interval": (0.0, 1.0)}, 0.6)["text"]
+        metrics = classification_metrics(codes, P, list("abc")[:n_classes]).to_json()
+        n_significant += "ROC AUC" in headline_of(metrics | {"interval": (0.0, 1.0)}, 0.6)["text"]
     assert n_significant <= 12
 
 
@@ -341,8 +341,8 @@ def test_regression_is_evaluated_on_new_rows():
     (source,) = content["sources"]
     bounds = reg.predict_interval(X, 0.9)
     assert source["metrics"] == regression_metrics(y, reg.predict(X), *bounds).to_json()
-    guess = regression_metrics(y, np.full(80, y[:60].mean()))
-    assert source["baseline"]["mae"] == pytest.approx(guess.mae)
+    baseline = regression_metrics(y, np.full(80, y[:60].mean()))
+    assert source["baseline"]["mae"] == pytest.approx(baseline.mae)
     assert content["headline"]["holds"] is True
     assert "60 of the 80 rows of curve have the same values" in content["headline"]["text"]
     off = [abs(one["off"]) for one in content["rows"]]
@@ -388,7 +388,7 @@ def test_report_without_labels_has_predictions_and_no_metrics(clinic):
         assert words not in page.partition("</style>")[2].partition("<script")[0]
 
 
-def test_regression_report_without_numbers_has_predictions():
+def test_regression_report_without_target_values_has_predictions():
     rng = np.random.default_rng(0)
     X = rng.uniform(-2, 2, (60, 1))
     reg = LMMRegressor(epochs=5, random_state=0).fit(X, X[:, 0])
@@ -425,11 +425,11 @@ def test_training_certificate_heading(clinic):
 )
 def test_row_hashes_are_equal_for_equal_rows(rows, dtype):
     X = np.array(rows) / 4
-    marks = row_hashes(X.astype(dtype))
-    assert marks.dtype == np.int64
-    assert (marks >= 0).all()
+    hashes = row_hashes(X.astype(dtype))
+    assert hashes.dtype == np.int64
+    assert (hashes >= 0).all()
     same = (X[:, None] == X[None]).all(axis=2)
-    np.testing.assert_array_equal(marks[:, None] == marks[None], same)
+    np.testing.assert_array_equal(hashes[:, None] == hashes[None], same)
 
 
 def test_validation_and_row_hashes_are_saved(clinic, tmp_path, monkeypatch):
@@ -442,12 +442,12 @@ def test_validation_and_row_hashes_are_saved(clinic, tmp_path, monkeypatch):
 
 
 def _validation(clf):
-    figures = classification_metrics([0, 1], [[0.9, 0.1], [0.8, 0.2]], clf.classes_).to_json()
+    metrics = classification_metrics([0, 1], [[0.9, 0.1], [0.8, 0.2]], clf.classes_).to_json()
     row = {"row": 3, "label": "ill", "predicted": "well"}
     row |= {"probability": 0.7, "own_probability": 0.3}
     return {
         "description": "20% of the rows held out",
-        "metrics": figures,
+        "metrics": metrics,
         "baseline": {"accuracy": 0.6, "balanced_accuracy": 0.5, "log_loss": 0.7, "label": "well"},
         "rows_never_held_out": 0,
         "seconds": 1.0,

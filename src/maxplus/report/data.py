@@ -72,17 +72,9 @@ def editable_columns(
     ``rest`` (the features after the first). Without an encoder, every feature is a numeric column.
     """
     if encoder is None:
+        unknown = {"missing": None, "choices": None, "low": None, "high": None}
         return [
-            {
-                "name": name,
-                "first": p,
-                "missing": None,
-                "choices": None,
-                "low": None,
-                "high": None,
-                "whole": False,
-                "rest": [],
-            }
+            {"name": name, "first": p, **unknown, "whole": False, "rest": []}
             for p, name in enumerate(feature_names)
         ]
     return [
