@@ -154,6 +154,16 @@ def test_test_data_come_before_validation(clinic, monkeypatch):
     assert (named["row"], named["id"], named["of_data"]) == (3, "id 2", True)
 
 
+def test_listed_training_rows_are_not_attributed_to_the_validation(clinic, monkeypatch):
+    clf, X, y = clinic
+    record = _validation(clf) | {"least_confident": [], "highest_loss": []}
+    monkeypatch.setattr(clf, "validation_", record, raising=False)
+    content = about(clf, X[:90], y[:90])
+    assert content["judged"]["title"] == "20% of the rows held out"
+    remark = "those of the model of this page. The model was trained on the 90 rows of all.csv."
+    assert " ".join(render_page(content).split()).count(remark) == 2
+
+
 def headline_of(metrics, baseline):
     """Return the headline for metrics on new rows."""
     source = {
