@@ -91,7 +91,7 @@ def emptied():
     report["importances"]["columns"] = []
     report["rules"] = None
     report["model"] |= {"decisions": [], "parameters": {}, "training": {}}
-    for key in ("judged", "named"):
+    for key in ("evaluated", "listed"):
         report[key] |= {"least_confident": [], "highest_loss": []}
     return report
 
@@ -103,7 +103,7 @@ def unknown():
     report["certificate"]["max_loss"] = math.inf
     report["certified"]["median_radius"] = math.nan
     report["reliability"] = None
-    for source in (report["judged"], *report["sources"]):
+    for source in (report["evaluated"], *report["sources"]):
         source["metrics"] |= {"auc": None, "log_loss": None, "calibration_error": None}
         for one in source["metrics"]["classes"]:
             one |= {"recall": None, "precision": None, "auc": None, "interval": None}

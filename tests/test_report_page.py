@@ -63,7 +63,7 @@ def small():
     report["rows"] = report["rows"][:2]
     for figure in (report["reliability"], report["certified"]["figure"], *report["training"]):
         figure["svg"] = "<svg/>"
-    for key in ("judged", "named"):
+    for key in ("evaluated", "listed"):
         for kind in ("least_confident", "highest_loss"):
             report[key][kind] = report[key][kind][:2]
     return report
@@ -150,7 +150,7 @@ def test_page_states_the_number_of_rows_in_the_explorer():
 def test_links_to_rows_are_valid():
     report = clinic_report()
     row = {"label": "ill", "predicted": "well", "probability": 0.6, "own_probability": 0.4}
-    report["named"]["least_confident"] = [
+    report["listed"]["least_confident"] = [
         {"row": n, "id": name, "of_data": of_data, **row}
         for n, name, of_data in (
             (1, "P100", True),

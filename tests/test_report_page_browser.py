@@ -163,14 +163,14 @@ def test_page_is_usable_by_keyboard(browser, keys):
 def test_row_links_open_the_explorer(browser, keys):
     report = clinic_report()
     browser.open(report)
-    number = report["named"]["least_confident"][3]["row"]
+    number = report["listed"]["least_confident"][3]["row"]
     link = browser.find(f"#least-sure tr[data-row='{number}'] a")
     link.send_keys(keys.ENTER)
     assert f"(row {number})" in browser.verdict
     assert browser.focus == "pick"
     top = "return document.getElementById('explorer').getBoundingClientRect().top"
     assert 0 <= browser.run(top) < 800
-    other = report["named"]["least_confident"][0]["row"]
+    other = report["listed"]["least_confident"][0]["row"]
     browser.find(f"#least-sure tr[data-row='{other}'] td:nth-child(3)").click()
     assert f"(row {other})" in browser.verdict
 
@@ -184,10 +184,10 @@ def test_url_fragment_selects_row(browser):
 
 def test_tables_sort_by_mouse_and_keyboard(browser, keys):
     report = clinic_report()
-    rows = report["named"]["least_confident"][:4]
+    rows = report["listed"]["least_confident"][:4]
     for row, number, share in zip(rows, (1, 10, 2, 3), (0.5, None, 0.6, 0.7), strict=True):
         row |= {"row": number, "probability": share}
-    report["named"]["least_confident"] = rows
+    report["listed"]["least_confident"] = rows
     browser.open(report)
     assert browser.column("least-sure", 0) == ["1", "10", "2", "3"]
     heading = browser.find("#least-sure th:nth-child(5)")
@@ -329,7 +329,11 @@ def test_images_mark_the_active_pixel(browser):
 
 
 def test_values_are_listed_if_editing_is_disabled(browser):
-    report = clinic_report() | {"network": None, "columns": [], "why_not": "It is too large."}
+    report = clinic_report() | {
+        "network": None,
+        "columns": [],
+        "disabled_reason": "It is too large.",
+    }
     n_features = len(report["features"])
     report["features"] += [f"further {k}" for k in range(50 - n_features)]
     for row in report["rows"]:

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from maxplus.explain._shared import check_domain, check_model
 from maxplus.explain.boundary import ROUNDINGS, DecisionBoundary, FeatureBounds
-from maxplus.explain.domain import Domain, fewest_digits
+from maxplus.explain.domain import Domain, roundings
 from maxplus.models._checks import as_rows
 from maxplus.models.lmm import TermSum
 
@@ -236,18 +236,13 @@ class _Row(NamedTuple):
         p, value = flip.feature, flip.value
         if p < 0 or not self.domain.is_continuous[p]:
             return value
-        at, most = float(self.x[p]), MAX_ROUNDING * float(self.domain.unit[p])
-        change = abs(value - at)
-        return fewest_digits(
-            value,
-            at,
-            min(most, change) if change > 0.0 else most,
-            lambda tried: (
-                (self._winners(p, tried) == flip.becomes)
-                & (tried >= self.domain.low[p])
-                & (tried <= self.domain.high[p])
-            ),
-        )
+        at, limit = float(self.x[p]), MAX_ROUNDING * float(self.domain.unit[p])
+        if value != at:
+            limit = min(limit, abs(value - at))
+        tried = np.array([v for v in roundings(value, value >= at) if abs(v - value) <= limit])
+        inside = (tried >= self.domain.low[p]) & (tried <= self.domain.high[p])
+        good = tried[inside & (self._winners(p, tried) == flip.becomes)]
+        return float(good[0]) if good.size else value
 
     def continuous(self, base: NDArray, moves: NDArray) -> Flip:
         """Return the nearest flip of continuous features that the model predicts in its float type.

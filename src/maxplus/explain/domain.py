@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from functools import cached_property
@@ -384,15 +384,3 @@ def rounded_away(value: float, origin: float, exponent: int) -> float:
     if exact.adjusted() - exponent > MAX_DECIMALS:
         return float(value)
     return float(exact.quantize(Decimal(1).scaleb(exponent), rounding=rounding))
-
-
-def fewest_digits(
-    value: float, origin: float, max_error: float, holds: Callable[[NDArray], NDArray]
-) -> float:
-    """Round a value away from the origin to the fewest digits for which ``holds`` is True.
-
-    Return the value itself if no such number differs from it by at most ``max_error``.
-    """
-    tried = np.array([v for v in roundings(value, value >= origin) if abs(v - value) <= max_error])
-    good = tried[holds(tried)]
-    return float(good[0]) if good.size else float(value)

@@ -175,19 +175,15 @@ def _unit_box(
     others = np.delete(model.W2, d, axis=1).max(axis=1, initial=-np.inf)
     own = model.W2[unit, d] - margin
     ahead = (model.W1 + others).max(axis=1) < model.W1[:, unit] + own
-    needed, cap = np.flatnonzero(~ahead), caps(model)
-    feature, slope, offset = needed // 2, model.W0[needed], model.W1[needed, unit]
+    cap = caps(model)
+    # The unit without the rows of W0 where it is ahead anyway.
+    needed = LMM(model.W0, np.where(ahead, np.inf, model.W1[:, unit])[:, None], model.W2[[unit]])
 
     def box_at(t: float) -> tuple[NDArray, NDArray]:
         """Return the part of the domain in which the needed rows of W0 are at least t."""
-        low, high = domain.low.astype(np.float64), domain.high.astype(np.float64)
-        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            limit = (t - offset) / slope
-        # A row with slope 0 that is below the level makes the box empty.
-        is_floor = (slope > 0.0) | ((slope == 0.0) & (t > offset))
-        np.maximum.at(low, feature[is_floor], limit[is_floor])
-        np.minimum.at(high, feature[slope < 0.0], limit[slope < 0.0])
-        return low, high
+        with np.errstate(over="ignore"):
+            low, high, *_ = unit_boxes(needed, t)
+        return np.maximum(domain.low, low[0]), np.minimum(domain.high, high[0])
 
     def wins(t: float) -> bool:
         box = box_at(t)
@@ -200,7 +196,7 @@ def _unit_box(
         return bool((np.minimum(highest, cap) + others).max() < t + own)
 
     # Bracket the level by doubling steps in both directions.
-    low = high = float(offset.min(initial=0.0))
+    low = high = float(model.W1[~ahead, unit].min(initial=0.0))
     step = max(1.0, abs(low))
     while not wins(high):
         high, step = high + step, 2.0 * step

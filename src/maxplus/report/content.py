@@ -96,7 +96,7 @@ def report_content(
     is_training = table.y is not None and is_training_table(clf, losses)
     factors = np.ones(len(names)) if scale is None else np.asarray(scale, float)
     performance = performance_on_new_rows(clf, table, log_proba, is_training)
-    shown = _choose_rows(_listed_rows(table, performance["named"]), losses, table)
+    shown = _choose_rows(_listed_rows(table, performance["listed"]), losses, table)
     explanation = clf.explain(
         X[shown],
         domain=domain,
@@ -218,11 +218,11 @@ def _what_if(
             "cannot be edited here. In Python, change a row and call explain and certified_radius."
         )
     if reason is not None:
-        return {"network": None, "columns": [], "why_not": reason}
+        return {"network": None, "columns": [], "disabled_reason": reason}
     return {
         "network": model_data(clf.model_, scale),
         "columns": editable_columns(getattr(clf, "encoder_", None), names),
-        "why_not": None,
+        "disabled_reason": None,
     }
 
 
@@ -239,7 +239,7 @@ def _certified(
     radii = radius[selected]
     largest = radii[np.isfinite(radii)].max(initial=0.0)
     eps = np.linspace(0.0, largest if largest > 0.0 else 1.0, CURVE_POINTS)
-    held_fixed = held_columns(columns, scale)
+    fixed = held_columns(columns, scale)
     n_certified = int((radii >= SMALL).sum())
     return {
         "has_labels": correct is not None,
@@ -247,12 +247,12 @@ def _certified(
         "eps": eps.tolist(),
         "accuracy": [float((radii >= e).sum() / n) for e in eps],
         "small": SMALL,
-        "kept": n_certified,
+        "n_certified": n_certified,
         "share": percent(n_certified / n),
         "median_radius": CertifiedRows.of(radius, selected).median,
         "unit": unit,
-        "held": held_fixed,
-        "n_moving": len(dict.fromkeys(columns)) - len(held_fixed),
+        "fixed": fixed,
+        "n_moving": len(dict.fromkeys(columns)) - len(fixed),
         "figure": None if correct is None else figures.certified_figure(radius, correct, unit),
     }
 

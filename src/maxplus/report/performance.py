@@ -18,7 +18,7 @@ from maxplus.report.figures import reliability_figure
 from maxplus.tables import row_hashes
 
 # Maximum number of rows in a list.
-N_NAMED = 25
+MAX_LISTED = 25
 REMEDY = "Train with maxplus train, or give rows with labels that were not used in training."
 
 
@@ -105,17 +105,19 @@ def of_rows(
         dispersion=1.0,
         baseline=_baseline(estimator, codes),
         bins=to_jsonable(reliability(codes, P)),
-        least_confident=named_rows(estimator, table, P, np.argsort(P.max(axis=1), kind="stable")),
-        highest_loss=named_rows(estimator, table, P, np.argsort(-losses, kind="stable")),
+        least_confident=listed_rows(estimator, table, P, np.argsort(P.max(axis=1), kind="stable")),
+        highest_loss=listed_rows(estimator, table, P, np.argsort(-losses, kind="stable")),
     )
 
 
-def named_rows(estimator: Any, table: PageRows, P: NDArray, order: NDArray) -> list[dict[str, Any]]:
+def listed_rows(
+    estimator: Any, table: PageRows, P: NDArray, order: NDArray
+) -> list[dict[str, Any]]:
     """Return the first rows in the given order, with labels and predictions."""
     classes = [str(label) for label in estimator.classes_]
     best = P.argmax(axis=1)
     rows = []
-    for n in order[:N_NAMED].tolist():
+    for n in order[:MAX_LISTED].tolist():
         code = None if table.y is None else int(np.searchsorted(estimator.classes_, table.y[n]))
         rows.append(
             {
@@ -218,7 +220,7 @@ def performance_on_new_rows(
         P = np.exp(log_proba)
         order = np.argsort(P.max(axis=1), kind="stable")
         evaluated = sources[0] if sources else None
-        listed = {"least_confident": named_rows(clf, table, P, order), "highest_loss": []}
+        listed = {"least_confident": listed_rows(clf, table, P, order), "highest_loss": []}
     else:
         given = of_rows(clf, table, log_proba, where)
         if not is_training:
@@ -233,7 +235,7 @@ def performance_on_new_rows(
         "headline": first,
         "where": where,
         "sources": sources,
-        "judged": None if evaluated is None else {"is_new": bool(sources), **evaluated},
-        "named": listed,
+        "evaluated": None if evaluated is None else {"is_new": bool(sources), **evaluated},
+        "listed": listed,
         "reliability": None if bins is None else reliability_figure(bins),
     }

@@ -15,7 +15,7 @@ from maxplus.metrics._readable import readable, with_error
 from maxplus.report import figures, model
 from maxplus.report._text import percent, plural
 from maxplus.report.data import MAX_COUNTED, PageRows
-from maxplus.report.performance import N_NAMED, headline, training_overlap
+from maxplus.report.performance import MAX_LISTED, headline, training_overlap
 
 COVERAGE = 0.9
 
@@ -80,7 +80,7 @@ def regression_content(
         "coverage": COVERAGE,
         "figure": None if y is None else figures.predictions_figure(y, predicted, width),
         # Rows with the largest errors or, without target values, the first rows.
-        "rows": [_row(table, prediction, int(n)) for n in order[:N_NAMED]],
+        "rows": [_row(table, prediction, int(n)) for n in order[:MAX_LISTED]],
         "importances": model.importances(reg, table.X[table.sample(MAX_COUNTED)], names),
         "search": figures.search_figure(reg),
     }
