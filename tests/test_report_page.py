@@ -2,6 +2,7 @@
 
 import base64
 import copy
+import functools
 import hashlib
 import math
 import re
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from maxplus.report import render_page
 from maxplus.report._text import distinguishable, fixed, percent, plural, probability
 from maxplus.report.page import render
-from report_pages import ATTACK, REPORTS, Page, clinic_report, curve_report, emptied, renamed
+from report_pages import ATTACK, REPORTS, Page, clinic_report, emptied, renamed
 
 pytestmark = pytest.mark.slow
 pytest.importorskip("matplotlib")
@@ -23,9 +24,14 @@ LOADING = {"src", "href", "srcset", "data", "poster", "action", "background", "f
 SECTIONS = ["performance", "failures", "decides", "explorer", "certified", "mathematics"]
 
 
+@functools.cache
+def page_of(name):
+    return Page(render_page(REPORTS[name]()))
+
+
 @pytest.mark.parametrize("name", REPORTS)
 def test_tags_are_balanced_and_ids_unique(name):
-    page = Page(render_page(REPORTS[name]()))
+    page = page_of(name)
     assert page.open == []
     assert page.tags[0] == "html"
     assert len(set(page.values("id"))) == len(page.values("id"))
@@ -33,7 +39,7 @@ def test_tags_are_balanced_and_ids_unique(name):
 
 @pytest.mark.parametrize("name", REPORTS)
 def test_page_loads_no_external_resources(name):
-    page = Page(render_page(REPORTS[name]()))
+    page = page_of(name)
     for _, key, value in page.attributes:
         if key in LOADING:
             assert value.startswith(("#", "data:")), value
@@ -45,13 +51,13 @@ def test_page_loads_no_external_resources(name):
 
 
 def test_security_policy_allows_only_the_page_script():
-    page = Page(render_page(clinic_report()))
+    page = page_of("complete")
     digest = hashlib.sha256(page.texts["script"][1].encode()).digest()
     assert f"'sha256-{base64.b64encode(digest).decode()}'" in "".join(page.values("content"))
 
 
 def test_regression_page_has_no_script():
-    page = Page(render_page(curve_report()))
+    page = page_of("regression")
     assert "script" not in page.tags
     assert "script-src" not in "".join(page.values("content"))
 
@@ -221,7 +227,7 @@ def test_base_template_can_be_extended(tmp_path, monkeypatch):
 
 def colours(scheme):
     """Return the colours of the style sheet by name, as (red, green, blue) from 0 to 1."""
-    style = Page(render_page(curve_report())).texts["style"][0]
+    style = page_of("regression").texts["style"][0]
     light, dark = re.findall(r":root \{(.*?)\}", style, re.DOTALL)[:2]
     found = dict(re.findall(r"--([\w-]+): (#\w{6});", light))
     if scheme == "dark":

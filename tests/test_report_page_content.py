@@ -170,7 +170,7 @@ def headline_of(metrics, baseline):
         "whose": "of t.csv",
         "on": "t.csv",
     }
-    return headline(source, "", compare_accuracy)
+    return headline([source], "", False, compare_accuracy)
 
 
 @pytest.mark.parametrize(

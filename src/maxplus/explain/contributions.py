@@ -372,19 +372,15 @@ def prediction_contributions(
     # `contributions` explains z_0 − z_1 where z_0 is the higher score.
     sign = np.where(found.predicted == 1, 1.0, -1.0)
     margin = sign * found.margin
-    return PredictionContributions(
-        found.X,
-        np.ones_like(found.predicted),
-        np.zeros_like(found.rival),
-        margin,
-        sign * found.baseline,
-        sign[:, None] * found.contribution,
-        found.groups,
-        found.group_of_term,
-        domain,
-        found.class_names,
-        np.clip(margin, *np.asarray(bounds, np.float64)),
-    )
+    changed = {
+        "predicted": np.ones_like(found.predicted),
+        "rival": np.zeros_like(found.rival),
+        "margin": margin,
+        "baseline": sign * found.baseline,
+        "contribution": sign[:, None] * found.contribution,
+    }
+    prediction = np.clip(margin, *np.asarray(bounds, np.float64))
+    return PredictionContributions(**vars(found) | changed, prediction=prediction)
 
 
 def shape_function(model: TermSum, p: int, baseline: ArrayLike | None = None) -> ShapeFunction:

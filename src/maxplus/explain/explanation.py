@@ -404,27 +404,17 @@ def explain_predictions(
     """
     check_class_names(class_names, model)
     check_domain(domain, model.n_features)
-    rows = as_rows(X, model.n_features, np.float64)
+    X = as_rows(X, model.n_features, np.float64)
     paths = parts = None
     if baseline is None:
         remedy = "compute the baseline of a sum of terms with term_means"
-        paths = decisive_paths(check_lmm(model, "an explanation without baseline", remedy), rows)
+        paths = decisive_paths(check_lmm(model, "an explanation without baseline", remedy), X)
     else:
-        parts = contributions(model, rows, baseline, class_names=class_names, domain=domain)
-    score = model.scores(rows) if paths is None else paths.score
-    flips = nearest_counterfactuals(model, rows, domain)
+        parts = contributions(model, X, baseline, class_names=class_names, domain=domain)
+    score = model.scores(X) if paths is None else paths.score
+    flips = nearest_counterfactuals(model, X, domain)
     return Explanation(
-        model,
-        rows,
-        score,
-        flips,
-        class_names,
-        domain,
-        parts,
-        paths,
-        prototypes,
-        missing,
-        row_numbers,
+        model, X, score, flips, class_names, domain, parts, paths, prototypes, missing, row_numbers
     )
 
 

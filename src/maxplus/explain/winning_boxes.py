@@ -486,9 +486,9 @@ class _BoxSearch:
         target = max(target, 0.0)
 
         def moved(values: NDArray) -> _Boxes:
-            limits = [np.repeat(limit, len(values), axis=0) for limit in (box.low, box.high)]
-            limits[is_high][:, p] = values
-            return self._boxes(*limits, box.label)
+            low, high = (np.repeat(limit, len(values), axis=0) for limit in (box.low, box.high))
+            (high if is_high else low)[:, p] = values
+            return self._boxes(low, high, box.label)
 
         if np.isinf(outer):
             unlimited = moved(np.array([outer]))

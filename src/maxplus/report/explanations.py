@@ -37,7 +37,9 @@ def explorer_rows(
                 "predicted": classes[0]["class"],
                 "radius": float(radius[n]),
                 "values": table.X[n].astype(float).tolist(),
-                "missing": table.missing_columns(n),
+                "missing": []
+                if table.missing is None
+                else np.flatnonzero(table.missing[n]).tolist(),
                 "classes": classes,
                 "counterfactual": {
                     "column": flip.column,

@@ -163,21 +163,25 @@ def _source(metrics: dict, dispersion: float, bins: Any, **others: Any) -> dict[
 
 
 def headline(
-    source: dict[str, Any] | None,
+    sources: Sequence[dict[str, Any]],
     where: str,
+    is_overlapping: bool,
     compare: Callable[[dict[str, Any]], tuple[bool, str]],
 ) -> dict[str, Any]:
     """Return the title and text on whether the model is better than the baseline on new rows.
 
-    ``compare`` returns whether it is significantly better according to a source, and the text.
+    The first source is used. ``compare`` returns whether the model is significantly better
+    according to a source, and the text. ``where`` and ``is_overlapping`` are the results of
+    `training_overlap`.
     """
-    if source is None:
+    if not sources:
         text = f"No validation is stored with the model. {where} {REMEDY}"
         return {"holds": None, "title": "Not measured on new rows", "text": text}
-    is_better, text = compare(source)
+    is_better, text = compare(sources[0])
     title = "Not shown to be better than the baseline"
     if is_better:
-        title = f"Better than the baseline on {source['on']}"
+        title = f"Better than the baseline on {sources[0]['on']}"
+    text += f" {where}" if is_overlapping else ""
     return {"holds": is_better, "title": title, "text": text}
 
 
@@ -227,12 +231,9 @@ def performance_on_new_rows(
             sources.insert(0, given)
         evaluated = sources[0] if sources else given
         listed = evaluated if evaluated["least_confident"] else given
-    first = headline(sources[0] if sources else None, where, compare_accuracy)
-    if is_overlapping:
-        first["text"] += f" {where}"
     bins = None if evaluated is None else evaluated["bins"]
     return {
-        "headline": first,
+        "headline": headline(sources, where, is_overlapping, compare_accuracy),
         "where": where,
         "sources": sources,
         "evaluated": None if evaluated is None else {"is_new": bool(sources), **evaluated},

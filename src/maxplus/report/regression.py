@@ -63,9 +63,6 @@ def regression_content(
     is_training = y is not None and is_training_table(reg, y)
     where, is_overlapping = training_overlap(reg, table, is_training, "target values")
     sources = _sources(reg, table, prediction, is_training, where)
-    first = headline(sources[0] if sources else None, where, _compare_errors)
-    if is_overlapping:
-        first["text"] += f" {where}"
     order = np.argsort(np.zeros(table.n) if y is None else -np.abs(y - predicted), kind="stable")
     half = (upper - lower) / 2.0
     width = float(half[0]) if np.allclose(half, half[0]) else np.inf
@@ -74,7 +71,7 @@ def regression_content(
         "task": "regression",
         "model": model.about_model(reg),
         "data": {"name": table.name, "n_rows": table.n},
-        "headline": first,
+        "headline": headline(sources, where, is_overlapping, _compare_errors),
         "sources": sources,
         "where": where,
         "coverage": COVERAGE,
