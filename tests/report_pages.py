@@ -87,10 +87,10 @@ def curve_report():
 
 def emptied():
     """Return a report in which every list that may be empty is empty."""
-    report = clinic_report() | {"rows": [], "sources": [], "training": [], "search": None}
+    report = clinic_report() | {"sources": [], "training": [], "search": None}
     report["importances"]["columns"] = []
     report["rules"] = None
-    report["model"] |= {"decisions": [], "parameters": {}, "training": {}}
+    report["model"]["decisions"] = []
     for key in ("evaluated", "listed"):
         report[key] |= {"least_confident": [], "highest_loss": []}
     return report

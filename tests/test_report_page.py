@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from maxplus.report import render_page
 from maxplus.report._text import distinguishable, fixed, percent, plural, probability
 from maxplus.report.page import render
-from report_pages import ATTACK, REPORTS, Page, clinic_report, emptied, renamed
+from report_pages import ATTACK, REPORTS, Page, clinic_report, renamed
 
 pytestmark = pytest.mark.slow
 pytest.importorskip("matplotlib")
@@ -150,7 +150,6 @@ def test_page_states_the_number_of_rows_in_the_explorer():
     report["data"] |= {"n_rows": 500}
     assert f"{len(report['rows'])} of the 500 rows can be selected" in render_page(report)
     assert "All 120 rows can be selected" in render_page(clinic_report())
-    assert "No rows were kept" in render_page(emptied())
 
 
 def test_links_to_rows_are_valid():

@@ -26,7 +26,7 @@ def test_page_opens_without_console_messages(browser, name):
     images = browser.run("return [...document.images].map(image => image.naturalWidth)")
     assert all(width > 0 for width in images)
     shown = browser.run("return document.getElementById('explored')?.hidden")
-    assert shown is (None if name in ("empty", "regression") else False)
+    assert shown is (None if name == "regression" else False)
 
 
 def test_number_formatting_equals_python(browser):

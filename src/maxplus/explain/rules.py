@@ -77,7 +77,9 @@ class Rules(Tabular):
         lines = [str(rule) for rule in self.rules] or ["no rules"]
         if self.n_omitted:
             boxes = "1 box" if self.n_omitted == 1 else f"{self.n_omitted} boxes"
-            lines.append(f"{boxes} not shown: no row, or no larger share of the class than overall")
+            lines.append(
+                f"{boxes} not shown: no rows, or a precision not above the frequency of the class"
+            )
         return "\n".join(lines)
 
     def to_records(self) -> np.recarray:

@@ -3,8 +3,7 @@
 const { rows, features, labels, columns, image_shape: shape, units } = page;
 const network = page.network && readNetwork(page.network);
 const [MAX_VALUES, MAX_MARKED] = [30, 3];
-const hasPictures = rows.length > 0 && shape?.length === 2 &&
-  rows.every((row) => row.values.length === shape[0] * shape[1]);
+const hasPictures = shape !== null && features.length === shape[0] * shape[1];
 const greys = hasPictures ? range(rows.map((row) => row.values)) : null;
 
 /** Returns the features that determine a score, or those with the largest contributions. */
@@ -98,23 +97,20 @@ function showFragment() {
   showNumber(location.hash.match(/^#row-(-?\d+)$/)?.[1]);
 }
 
-function start() {
-  const pick = byId("pick");
-  pick.append(...rows.map((row) => element("option", {}, `${nameOf(row)}: ${row.label ?? row.predicted}` +
-    ([null, row.predicted].includes(row.label) ? "" : `, predicted ${row.predicted}`))));
-  const step = (by) => show((pick.selectedIndex + by + rows.length) % rows.length);
-  pick.addEventListener("change", () => show(pick.selectedIndex));
-  byId("previous").addEventListener("click", () => step(-1));
-  byId("next").addEventListener("click", () => step(+1));
-  byId("reset")?.addEventListener("click", () => step(0));
-  // The hashchange event is not enough: a second click on the same link does not trigger it.
-  document.addEventListener("click", (event) => {
-    showNumber(event.target.closest("tr[data-row]")?.dataset.row);
-  });
-  addEventListener("hashchange", showFragment);
-  byId("explored").hidden = false;
-  show(0);
-  showFragment();
-}
-
-if (rows.length) start();
+const pick = byId("pick");
+pick.append(...rows.map((row) => element("option", {},
+  `${nameOf(row)}: ${row.label ?? row.predicted}` +
+  ([null, row.predicted].includes(row.label) ? "" : `, predicted ${row.predicted}`))));
+const step = (by) => show((pick.selectedIndex + by + rows.length) % rows.length);
+pick.addEventListener("change", () => show(pick.selectedIndex));
+byId("previous").addEventListener("click", () => step(-1));
+byId("next").addEventListener("click", () => step(+1));
+byId("reset")?.addEventListener("click", () => step(0));
+// The hashchange event is not enough: a second click on the same link does not trigger it.
+document.addEventListener("click", (event) => {
+  showNumber(event.target.closest("tr[data-row]")?.dataset.row);
+});
+addEventListener("hashchange", showFragment);
+byId("explored").hidden = false;
+show(0);
+showFragment();
