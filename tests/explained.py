@@ -164,11 +164,6 @@ def check_flips(model, X, low=-np.inf, high=np.inf, *, tolerance=1e-9, rtol=1e-9
     return found
 
 
-def table_names(table):
-    names = getattr(table, "columns", None)
-    return list(table.dtype.names if names is None else names)
-
-
 # Limits of the features of random sums.
 LOW, HIGH = -4.0, 4.0
 

@@ -12,6 +12,7 @@ from sklearn.datasets import load_digits
 from clinics import patients, prepared, trained
 from maxplus import LMMClassifier, LMMRegressor, validate
 from maxplus.report import regression_content, report_content
+from maxplus.report._text import fixed
 
 ATTACK = '</script></style><!-- <img src=x onerror="window.broken = 1">\' & äß 数'
 VOID = {"meta", "link", "img", "br", "input", "hr"}
@@ -41,11 +42,11 @@ def _content(clf, samples, y, name, **options):
 
 @fresh
 def clinic_report():
-    """Return the report of 120 patients, some of whom the model was trained on."""
+    """Return the report of 120 patients, including training rows."""
     table, both = patients(), patients(120)
     clf, known = trained(table), prepared(table)[1]
-    recipe = LMMClassifier(8, slope=2.0, warmup_epochs=4, random_state=0)
-    clf.validation_ = validate(recipe, known.X, known.y, cv=0.3).to_json()
+    estimator = LMMClassifier(8, slope=2.0, warmup_epochs=4, random_state=0)
+    clf.validation_ = validate(estimator, known.X, known.y, cv=0.3).to_json()
     samples = prepared(both)[1]
     return _content(clf, samples, samples.y, "clinic.csv", ids=both.columns["patient"].tolist())
 
@@ -77,20 +78,20 @@ def curve_report():
     rng = np.random.default_rng(0)
     X = rng.uniform(-2, 2, (80, 2))
     y = np.abs(X[:, 0]) + rng.normal(0, 0.1, 80)
-    recipe = LMMRegressor(epochs=20, random_state=0)
-    found = validate(recipe, X[:60], y[:60], cv=0.3).to_json()
-    reg = recipe.fit(X[:60], y[:60])
+    estimator = LMMRegressor(epochs=20, random_state=0)
+    found = validate(estimator, X[:60], y[:60], cv=0.3).to_json()
+    reg = estimator.fit(X[:60], y[:60])
     reg.validation_ = found
     return regression_content(reg, X, y, name="curve", feature_names=["length", "width"])
 
 
 def emptied():
     """Return a report in which every list that may be empty is empty."""
-    report = clinic_report() | {"rows": [], "sources": [], "training": [], "search": None}
+    report = clinic_report() | {"sources": [], "training": [], "search": None}
     report["importances"]["columns"] = []
     report["rules"] = None
-    report["model"] |= {"decisions": [], "parameters": {}, "training": {}}
-    for key in ("judged", "named"):
+    report["model"]["decisions"] = []
+    for key in ("evaluated", "listed"):
         report[key] |= {"least_confident": [], "highest_loss": []}
     return report
 
@@ -102,7 +103,7 @@ def unknown():
     report["certificate"]["max_loss"] = math.inf
     report["certified"]["median_radius"] = math.nan
     report["reliability"] = None
-    for source in (report["judged"], *report["sources"]):
+    for source in (report["evaluated"], *report["sources"]):
         source["metrics"] |= {"auc": None, "log_loss": None, "calibration_error": None}
         for one in source["metrics"]["classes"]:
             one |= {"recall": None, "precision": None, "auc": None, "interval": None}
@@ -132,6 +133,14 @@ def renamed(value, change):
     if isinstance(value, list):
         return [renamed(entry, change) for entry in value]
     return change(value) if isinstance(value, str) else value
+
+
+def short(value):
+    """Format a number as the function of the same name in text.js."""
+    if value is None or (value != 0 and not 1e-3 <= abs(value) < 1e6):
+        return fixed(value)
+    text = f"{value:.0f}" if abs(value) >= 1000 else repr(float(f"{value + 0.0:.4g}"))
+    return text.removesuffix(".0").replace("-", "−")
 
 
 class Page(HTMLParser):

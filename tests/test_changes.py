@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from explained import HIGH, LOW, fixed, random_map, random_sum, random_terms
+from explained import FAR, HIGH, LOW, fixed, lmm, random_map, random_sum, random_terms
 from maxplus import LMMClassifier
 from maxplus.certify import certified_radius
 from maxplus.explain import Domain, OneHotGroup, changes, nearest_counterfactuals, smallest_change
@@ -182,10 +182,8 @@ def test_change_of_one_column_is_its_counterfactual(seed):
     rng = np.random.default_rng(seed)
     model, x = random_model(rng, 3), rng.normal(size=3)
     domain = Domain.free(3).within(-9.0, 9.0)
-    single, change = (
-        nearest_counterfactuals(model, x[None], domain),
-        smallest_change(model, x, domain, 1),
-    )
+    single = nearest_counterfactuals(model, x[None], domain)
+    change = smallest_change(model, x, domain, 1)
     assert change.distance == single.distance[0]
     assert change.feature.tolist() == single.feature[single.feature >= 0].tolist()
 
@@ -233,36 +231,38 @@ def test_changes_reject_too_large_problems(monkeypatch):
     rng = np.random.default_rng(0)
     model, domain = random_model(rng, 3), Domain.free(3).within(-9.0, 9.0)
     X = rng.normal(size=(9, 3))
-    monkeypatch.setattr(changes, "MAX_SWITCHES", 1)
+    monkeypatch.setattr(changes, "MAX_INTEGERS", 1)
     far = X[nearest_counterfactuals(model, X, domain).distance.argmax()]
-    with pytest.raises(ValueError, match=r"switches here, more than 1: fix columns"):
+    with pytest.raises(ValueError, match=r"integer variables here, more than 1: fix columns"):
         smallest_change(model, far, domain, 2)
+
+
+# Class 1 wins only where both features are above 5.
+BOTH_ABOVE_5 = lmm(
+    [1.0, 0.0, 1.0, 0.0],
+    [[FAR, -5.0], [0.0, FAR], [FAR, -5.0], [0.0, FAR]],
+    [[0.0, -FAR], [-FAR, 0.0]],
+)
 
 
 @pytest.mark.parametrize(("at_least", "text"), [(0.5, "was found"), (np.inf, "flips the class")])
 def test_text_of_search_without_result_depends_on_proof(monkeypatch, at_least, text):
-    # Class 1 wins only where both features are above 5.
-    W1 = [[100.0, -5.0], [0.0, 100.0], [100.0, -5.0], [0.0, 100.0]]
-    model = LMM(np.array([1.0, 0, 1, 0]), np.array(W1), np.array([[0.0, -100.0], [-100.0, 0.0]]))
     monkeypatch.setattr(MILP, "solve", lambda *_: changes.Optimum(None, at_least))
-    change = smallest_change(model, [0.0, 0.0], Domain.free(2).within(-9.0, 9.0), 2)
+    change = smallest_change(BOTH_ABOVE_5, [0.0, 0.0], Domain.free(2).within(-9.0, 9.0), 2)
     assert change.feature.size == 0
     assert change.at_least == at_least
     assert change.text == f"no change of this number of columns {text}"
 
 
 def test_changes_without_limits_or_counterfactual_are_not_searched():
-    # Class 1 wins where both numbers are above 5.
-    W1 = [[100.0, -5.0], [0.0, 100.0], [100.0, -5.0], [0.0, 100.0]]
-    model = LMM(np.array([1.0, 0, 1, 0]), np.array(W1), np.array([[0.0, -100.0], [-100.0, 0.0]]))
     x = np.zeros(2)
     with pytest.raises(ValueError, match=r"^domain must have limits .*'feature 0' has none"):
-        smallest_change(model, x, Domain.free(2), 2)
-    change = smallest_change(model, x, Domain.free(2).within(-9.0, 9.0), 2)
+        smallest_change(BOTH_ABOVE_5, x, Domain.free(2), 2)
+    change = smallest_change(BOTH_ABOVE_5, x, Domain.free(2).within(-9.0, 9.0), 2)
     assert change.feature.tolist() == [0, 1]
     assert change.distance == pytest.approx(10.0, rel=CLOSE)
     assert change.row.tolist() == [5.1, 5.1]
-    assert smallest_change(model, x, Domain.free(2).within(-9.0, 4.0), 2).becomes == -1
+    assert smallest_change(BOTH_ABOVE_5, x, Domain.free(2).within(-9.0, 4.0), 2).becomes == -1
 
 
 def test_milp_solve_returns_the_optimum_or_none():
@@ -274,7 +274,7 @@ def test_milp_solve_returns_the_optimum_or_none():
     assert found.at_least == pytest.approx(2.5)
     program.at_most({a: 1.0}, 2.0)
     assert program.solve(10.0).values.tolist() == [0.0, 1.0]
-    program.one_of([b])
+    program.at_least_one([b])
     program.at_most({b: 1.0}, 0.0)
     impossible = program.solve(10.0)
     assert impossible.values is None

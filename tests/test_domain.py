@@ -112,7 +112,7 @@ def test_counterfactuals_change_whole_columns():
 def test_domain_accepts_names_and_indices_of_fixed_columns():
     domain = clinic()
     assert np.flatnonzero(domain.with_fixed(["pain", 0]).fixed).tolist() == [0, 2, 3, 4, 7]
-    # A word stands for its column.
+    # The name of a feature stands for its column.
     assert np.flatnonzero(domain.with_fixed("pain = some").fixed).tolist() == [2, 3, 4, 7]
     assert domain.with_fixed([]) is domain
     for wrong in ("pains", 8, -1):
@@ -194,7 +194,7 @@ def discrete_problems(draw):
     """Whole numbers, listed values, a category and an indicator; grids, so that many scores tie."""
     rng, dtype = np.random.default_rng(draw(SEEDS)), draw(DTYPES)
     H, C, n = draw(st.integers(1, 5)), draw(FEW_CLASSES), 3
-    names = ("long", "short", "listed", "a", "b", "c", "lacking", "lacks")
+    names = ("long", "short", "listed", "a", "b", "c", "imputed", "missing")
     P = len(names)
     few = draw(st.sampled_from([0, domain_module.MAX_LISTED]))
     low, high = np.full(P, -6.0), np.full(P, 40.0)
@@ -344,7 +344,7 @@ def test_counterfactual_is_printed_with_fewest_digits():
     assert flips.shown.tolist() == [5.01]
 
 
-# -- in words ---------------------------------------------------------------------------------
+# -- text -------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -444,7 +444,7 @@ def test_counterfactual_of_missing_value_starts_from_missing():
 
 
 def test_counterfactuals_between_category_and_missing():
-    # Class 0 where the first word is on, class 1 where neither is, class 2 for the second.
+    # Class 0 for the first category, class 1 for none, class 2 for the second.
     model = lmm(
         [1.0, -1.0, 1.0, -1.0],
         [[0.0, FAR, FAR], [FAR, 0.5, FAR], [FAR, FAR, 0.0], [FAR, 0.5, FAR]],
@@ -520,19 +520,19 @@ def test_missing_category_is_a_category():
 
 
 @pytest.fixture
-def few_walks(monkeypatch):
-    """Fail a search that walks along features more than 300 times, instead of waiting for it."""
-    along, walks = DecisionBoundary.along, []
+def few_searches(monkeypatch):
+    """Fail after more than 300 searches along features."""
+    along, searches = DecisionBoundary.along, []
 
     def counted(*args, **options):
-        walks.append(args)
-        assert len(walks) <= 300
+        searches.append(args)
+        assert len(searches) <= 300
         return along(*args, **options)
 
     monkeypatch.setattr(DecisionBoundary, "along", counted)
 
 
-@pytest.mark.usefixtures("few_walks")
+@pytest.mark.usefixtures("few_searches")
 def test_counterfactuals_of_large_integers_with_small_scale_take_few_steps():
     slopes = np.repeat([1e-8, 1e6], 2) * np.tile([1.0, -1.0], 2)
     centres = np.array([[2e8, 0.0], [8e8, 0.0]])
@@ -548,7 +548,7 @@ def test_counterfactuals_of_large_integers_with_small_scale_take_few_steps():
     assert flips.value.tolist() == [5e8 + 1] * 3
 
 
-@pytest.mark.usefixtures("few_walks")
+@pytest.mark.usefixtures("few_searches")
 def test_counterfactuals_of_integers_hidden_by_rounding_take_few_steps():
     """In float32, scores near 1,000 are equal for thousands of neighbouring integers."""
     slopes = np.array([1e-8, -1e-8])

@@ -15,16 +15,8 @@ pytestmark = pytest.mark.slow
 
 FIELDS = [
     *("row", "class", "predicted", "score", "probability", "unit", "prototype", "feature"),
-    *(
-        "value",
-        "slope",
-        "cancels",
-        "runner_up",
-        "margin",
-        "counterfactual_feature",
-        "counterfactual_from",
-        "counterfactual_to",
-    ),
+    *("value", "slope", "cancels", "runner_up", "margin"),
+    *("counterfactual_feature", "counterfactual_from", "counterfactual_to"),
     *("counterfactual_value", "counterfactual_distance", "counterfactual_class"),
 ]
 
@@ -86,10 +78,10 @@ def test_explanation_of_single_unit_and_two_classes(iris):
     X, y = iris.X[:100:10], iris.y[:100:10] > 0
     clf = SubgradientLMMClassifier(1, max_iter=5, random_state=0).fit(X, y)
     explanation = clf.explain(X)
-    words = [f"feature {p}" for p in range(4)]
-    check_records(clf, X, explanation, ["False", "True"], words)
-    for words in ("unit -1", "nan", "ahead of"):
-        assert words not in str(explanation)
+    names = [f"feature {p}" for p in range(4)]
+    check_records(clf, X, explanation, ["False", "True"], names)
+    for text in ("unit -1", "nan", "ahead of"):
+        assert text not in str(explanation)
 
 
 def test_explanations_as_data_frames(why, fitted, monkeypatch):
@@ -156,9 +148,6 @@ def test_explain_bounds_limit_counterfactuals(fitted, iris):
     expected = flips_within(fitted.model_, X, low, high)
     for one, other in zip(flips, expected, strict=True):
         assert np.array_equal(one, other, equal_nan=True)
-    some = flips.feature >= 0
-    assert (flips.value[some] >= low[flips.feature[some]]).all()
-    assert (flips.value[some] <= high[flips.feature[some]]).all()
 
 
 def test_explanation_names_come_from_data_or_indices(iris):

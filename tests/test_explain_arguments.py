@@ -72,6 +72,10 @@ def test_explain_functions_reject_other_models():
     ):
         with pytest.raises(TypeError, match=r"^model must be an LMM or an AdditiveLMM; got a str"):
             call()
+    with pytest.raises(TypeError, match="use contributions for sums of terms"):
+        decisive_paths(SUM, X)
+    with pytest.raises(TypeError, match="use term_boxes for sums of terms"):
+        unit_boxes(SUM)
 
 
 @pytest.mark.parametrize("scale", [[1.0, 1.0, -1.0, 1.0], [1.0, np.inf, 1.0, 1.0], -1.0])

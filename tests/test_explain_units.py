@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from explained import FLOWERS, SMALL, fixed, lmm, path_of, table_names, tied_models
+from explained import FLOWERS, SMALL, fixed, lmm, path_of, tied_models
 from maxplus import SubgradientLMMClassifier
 from maxplus.explain import decisive_paths, unit_boxes
 from maxplus.models import LMM
@@ -81,25 +81,21 @@ def test_unit_class_is_the_largest_output_weight():
 
 @pytest.mark.parametrize("level", [0.0, -2.0])
 def test_unit_table_contains_boxes(fitted, level):
-    table = fitted.units(level)
-    names = ["term", "unit", "class", "height", "prototype", "feature", "low", "high"]
-    assert table_names(table) == names
-    assert len(table) == 8 * 4
+    table = fitted.units(level).reshape(8, 4)
+    assert " ".join(table.dtype.names) == "term unit class height prototype feature low high"
+    expected = {
+        "unit": np.arange(8)[:, None],
+        "class": fitted.classes_[fitted.W2_.argmax(axis=1)][:, None],
+        "height": fitted.W2_.max(axis=1)[:, None],
+        "prototype": fitted.prototypes_[:, None],
+        "feature": [f"feature {p}" for p in range(4)],
+    }
+    for name, values in expected.items():
+        assert (table[name] == values).all()
     X = np.random.default_rng(0).uniform(0, 8, (400, 4))
     g = hidden(fitted.model_, X)
-    for h in range(8):
-        lines = [{name: table[name][4 * h + p] for name in table_names(table)} for p in range(4)]
-        top = fitted.W2_[h].max()
-        for p, line in enumerate(lines):
-            assert line["unit"] == h
-            assert line["class"] == fitted.classes_[fitted.W2_[h].tolist().index(top)]
-            assert line["height"] == top
-            assert line["prototype"] == fitted.prototypes_[h]
-            assert line["feature"] == f"feature {p}"
-        low, high = (np.array([line[name] for line in lines]) for name in ("low", "high"))
-        reached = ((low <= X) & (high >= X)).all(axis=1)
-        sure = np.abs(g[:, h] - level) > 1e-9
-        assert np.array_equal(reached[sure], (g[:, h] >= level)[sure])
+    sure = np.abs(g - level) > 1e-9
+    assert np.array_equal(inside(table, X)[sure], (g >= level)[sure])
     assert level == 0.0 or (g >= level).any()
 
 
@@ -120,7 +116,7 @@ def by_loss(clf, X, y):
 def test_worst_samples_have_the_largest_losses(without_prototypes, iris, n):
     labels = np.array(FLOWERS)[iris.y]
     table = without_prototypes.worst_samples(n)
-    assert table_names(table) == ["sample", "label", "loss", "probability"]
+    assert table.dtype.names == ("sample", "label", "loss", "probability")
     every = by_loss(without_prototypes, iris.X, labels)
     np.testing.assert_allclose(table["loss"], [loss for _, loss in every[:n]], rtol=1e-9)
     losses = dict(every)

@@ -2,6 +2,7 @@
 
 import base64
 import copy
+import functools
 import hashlib
 import math
 import re
@@ -12,9 +13,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from maxplus.report import render_page
-from maxplus.report._text import distinguishable, fixed, percent, plural, probability, short
+from maxplus.report._text import distinguishable, fixed, percent, plural, probability
 from maxplus.report.page import render
-from report_pages import ATTACK, REPORTS, Page, clinic_report, curve_report, emptied, renamed
+from report_pages import ATTACK, REPORTS, Page, clinic_report, renamed
 
 pytestmark = pytest.mark.slow
 pytest.importorskip("matplotlib")
@@ -23,9 +24,14 @@ LOADING = {"src", "href", "srcset", "data", "poster", "action", "background", "f
 SECTIONS = ["performance", "failures", "decides", "explorer", "certified", "mathematics"]
 
 
+@functools.cache
+def page_of(name):
+    return Page(render_page(REPORTS[name]()))
+
+
 @pytest.mark.parametrize("name", REPORTS)
 def test_tags_are_balanced_and_ids_unique(name):
-    page = Page(render_page(REPORTS[name]()))
+    page = page_of(name)
     assert page.open == []
     assert page.tags[0] == "html"
     assert len(set(page.values("id"))) == len(page.values("id"))
@@ -33,7 +39,7 @@ def test_tags_are_balanced_and_ids_unique(name):
 
 @pytest.mark.parametrize("name", REPORTS)
 def test_page_loads_no_external_resources(name):
-    page = Page(render_page(REPORTS[name]()))
+    page = page_of(name)
     for _, key, value in page.attributes:
         if key in LOADING:
             assert value.startswith(("#", "data:")), value
@@ -45,13 +51,13 @@ def test_page_loads_no_external_resources(name):
 
 
 def test_security_policy_allows_only_the_page_script():
-    page = Page(render_page(clinic_report()))
+    page = page_of("complete")
     digest = hashlib.sha256(page.texts["script"][1].encode()).digest()
     assert f"'sha256-{base64.b64encode(digest).decode()}'" in "".join(page.values("content"))
 
 
 def test_regression_page_has_no_script():
-    page = Page(render_page(curve_report()))
+    page = page_of("regression")
     assert "script" not in page.tags
     assert "script-src" not in "".join(page.values("content"))
 
@@ -63,7 +69,7 @@ def small():
     report["rows"] = report["rows"][:2]
     for figure in (report["reliability"], report["certified"]["figure"], *report["training"]):
         figure["svg"] = "<svg/>"
-    for key in ("judged", "named"):
+    for key in ("evaluated", "listed"):
         for kind in ("least_confident", "highest_loss"):
             report[key][kind] = report[key][kind][:2]
     return report
@@ -117,7 +123,7 @@ def test_order_of_sections():
 def test_check_mark_depends_on_held_out_performance(holds, sign, state):
     report = clinic_report()
     report["headline"] = {"holds": holds, "title": "The words", "text": "The text."}
-    report["certificate"] |= {"max_loss": 0.1, "text": "All is right."}
+    report["certificate"] |= {"max_loss": 0.1, "text": "All predictions are correct."}
     report["fit"] = {"correct": 187, "rows": 189, "exact": True}
     page = render_page(report)
     assert page.count("✓") == (holds is True)
@@ -144,13 +150,12 @@ def test_page_states_the_number_of_rows_in_the_explorer():
     report["data"] |= {"n_rows": 500}
     assert f"{len(report['rows'])} of the 500 rows can be selected" in render_page(report)
     assert "All 120 rows can be selected" in render_page(clinic_report())
-    assert "No rows were kept" in render_page(emptied())
 
 
 def test_links_to_rows_are_valid():
     report = clinic_report()
     row = {"label": "ill", "predicted": "well", "probability": 0.6, "own_probability": 0.4}
-    report["named"]["least_confident"] = [
+    report["listed"]["least_confident"] = [
         {"row": n, "id": name, "of_data": of_data, **row}
         for n, name, of_data in (
             (1, "P100", True),
@@ -185,11 +190,6 @@ def test_figures_are_embedded_images():
             (0.0, -1.25, 1234.5, 1e-7, -1e9, None),
             "0.000|−1.250|1,234.500|1.00e−07|−1.00e+09|–",
         ),
-        (
-            short,
-            (0.0, -1.25, 1234.5, 1e-7, 0.12345, 20.0, None),
-            "0|−1.25|1234|1.00e−07|0.1235|20|–",
-        ),
     ],
 )
 def test_format_of_numbers(format_number, values, texts):
@@ -218,7 +218,7 @@ def test_base_template_can_be_extended(tmp_path, monkeypatch):
     assert "script" not in page.tags
     assert "script-src" not in "".join(page.values("content"))
     with pytest.raises(jinja2.UndefinedError, match="words"):
-        render("short.html", "neighbour", title="a template's slip")
+        render("short.html", "neighbour", title="undefined")
 
 
 # Contrast of each text colour with each background, by WCAG 2.
@@ -226,7 +226,7 @@ def test_base_template_can_be_extended(tmp_path, monkeypatch):
 
 def colours(scheme):
     """Return the colours of the style sheet by name, as (red, green, blue) from 0 to 1."""
-    style = Page(render_page(curve_report())).texts["style"][0]
+    style = page_of("regression").texts["style"][0]
     light, dark = re.findall(r":root \{(.*?)\}", style, re.DOTALL)[:2]
     found = dict(re.findall(r"--([\w-]+): (#\w{6});", light))
     if scheme == "dark":

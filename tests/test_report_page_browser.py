@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from maxplus.report import render_page
-from maxplus.report._text import fixed, probability, short
-from report_pages import ATTACK, REPORTS, clinic_report, digits_report, renamed
+from maxplus.report._text import fixed, probability
+from report_pages import ATTACK, REPORTS, clinic_report, digits_report, renamed, short
 
 pytestmark = pytest.mark.slow
 pytest.importorskip("matplotlib")
@@ -26,7 +26,7 @@ def test_page_opens_without_console_messages(browser, name):
     images = browser.run("return [...document.images].map(image => image.naturalWidth)")
     assert all(width > 0 for width in images)
     shown = browser.run("return document.getElementById('explored')?.hidden")
-    assert shown is (None if name in ("empty", "regression") else False)
+    assert shown is (None if name == "regression" else False)
 
 
 def test_number_formatting_equals_python(browser):
@@ -44,17 +44,17 @@ def test_number_formatting_equals_python(browser):
 
 
 def assert_shown(browser, row):
-    right = "right" if row["label"] == row["predicted"] else "wrong"
+    result = "correct" if row["label"] == row["predicted"] else "wrong"
     assert browser.verdict == (
         f"{row['id']} (row {row['row']}) is {row['label']} and is predicted {row['predicted']}: "
-        f"{right}."
+        f"{result}."
     )
     tiles = browser.find("#tiles").text
     best, flip = row["classes"][0], row["counterfactual"]
     assert fixed(row["radius"]) in tiles
     assert f"is {short(best['value'])}; box {best['unit']} has its wall at" in tiles
     if flip:
-        assert f"alone, from {flip['from']} to {flip['to']}, makes it {flip['becomes']}" in tiles
+        assert f"changing it from {flip['from']} to {flip['to']} gives {flip['becomes']}" in tiles
     else:
         assert "no change of one column flips" in tiles
     assert browser.column("classes", 1) == [fixed(entry["score"]) for entry in row["classes"]]
@@ -163,14 +163,14 @@ def test_page_is_usable_by_keyboard(browser, keys):
 def test_row_links_open_the_explorer(browser, keys):
     report = clinic_report()
     browser.open(report)
-    number = report["named"]["least_confident"][3]["row"]
+    number = report["listed"]["least_confident"][3]["row"]
     link = browser.find(f"#least-sure tr[data-row='{number}'] a")
     link.send_keys(keys.ENTER)
     assert f"(row {number})" in browser.verdict
     assert browser.focus == "pick"
     top = "return document.getElementById('explorer').getBoundingClientRect().top"
     assert 0 <= browser.run(top) < 800
-    other = report["named"]["least_confident"][0]["row"]
+    other = report["listed"]["least_confident"][0]["row"]
     browser.find(f"#least-sure tr[data-row='{other}'] td:nth-child(3)").click()
     assert f"(row {other})" in browser.verdict
 
@@ -184,10 +184,10 @@ def test_url_fragment_selects_row(browser):
 
 def test_tables_sort_by_mouse_and_keyboard(browser, keys):
     report = clinic_report()
-    rows = report["named"]["least_confident"][:4]
+    rows = report["listed"]["least_confident"][:4]
     for row, number, share in zip(rows, (1, 10, 2, 3), (0.5, None, 0.6, 0.7), strict=True):
         row |= {"row": number, "probability": share}
-    report["named"]["least_confident"] = rows
+    report["listed"]["least_confident"] = rows
     browser.open(report)
     assert browser.column("least-sure", 0) == ["1", "10", "2", "3"]
     heading = browser.find("#least-sure th:nth-child(5)")
@@ -329,7 +329,11 @@ def test_images_mark_the_active_pixel(browser):
 
 
 def test_values_are_listed_if_editing_is_disabled(browser):
-    report = clinic_report() | {"network": None, "columns": [], "why_not": "It is too large."}
+    report = clinic_report() | {
+        "network": None,
+        "columns": [],
+        "disabled_reason": "It is too large.",
+    }
     n_features = len(report["features"])
     report["features"] += [f"further {k}" for k in range(50 - n_features)]
     for row in report["rows"]:

@@ -49,18 +49,20 @@ def test_report_command_on_messy_table(clinic, tmp_path):
     clf = load(clinic / "m.maxplus")
     expected = editable_columns(clf.encoder_, clf.encoder_.feature_names)
     assert [column["choices"] for column in data["columns"]] == [c["choices"] for c in expected]
-    lacking = patients(120).columns["age"]
+    ages = patients(120).columns["age"]
     assert {n for n, row in rows.items() if 0 in row["missing"]} == {
-        n + 1 for n in np.flatnonzero(np.isnan(lacking)) if n + 1 in rows
+        n + 1 for n in np.flatnonzero(np.isnan(ages)) if n + 1 in rows
     }
 
 
 def test_report_of_training_table_shows_validation(clinic, tmp_path):
-    said = good("report", clinic / "m.maxplus", clinic / "most.csv", "-o", tmp_path / "p.html")
-    assert "The accuracy on 27 rows held out of training is" in said  # the validation's
+    output = good("report", clinic / "m.maxplus", clinic / "most.csv", "-o", tmp_path / "p.html")
+    assert "The accuracy on 27 rows held out of training is" in output
     good("train", clinic / "most.csv", "-o", tmp_path / "bare.maxplus", *BRIEF)
-    said = good("report", tmp_path / "bare.maxplus", clinic / "most.csv", "-o", tmp_path / "p.html")
-    assert "Not measured on new rows" in said
+    output = good(
+        "report", tmp_path / "bare.maxplus", clinic / "most.csv", "-o", tmp_path / "p.html"
+    )
+    assert "Not measured on new rows" in output
     assert "✓" not in (tmp_path / "p.html").read_text(encoding="utf-8")
 
 
@@ -72,7 +74,7 @@ def test_report_accepts_unlabelled_table(clinic, tmp_path):
         csv.writer(file).writerows(rows)
     page = tmp_path / "p.html"
     found = document("report", clinic / "m.maxplus", unlabelled, "-o", page)
-    # The validation's figures are all that is known of new rows.
+    # Only the stored validation has metrics on new rows.
     assert [source["title"] for source in found["sources"]] == ["30% of the rows held out"]
     text = page.read_text(encoding="utf-8")
     assert "new.csv has no true labels to compare with." in text

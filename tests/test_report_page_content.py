@@ -21,7 +21,7 @@ from maxplus.report import regression_content, render_page, report_content
 from maxplus.report.content import training_certificate
 from maxplus.report.data import editable_columns
 from maxplus.report.model import MAX_WEIGHTS, model_data, n_weights
-from maxplus.report.performance import headline
+from maxplus.report.performance import compare_accuracy, headline
 from maxplus.tables import RawTable, UnknownValues, row_hashes
 from maxplus.tables.dataset import _encoded
 from report_pages import sum_report
@@ -64,7 +64,7 @@ def test_all_rows_of_a_labelled_table_are_evaluated(clinic):
     for name in ("n_rows", "accuracy", "balanced_accuracy", "log_loss", "auc"):
         assert source["metrics"][name] == pytest.approx(expected[name])
     assert source["metrics"]["confusion"] == expected["confusion"]
-    assert content["judged"]["metrics"] == source["metrics"]
+    assert content["evaluated"]["metrics"] == source["metrics"]
     labels, counts = np.unique(clf.training_labels_, return_counts=True)
     assert source["baseline"]["label"] == labels[counts.argmax()]
     assert source["baseline"]["accuracy"] == pytest.approx(np.mean(y == labels[counts.argmax()]))
@@ -73,30 +73,28 @@ def test_all_rows_of_a_labelled_table_are_evaluated(clinic):
 def test_least_confident_and_highest_loss_rows_are_listed(clinic):
     clf, X, y = clinic
     ids = [f"id {n}" for n in range(len(X))]
-    named = about(clf, X, y, ids=ids, row_numbers=np.arange(len(X)) + 11)["named"]
+    listed = about(clf, X, y, ids=ids, row_numbers=np.arange(len(X)) + 11)["listed"]
     P, codes = clf.predict_proba(X), np.searchsorted(clf.classes_, y)
     for kind, by in (
         ("least_confident", P.max(axis=1)),
         ("highest_loss", P[np.arange(len(y)), codes]),
     ):
-        rows = [one["row"] - 11 for one in named[kind]]
-        assert [one["id"] for one in named[kind]] == [ids[n] for n in rows]
+        rows = [one["row"] - 11 for one in listed[kind]]
+        assert [one["id"] for one in listed[kind]] == [ids[n] for n in rows]
         assert (np.diff(by[rows]) >= 0).all()
         others = np.setdiff1d(np.arange(90, len(X)), rows)
         assert by[others].min() >= by[rows].max() - 1e-12
         key = "probability" if kind == "least_confident" else "own_probability"
-        np.testing.assert_allclose([one[key] for one in named[kind]], by[rows])
+        np.testing.assert_allclose([one[key] for one in listed[kind]], by[rows])
 
 
 def test_explorer_contains_all_listed_rows(clinic, monkeypatch):
     monkeypatch.setattr("maxplus.report.content.MAX_ROWS", 80)
     clf, X, y = clinic
-    told = about(clf, X, y)
-    named = {
-        row["row"] for kind in ("least_confident", "highest_loss") for row in told["named"][kind]
-    }
-    shown = [row["row"] for row in told["rows"]]
-    assert named <= set(shown)
+    content = about(clf, X, y)
+    listed = content["listed"]["least_confident"] + content["listed"]["highest_loss"]
+    shown = [row["row"] for row in content["rows"]]
+    assert {row["row"] for row in listed} <= set(shown)
     assert len(shown) <= 80
     assert shown == sorted(set(shown))
 
@@ -111,9 +109,9 @@ def test_training_table_is_not_test_data(clinic, knows_rows):
     assert content["headline"]["holds"] is None
     assert "Not measured" in content["headline"]["title"]
     assert "The model was trained on the 90 rows of all.csv." in content["headline"]["text"]
-    assert not content["judged"]["is_new"]
-    right = int((clf.predict(X[:90]) == y[:90]).sum())
-    assert content["fit"] == {"correct": right, "rows": 90, "exact": True}
+    assert not content["evaluated"]["is_new"]
+    correct = int((clf.predict(X[:90]) == y[:90]).sum())
+    assert content["fit"] == {"correct": correct, "rows": 90, "exact": True}
     page = render_page(content)
     assert "✓" not in page
     assert "Errors on new rows were not measured." in page
@@ -130,8 +128,8 @@ def test_test_data_are_evaluated_without_stored_rows():
     clf = trained(patients(), knows_rows=False)
     samples = prepared(patients(120))[1]
     content = about(clf, samples.X, samples.y)
-    assert content["judged"]["is_new"]
-    assert content["judged"]["metrics"]["n_rows"] == 120
+    assert content["evaluated"]["is_new"]
+    assert content["evaluated"]["metrics"]["n_rows"] == 120
     assert content["headline"]["text"].startswith("The accuracy on 120 rows of all.csv is ")
     assert "has no hashes of training rows" in content["where"]
 
@@ -145,24 +143,34 @@ def test_test_data_come_before_validation(clinic, monkeypatch):
     same = about(clf, X[:90], y[:90], ids=[f"id {n}" for n in range(90)])
     # Also if the validation has more rows.
     assert [source["metrics"]["n_rows"] for source in both["sources"]] == [210, 900]
-    assert both["judged"]["title"] == both["named"]["title"] == "all.csv"
+    assert both["evaluated"]["title"] == both["listed"]["title"] == "all.csv"
     assert both["headline"]["text"].startswith("The accuracy on 210 rows of all.csv is ")
-    assert same["judged"]["title"] == "20% of the rows held out"
-    assert same["judged"]["is_new"]
+    assert same["evaluated"]["title"] == "20% of the rows held out"
+    assert same["evaluated"]["is_new"]
     # The page shows the table of the validation, so that its rows have identifiers.
-    (named,) = same["named"]["least_confident"]
-    assert (named["row"], named["id"], named["of_data"]) == (3, "id 2", True)
+    (row,) = same["listed"]["least_confident"]
+    assert (row["row"], row["id"], row["of_data"]) == (3, "id 2", True)
 
 
-def headline_of(figures, baseline):
+def test_listed_training_rows_are_not_attributed_to_the_validation(clinic, monkeypatch):
+    clf, X, y = clinic
+    record = _validation(clf) | {"least_confident": [], "highest_loss": []}
+    monkeypatch.setattr(clf, "validation_", record, raising=False)
+    content = about(clf, X[:90], y[:90])
+    assert content["evaluated"]["title"] == "20% of the rows held out"
+    remark = "those of the model of this page. The model was trained on the 90 rows of all.csv."
+    assert " ".join(render_page(content).split()).count(remark) == 2
+
+
+def headline_of(metrics, baseline):
     """Return the headline for metrics on new rows."""
     source = {
-        "metrics": figures,
+        "metrics": metrics,
         "baseline": {"accuracy": baseline, "label": "well"},
         "whose": "of t.csv",
         "on": "t.csv",
     }
-    return headline(source, "")
+    return headline([source], "", False, compare_accuracy)
 
 
 @pytest.mark.parametrize(
@@ -170,14 +178,14 @@ def headline_of(figures, baseline):
     [(0.8, 0.9, True), (0.62, 0.7, False), (0.62, 0.504, False), (0.5, None, False)],
 )
 def test_headline_requires_significant_improvement(accuracy, auc, holds):
-    figures = {
+    metrics = {
         "accuracy": accuracy,
         "n_rows": 100,
         "auc": auc,
         "classes": [{"auc": auc, "n_rows": n} for n in (40, 60)],
         "interval": wilson_interval(accuracy, 100),
     }
-    found = headline_of(figures, 0.6)
+    found = headline_of(metrics, 0.6)
     assert found["holds"] is holds
     assert f"{100 * accuracy:.1f} %" in found["text"]
     assert ("ROC AUC" in found["text"]) == (auc == 0.7)
@@ -189,8 +197,8 @@ def test_auc_of_random_scores_is_not_significant(n_classes):
     n_significant = 0
     for _ in range(200):
         codes, P = np.arange(120) % n_classes, rng.dirichlet(np.ones(n_classes), 120)
-        figures = classification_metrics(codes, P, list("abc")[:n_classes]).to_json()
-        n_significant += "ROC AUC" in headline_of(figures | {"interval": (0.0, 1.0)}, 0.6)["text"]
+        metrics = classification_metrics(codes, P, list("abc")[:n_classes]).to_json()
+        n_significant += "ROC AUC" in headline_of(metrics | {"interval": (0.0, 1.0)}, 0.6)["text"]
     assert n_significant <= 12
 
 
@@ -208,15 +216,15 @@ def test_certificate_states_rows_and_columns(clinic):
     certified = about(clf, X, y, scale=scale, unit="deviations")["certified"]
     share = clf.certified_accuracy(X, y, 0.1, scale)
     assert certified["n_rows"] == 210
-    assert certified["kept"] == round(share * 210)
+    assert certified["n_certified"] == round(share * 210)
     assert certified["whose"] == "the 210 rows of all.csv"
     np.testing.assert_allclose(
         certified["accuracy"], clf.certified_accuracy(X, y, certified["eps"], scale), atol=0.011
     )
-    assert {"smoker", "ward"} <= set(certified["held"])
-    assert "dose" not in certified["held"]
+    assert {"smoker", "ward"} <= set(certified["fixed"])
+    assert "dose" not in certified["fixed"]
     free = about(clf, X, y)["certified"]
-    assert free["held"] == []
+    assert free["fixed"] == []
 
 
 def test_what_if_choices_equal_encoder(clinic):
@@ -341,8 +349,8 @@ def test_regression_is_evaluated_on_new_rows():
     (source,) = content["sources"]
     bounds = reg.predict_interval(X, 0.9)
     assert source["metrics"] == regression_metrics(y, reg.predict(X), *bounds).to_json()
-    guess = regression_metrics(y, np.full(80, y[:60].mean()))
-    assert source["baseline"]["mae"] == pytest.approx(guess.mae)
+    baseline = regression_metrics(y, np.full(80, y[:60].mean()))
+    assert source["baseline"]["mae"] == pytest.approx(baseline.mae)
     assert content["headline"]["holds"] is True
     assert "60 of the 80 rows of curve have the same values" in content["headline"]["text"]
     off = [abs(one["off"]) for one in content["rows"]]
@@ -371,16 +379,17 @@ def test_regression_worse_than_the_mean():
 def test_report_without_labels_has_predictions_and_no_metrics(clinic):
     clf, X, _ = clinic
     content = about(clf, X, None, ids=[f"id {n}" for n in range(210)])
-    assert (content["sources"], content["judged"], content["headline"]["holds"]) == ([], None, None)
+    assert content["sources"] == []
+    assert content["evaluated"] is content["headline"]["holds"] is None
     assert "has no true labels" in content["headline"]["text"]
     predicted, top = clf.predict(X), clf.predict_proba(X).max(axis=1)
     labels, counts = np.unique(predicted, return_counts=True)
     found = {one["label"]: one["rows"] for one in content["predicted"]}
     assert found == dict(zip(labels, counts, strict=True))
-    assert content["certified"]["kept"] == int((clf.certified_radius(X) >= 0.1).sum())
+    assert content["certified"]["n_certified"] == int((clf.certified_radius(X) >= 0.1).sum())
     for row in content["rows"]:
         assert (row["label"], row["predicted"]) == (None, predicted[row["row"] - 1])
-    assert content["named"]["least_confident"][0]["row"] == top.argmin() + 1
+    assert content["listed"]["least_confident"][0]["row"] == top.argmin() + 1
     page = render_page(content)
     assert "provably keep their prediction" in page
     assert "Predicted classes" in page
@@ -388,7 +397,7 @@ def test_report_without_labels_has_predictions_and_no_metrics(clinic):
         assert words not in page.partition("</style>")[2].partition("<script")[0]
 
 
-def test_regression_report_without_numbers_has_predictions():
+def test_regression_report_without_target_values_has_predictions():
     rng = np.random.default_rng(0)
     X = rng.uniform(-2, 2, (60, 1))
     reg = LMMRegressor(epochs=5, random_state=0).fit(X, X[:, 0])
@@ -425,11 +434,11 @@ def test_training_certificate_heading(clinic):
 )
 def test_row_hashes_are_equal_for_equal_rows(rows, dtype):
     X = np.array(rows) / 4
-    marks = row_hashes(X.astype(dtype))
-    assert marks.dtype == np.int64
-    assert (marks >= 0).all()
+    hashes = row_hashes(X.astype(dtype))
+    assert hashes.dtype == np.int64
+    assert (hashes >= 0).all()
     same = (X[:, None] == X[None]).all(axis=2)
-    np.testing.assert_array_equal(marks[:, None] == marks[None], same)
+    np.testing.assert_array_equal(hashes[:, None] == hashes[None], same)
 
 
 def test_validation_and_row_hashes_are_saved(clinic, tmp_path, monkeypatch):
@@ -442,12 +451,12 @@ def test_validation_and_row_hashes_are_saved(clinic, tmp_path, monkeypatch):
 
 
 def _validation(clf):
-    figures = classification_metrics([0, 1], [[0.9, 0.1], [0.8, 0.2]], clf.classes_).to_json()
+    metrics = classification_metrics([0, 1], [[0.9, 0.1], [0.8, 0.2]], clf.classes_).to_json()
     row = {"row": 3, "label": "ill", "predicted": "well"}
     row |= {"probability": 0.7, "own_probability": 0.3}
     return {
         "description": "20% of the rows held out",
-        "metrics": figures,
+        "metrics": metrics,
         "baseline": {"accuracy": 0.6, "balanced_accuracy": 0.5, "log_loss": 0.7, "label": "well"},
         "rows_never_held_out": 0,
         "seconds": 1.0,

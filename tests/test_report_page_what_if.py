@@ -11,25 +11,26 @@ from clinics import patients, prepared, trained
 from maxplus.explain import contributions, decisive_paths
 from maxplus.models import LMM, AdditiveLMM
 from maxplus.report import render_page, report_content
-from maxplus.report._text import fixed, probability, short
+from maxplus.report._text import fixed, probability
 from maxplus.tables import RawTable
+from report_pages import short
 
 pytestmark = pytest.mark.slow
 
-# Sets the fields of one row after the other, as fingers would, and reads what the page says.
+# Edits the fields of rows, and returns the displayed results.
 EDIT = """
 const byId = (id) => document.getElementById(id);
-const say = (id, kind) => byId(id).dispatchEvent(new Event(kind, { bubbles: true }));
+const trigger = (id, kind) => byId(id).dispatchEvent(new Event(kind, { bubbles: true }));
 return arguments[0].map(({ place, edits }) => {
   byId("pick").selectedIndex = place;
-  say("pick", "change");
+  trigger("pick", "change");
   for (const [id, value] of edits) {
     const field = byId(id);
-    if (field.type === "checkbox") { field.checked = value; say(id, "change"); }
+    if (field.type === "checkbox") { field.checked = value; trigger(id, "change"); }
     else if (field.tagName === "SELECT") {
       field.selectedIndex = [...field.options].findIndex((option) => option.text === value);
-      say(id, "change");
-    } else { field.value = value; say(id, "input"); }
+      trigger(id, "change");
+    } else { field.value = value; trigger(id, "input"); }
   }
   const rows = [...byId("classes").tBodies[0].rows].map((row) => {
     const [name, ...cells] = [...row.cells];
@@ -53,27 +54,27 @@ MODELS = {
 
 def random_edits(table, columns, rng):
     """Return new cells of some columns, and edit the form accordingly."""
-    cells, doings = {}, []
+    cells, edits = {}, []
     for k in rng.permutation(len(columns))[: rng.integers(1, 4)]:
         column, field = columns[k], f"column-{k}"
-        lacks = column["missing"] is not None and rng.random() < 0.2
+        is_missing = column["missing"] is not None and rng.random() < 0.2
         if column["choices"] is not None:
-            text = "missing" if lacks else rng.choice(column["choices"])["text"]
-            doings.append((field, text))
-            cells[column["name"]] = None if lacks else text
+            text = "missing" if is_missing else rng.choice(column["choices"])["text"]
+            edits.append((field, text))
+            cells[column["name"]] = None if is_missing else text
             continue
         if column["missing"] is not None:
-            doings.append((f"{field}-missing", bool(lacks)))
-        if lacks:
+            edits.append((f"{field}-missing", bool(is_missing)))
+        if is_missing:
             cells[column["name"]] = None
             continue
         value = rng.uniform(column["low"], column["high"])
         text = str(round(value)) if column["whole"] else f"{value:.{rng.integers(0, 6)}f}"
         if not column["low"] <= float(text) <= column["high"]:
             text = str(column["low"])
-        doings.append((field, text))
+        edits.append((field, text))
         cells[column["name"]] = text
-    return cells, doings
+    return cells, edits
 
 
 def edited_table(table, row, cells):
@@ -166,8 +167,8 @@ def test_edited_rows_equal_python(browser, kind):
     tasks, rows = [], []
     for place in range(len(content["rows"])):
         for n_edits in (0, 1, 2):
-            cells, doings = random_edits(table, content["columns"], rng) if n_edits else ({}, [])
-            tasks.append({"place": place, "edits": doings})
+            cells, edits = random_edits(table, content["columns"], rng) if n_edits else ({}, [])
+            tasks.append({"place": place, "edits": edits})
             rows.append(edited_table(table, place, cells))
     X = np.concatenate([encoder.encode(row).X for row in rows])
     browser.show(render_page(content))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from explained import FLOWERS, MEASURES, fixed, table_names
+from explained import FLOWERS, MEASURES, fixed
 from maxplus import LMMClassifier
 from maxplus.explain import Domain, OneHotGroup, strongest_rules
 from maxplus.explain.domain import number_text, roundings
@@ -173,7 +173,7 @@ def test_rules_to_frame(flowers, iris):
     rules = flowers.rules(iris.X, iris.y, 2)
     table, frame = rules.to_records(), rules.to_frame()
     names = ["rule", "prediction", "support", "precision", "lift"]
-    assert table_names(table) == list(frame.columns) == names
+    assert list(table.dtype.names) == list(frame.columns) == names
     assert len(rules) == len(table) == 2
     for rule, row in zip(rules, table, strict=True):
         share, precision = np.mean(iris.y.astype(str) == rule.label), rule.correct / rule.rows

@@ -1,4 +1,4 @@
-"""Explanations of sums of terms: text, table, walls, boxes, bars."""
+"""Explanations of sums of terms: text, records, walls, boxes and figure."""
 
 import re
 from dataclasses import replace
@@ -12,12 +12,10 @@ from maxplus import plots
 from maxplus.explain import (
     Domain,
     OneHotGroup,
-    decisive_paths,
     explain_predictions,
     nearest_counterfactuals,
     term_boxes,
     term_means,
-    unit_boxes,
 )
 from maxplus.models import LMM, AdditiveLMM, FeatureMap, Term
 from maxplus.models._softmax import softmax
@@ -150,13 +148,6 @@ def test_categories_and_missing_indicators_have_no_walls():
     assert why.to_records()["value"].tolist()[:2] in (["'red'", "0.6"], ["0.6", "'red'"])
 
 
-def test_explanation_refuses_a_wrong_baseline():
-    rng = np.random.default_rng(0)
-    model = random_sum(rng, 2, 3)
-    with pytest.raises(ValueError, match="baseline must hold finite numbers"):
-        explain_predictions(model, np.zeros((1, 2)), np.zeros((1, 3)), CLASSES, Domain.free(2))
-
-
 # -- boxes, paths, importances ----------------------------------------------------------------
 
 
@@ -173,14 +164,6 @@ def test_term_boxes_are_where_the_units_reach_the_level(seed):
         is_inside = ((own >= boxes.low) & (own <= boxes.high)).all(axis=2)
         at_wall = np.isclose(lmm.hidden(U[:, features]), -0.2)
         assert ((is_high == is_inside) | at_wall).all()
-
-
-def test_single_lmm_functions_name_the_remedy_for_sums():
-    model = random_sum(np.random.default_rng(0), 2, 2)
-    with pytest.raises(TypeError, match="use contributions for sums of terms"):
-        decisive_paths(model, np.zeros((1, 2)))
-    with pytest.raises(TypeError, match="use term_boxes for sums of terms"):
-        unit_boxes(model)
 
 
 # -- figure -----------------------------------------------------------------------------------

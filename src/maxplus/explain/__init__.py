@@ -1,4 +1,4 @@
-"""Explanations of predictions: contributions, deciding units, counterfactuals and rules."""
+"""Explanations of predictions: contributions, active units, counterfactuals and rules."""
 
 from maxplus.explain.changes import Change, smallest_change
 from maxplus.explain.contributions import (

@@ -1,9 +1,9 @@
 """Decision boundary along one feature, for sums of LMM terms over mapped features.
 
-Along one feature, a unit of a term is a minimum of three lines in φ(x): its two walls of that
-feature, and a constant, the lowest of its other walls. A score of a term is a maximum of units,
-terms without the feature are constants, and φ is linear between two knots. The scores are therefore
-piecewise linear in x, and a walk from piece to piece finds the first crossing of two scores.
+Along one feature, a unit of a term is a minimum of three linear functions of φ(x): its two walls of
+that feature, and a constant, the lowest of its other walls. A score of a term is a maximum of
+units, terms without the feature are constants, and φ is piecewise linear. The scores are therefore
+piecewise linear in x, and their first crossing is found piece by piece.
 """
 
 from __future__ import annotations
@@ -185,8 +185,11 @@ def _scores_along(terms, p, u, speed, lowest, second, feature, Z, S, g, rate, en
 
 
 @njit(cache=True)
-def _first_pass(Z, S, y, lead):
-    """Return the distance at which another class leads y by ``lead``, and the smallest gap."""
+def _first_crossing(Z, S, y, lead):
+    """Return the distance at which the margin of another class over y reaches ``lead``.
+
+    Also return the smallest difference between ``lead`` and such a margin at distance 0.
+    """
     first, gap = np.inf, np.inf
     for d in range(Z.size):
         if d == y:
@@ -201,12 +204,13 @@ def _first_pass(Z, S, y, lead):
 
 
 @njit(cache=True)
-def _walk(terms, p, x, side, begin, limit, lowest, second, feature, constant, y, lead):
-    """Return the least change in [begin, limit] of x_p beyond which another class wins by the lead.
+def _first_change(terms, p, x, side, begin, limit, lowest, second, feature, constant, y, lead):
+    """Return the least change of x_p in [begin, limit] beyond which another class wins by a margin.
 
-    Infinite if no class does. ``constant`` (C,) is the sum of the terms without feature p. A step
-    ends where the slope of a score changes or a segment of φ ends, but not before a score can
-    close the gap. O(H·C) per step and term with the feature.
+    The margin is ``lead``; infinite if no class wins. ``constant`` (C,) is the sum of the terms
+    without feature p. A step ends where the slope of a score changes or a segment of φ ends, but
+    not before the margin of another class can reach the lead. O(H·C) per step and term with the
+    feature.
     """
     sign = 1.0 if side == 0 else -1.0
     steepest = 0.0
@@ -226,7 +230,7 @@ def _walk(terms, p, x, side, begin, limit, lowest, second, feature, constant, y,
                 Z[d], S[d] = constant[d], 0.0
             u, speed = start + sign * rise * delta, sign * rise
             end = _scores_along(terms, p, u, speed, lowest, second, feature, Z, S, g, rate, ends)
-            first, gap = _first_pass(Z, S, y, lead)
+            first, gap = _first_crossing(Z, S, y, lead)
             if first <= end and delta + first <= length and first < np.inf:
                 return change + delta + first
             if rise * steepest == 0.0:
@@ -240,11 +244,11 @@ def _walk(terms, p, x, side, begin, limit, lowest, second, feature, constant, y,
 
 @njit(cache=True)
 def _row_changes(x, y, terms, bounds, only_nearest, lead, change):
-    """Compute the least increase and decrease of each feature of x that changes its class.
+    """Compute the least increases and decreases at which another class wins by a lead.
 
-    ``change`` has shape (P, 2) and is infinite where no change suffices; another class has to win
-    by the lead. With ``only_nearest``, changes larger than the nearest one found so far, in units,
-    are not considered. A feature costs O(H·C) per step and term that contains it.
+    ``change`` has shape (P, 2) and is infinite where no change suffices. With ``only_nearest``,
+    changes larger than the nearest one found so far, in units, are not considered. O(H·C) per step,
+    feature, and term that contains it.
     """
     T, C, H = terms.first_unit.size - 1, terms.intercept.size, terms.W2T.shape[1]
     lowest, second, feature = np.empty(H), np.empty(H), np.empty(H, np.int64)
@@ -258,7 +262,7 @@ def _row_changes(x, y, terms, bounds, only_nearest, lead, change):
         change[p, 0] = change[p, 1] = np.inf
         if not bounds.moves[p] or terms.first_use[p] == terms.first_use[p + 1]:
             continue
-        # Loops, since Numba takes a second to compile the assignment of an array to a slice.
+        # Loops, because Numba takes a second to compile the assignment of an array to a slice.
         for d in range(C):
             constant[d] = terms.intercept[d]
         use = terms.first_use[p]
@@ -274,7 +278,7 @@ def _row_changes(x, y, terms, bounds, only_nearest, lead, change):
             if side == 1:
                 begin, end = max(0.0, x[p] - bounds.high[p]), x[p] - bounds.low[p]
             limit = min(end, nearest * bounds.unit[p]) if only_nearest else end
-            delta = _walk(
+            delta = _first_change(
                 terms, p, x[p], side, begin, limit, lowest, second, feature, constant, y, lead
             )
             if delta <= end:
@@ -299,7 +303,7 @@ class DecisionBoundary:
         self._magnitude = Magnitude(model)
 
     def nearest(self, X: NDArray, y: NDArray, bounds: FeatureBounds) -> tuple[NDArray, NDArray]:
-        """Return the feature with the nearest crossing of each row (−1: none), and its change.
+        """Return the feature with the smallest change that flips each row, or −1, and the change.
 
         In row n, only the features ``bounds.moves[n]`` may change.
         """
@@ -332,9 +336,8 @@ class DecisionBoundary:
         change = np.empty((*X.shape, 2))
         is_large = len(X) * self.terms.offsets.size >= PARALLEL_FROM
         kernel = _changes if is_large and len(X) > 1 else _changes.serial
-        # All arrays are read-only, since Numba compiles kernels again for writeable arrays.
-        arrays = map(frozen, bounds)
-        kernel(frozen(X), frozen(y), self.terms, *arrays, only_nearest, lead, change)
+        # Read-only arrays only, because Numba compiles kernels again for writeable ones.
+        kernel(frozen(X), frozen(y), self.terms, *map(frozen, bounds), only_nearest, lead, change)
         return change
 
     def rounding(self, x: NDArray) -> float:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from time import monotonic
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import Bounds, LinearConstraint, milp
+from scipy.optimize import Bounds, LinearConstraint, OptimizeResult, milp
 from scipy.sparse import coo_array
 
 from maxplus.explain._shared import check_class_names, check_model
@@ -23,11 +23,11 @@ from maxplus.models.lmm import TermSum
 
 # Numbers of decimals that are tried, relative to the unit of a column.
 DIGITS = range(1, 13)
-# Minimum lead of the other class, relative to the range of the scores. It exceeds the tolerance of
-# the solver.
+# Minimum margin of the other class, relative to the range of the scores. It exceeds the tolerance
+# of the solver.
 MARGIN = 1e-6
-# Maximum number of binary variables.
-MAX_SWITCHES = 5_000
+# Maximum number of integer variables.
+MAX_INTEGERS = 5_000
 # Status code of SciPy's solver.
 INFEASIBLE = 2
 
@@ -72,14 +72,14 @@ def smallest_change(
 
         v_t ≤ r_i(h) + W2[h, d] for all i,    r_i(h') + W2[h', y] ≤ q_t for some i,
 
-    where r_i(h) = W0[i]·φ(x)[i // 2] + W1[i, h]. Binary variables (switches) select i for each h',
-    the unit h, the segments of φ, the columns that change and their categories. Terms over one
-    feature are represented by their sum, which is piecewise linear. Minimising the sum of distances
-    is then a mixed-integer linear program for each class d, restricted to the switches that are
-    relevant within the distance of the best known change. HiGHS solves it, with a lower bound that
-    proves optimality. The result is exact, except for leads below a millionth of the range of the
-    scores. The time is exponential in the worst case: ValueError is raised for more than 5,000
-    switches, and a search that is stopped after ``seconds`` has ``at_least`` < ``distance``.
+    where r_i(h) = W0[i]·φ(x)[i // 2] + W1[i, h]. Binary variables select i for each h', the unit h,
+    the segments of φ, the columns that change and their categories. Terms over one feature are
+    represented by their sum, which is piecewise linear. Minimising the sum of distances is then a
+    mixed-integer linear program for each class d, restricted to the variables that are relevant
+    within the distance of the best known change. HiGHS solves it and proves optimality by a lower
+    bound. The result is exact, except for margins below a millionth of the range of the scores. The
+    time is exponential in the worst case: ValueError is raised for more than 5,000 integer
+    variables, and ``at_least`` < ``distance`` if the search is stopped after ``seconds``.
 
     Parameters
     ----------
@@ -120,7 +120,7 @@ def smallest_change(
         best = _no_change(row)
     if n_columns == 1 or best.distance == 0.0:
         return best
-    reach = best.distance if best.feature.size else n_columns * _farthest(row, domain)
+    reach = best.distance if best.feature.size else n_columns * _largest_distance(row, domain)
     slack = ROUNDINGS * DecisionBoundary(model).rounding(np.abs(row) + reach * domain.unit)
     exact = model.astype(np.float64)
     end, at_least = monotonic() + seconds, np.inf
@@ -136,25 +136,25 @@ def smallest_change(
             several = _change(model, row, y, domain, *search.read(optimum.values), names)
             best = min(best, several, key=lambda change: change.distance)
     if not best.feature.size and at_least < np.inf:
-        # The search ended without proof, for example at the time limit.
+        # The search was stopped before infeasibility was proven.
         best = best._replace(text="no change of this number of columns was found")
     return best._replace(at_least=min(at_least, best.distance))
 
 
-def _farthest(x: NDArray, domain: Domain) -> float:
-    """Return the largest distance of a column; raise ValueError if it is not bounded."""
+def _largest_distance(x: NDArray, domain: Domain) -> float:
+    """Return the largest distance of a change of one column; raise ValueError if it is infinite."""
     moves = domain.is_continuous | domain.is_unlisted
     ends = np.maximum(domain.high - x, x - domain.low) / domain.unit
     feature, value = domain.candidates
     listed = domain.distances(x, domain.changed(x, feature, value))
-    farthest = max(ends[moves].max(initial=0.0), listed.max(initial=0.0))
-    if not np.isfinite(farthest):
+    largest = max(ends[moves].max(initial=0.0), listed.max(initial=0.0))
+    if not np.isfinite(largest):
         p = int(np.flatnonzero(moves & ~np.isfinite(ends))[0])
         raise ValueError(
             f"domain must have limits if no change of a single column flips the class; "
             f"{domain.names[p]!r} has none (give low and high)"
         )
-    return float(farthest)
+    return float(largest)
 
 
 def _after(x: NDArray, domain: Domain, feature: NDArray, value: NDArray) -> NDArray:
@@ -178,7 +178,7 @@ def _change(
     value: NDArray,
     class_names: Sequence[Any],
 ) -> Change:
-    """Return a change with its class, and its row with the fewest digits that flip the class."""
+    """Return the change of these features, with its numbers rounded to few digits for printing."""
     distance = float(domain.distances(x, domain.changed(x, feature, value)).sum())
     row = _after(x, domain, feature, value)
     becomes = int(model.scores(row[None]).argmax())
@@ -205,9 +205,10 @@ def _change(
 
 
 class _Option(NamedTuple):
-    """A change of a column: its switch changes ``feature`` to ``begin``.
+    """Change of a feature to ``begin`` if the binary variable with index ``switch`` is 1.
 
-    The variable ``share``, from 0 to 1, changes a number further, up to ``end``; −1 for none.
+    The variable with index ``share``, from 0 to 1, changes a number further, up to ``end``. It is
+    −1 if ``end`` equals ``begin``.
     """
 
     feature: int
@@ -223,8 +224,8 @@ class ChangeSearch:
     The range of a number is divided at the knots of its map and the breakpoints of the terms over
     this number alone; in each segment, φ and the sum z_d − z_y of these terms are linear. Segments
     and changes among ``Domain.candidates`` are the options of a column, of which at most one is
-    chosen. A term over several features has two variables, v ≤ z_d, which is below all walls of one
-    unit, and q ≥ z_y, which is above a wall of each unit.
+    chosen. A term over several features has two variables, v ≤ z_d and q ≥ z_y, as in
+    `smallest_change`.
     """
 
     def __init__(self, model: TermSum, x: NDArray, y: int, d: int, domain: Domain) -> None:
@@ -259,11 +260,9 @@ class ChangeSearch:
             columns[self.domain.column_names[option.feature]].append(option)
         for options in columns.values():
             self.milp.at_most({option.switch: 1.0 for option in options}, 1.0)
-        every = [option.switch for option in self.options]
-        self.milp.at_most(dict.fromkeys(every, 1.0), float(n_columns))
-        costs = {j: cost for j, cost in enumerate(self.milp.cost) if cost}
-        self.milp.at_most(costs, reach)
-        return bool(every) and self._add_scores(list(columns.values()), slack)
+        self.milp.at_most({option.switch: 1.0 for option in self.options}, float(n_columns))
+        self.milp.at_most({j: cost for j, cost in enumerate(self.milp.cost) if cost}, reach)
+        return bool(self.options) and self._add_scores(list(columns.values()), slack)
 
     def _shape(self, p: int, u: float) -> float:
         """Return z_d − z_y of the terms over feature p alone."""
@@ -327,7 +326,7 @@ class ChangeSearch:
             self.options.append(_Option(p, float(begin[k]), float(end[k]), switch, share))
 
     def _make_integer(self, options: list[_Option], origin: float) -> None:
-        """Require that the new value of a feature, minus the integer ``origin``, is an integer."""
+        """Add the constraint that the new value of a feature minus ``origin`` is an integer."""
         line = {option.switch: option.begin - origin for option in options}
         line |= {option.share: option.end - option.begin for option in options if option.share >= 0}
         most = max(map(abs, line.values()), default=0.0) + 1.0
@@ -350,9 +349,9 @@ class ChangeSearch:
             size += np.abs(begin).max() + np.abs(further).sum()
         for features, lmm in self.model.terms:
             if features.size > 1:
-                term = _Walls(self, features, lmm)
+                term = _WideTerm(self, features, lmm)
                 high, low = term.range(self.d)[1], term.range(self.y)[0]
-                now += term.add_at_most(self.d, line) - term.add_at_least(self.y, line)
+                now += term.add_lower_bound(self.d, line) - term.add_upper_bound(self.y, line)
                 most += high - low
                 size += term.size
         margin = max(slack, MARGIN * size)
@@ -377,8 +376,12 @@ class ChangeSearch:
         return feature, np.array([changes[p] for p in feature.tolist()], float)
 
 
-class _Walls:
-    """The units of a term over several features: r_i(h) at x, and its range."""
+class _WideTerm:
+    """Variables and constraints for the scores of a term over several features.
+
+    ``now`` are the values r_i(h) at the row x, and ``low`` and ``high`` bounds on r_i(h) after all
+    possible changes, (2m, H).
+    """
 
     def __init__(self, search: ChangeSearch, features: NDArray, lmm: LMM) -> None:
         self.search, self.features, self.lmm = search, features, lmm
@@ -394,11 +397,6 @@ class _Walls:
         heights = self.lmm.W2[:, d]
         return float((self.lowest + heights).max()), float((self.highest + heights).max())
 
-    def _line(self, i: int, sign: float) -> dict[int, float]:
-        rate = sign * float(self.lmm.W0[i])
-        effects = self.search.effects.get(int(self.features[i // 2]), {})
-        return {j: rate * move for j, move in effects.items()} if rate else {}
-
     def _deciding(self, h: int) -> list[int]:
         """Return the rows of W0 that can be the minimum of unit h, at most one of them constant."""
         rows = np.flatnonzero(self.low[:, h] <= self.highest[h])
@@ -406,11 +404,26 @@ class _Walls:
         staying = rows[self.low[rows, h] == self.high[rows, h]]
         return moving + staying[:1].tolist()
 
-    def add_at_most(self, d: int, line: dict[int, float]) -> float:
-        """Subtract a new variable v from the expression ``line``, and return a constant c.
+    def _add_bound(
+        self, i: int, h: int, d: int, sign: float, bound: tuple[int, float], switch: int, big: float
+    ) -> None:
+        """Add the constraint sign·bound ≤ sign·(r_i(h) + W2[h, d]) if a binary variable is 1.
 
-        By the added constraints, c + v is at most the score of class d: there is a unit whose
-        walls are all at least c + v.
+        ``bound`` is the sum of a variable and a constant. ``big`` is an upper bound of the
+        violation if the binary variable ``switch`` is 0.
+        """
+        variable, least = bound
+        rate = -sign * float(self.lmm.W0[i])
+        effects = self.search.effects.get(int(self.features[i // 2]), {}) if rate else {}
+        line = {j: rate * move for j, move in effects.items()} | {variable: sign, switch: big}
+        limit = sign * (float(self.now[i, h] + self.lmm.W2[h, d]) - least) + big
+        self.search.milp.at_most({j: c / self.size for j, c in line.items()}, limit / self.size)
+
+    def add_lower_bound(self, d: int, line: dict[int, float]) -> float:
+        """Subtract a variable v from the expression ``line``, and return a constant c.
+
+        The constraints imply that c + v is at most the score of class d: there is a unit h with
+        c + v ≤ r_i(h) + W2[h, d] for all i.
         """
         least, most = self.range(d)
         if most <= least:
@@ -422,19 +435,17 @@ class _Walls:
         winners = [program.switch() for _ in units]
         for h, winner in zip(units, winners, strict=True):
             for i in self._deciding(h):
-                room = most - float(self.low[i, h] + heights[h])
-                if room > 0.0:
-                    limit = float(self.now[i, h] + heights[h]) - least + room
-                    row = self._line(i, -1.0) | {v: 1.0, winner: room}
-                    program.at_most({j: c / self.size for j, c in row.items()}, limit / self.size)
-        program.one_of(winners)
+                big = most - float(self.low[i, h] + heights[h])
+                if big > 0.0:
+                    self._add_bound(i, h, d, 1.0, (v, least), winner, big)
+        program.at_least_one(winners)
         return least
 
-    def add_at_least(self, y: int, line: dict[int, float]) -> float:
-        """Add a new variable q to the expression ``line``, and return a constant c.
+    def add_upper_bound(self, y: int, line: dict[int, float]) -> float:
+        """Add a variable q to the expression ``line``, and return a constant c.
 
-        By the added constraints, c + q is at least the score of class y: at least one wall of
-        each unit is not above it.
+        The constraints imply that c + q is at least the score of class y: for each unit h there is
+        an i with r_i(h) + W2[h, y] ≤ c + q.
         """
         least, most = self.range(y)
         if most <= least:
@@ -446,11 +457,9 @@ class _Walls:
             below = []
             for i in self._deciding(h):
                 below.append(program.switch())
-                room = max(float(self.high[i, h] + heights[h]) - least, 0.0)
-                limit = least - float(self.now[i, h] + heights[h]) + room
-                row = self._line(i, 1.0) | {q: -1.0, below[-1]: room}
-                program.at_most({j: c / self.size for j, c in row.items()}, limit / self.size)
-            program.one_of(below)
+                big = max(float(self.high[i, h] + heights[h]) - least, 0.0)
+                self._add_bound(i, h, y, -1.0, (q, least), below[-1], big)
+            program.at_least_one(below)
         return least
 
 
@@ -492,44 +501,46 @@ class MILP:
         """Add the constraint Σ line[j]·variable j ≤ limit."""
         self.rows.append((line, limit))
 
-    def one_of(self, switches: Iterable[int]) -> None:
-        """Add the constraint that at least one of the switches is 1."""
+    def at_least_one(self, switches: Sequence[int]) -> None:
+        """Add the constraint that at least one of these binary variables is 1."""
         self.at_most(dict.fromkeys(switches, -1.0), -1.0)
 
     def solve(self, seconds: float) -> Optimum:
-        """Solve with HiGHS, and then again with the integer variables rounded and fixed.
+        """Solve with HiGHS, and again with the integer variables rounded and fixed.
 
-        The solver's integer variables may deviate from integers by up to a millionth, which is
-        amplified by their coefficients; the linear program with fixed integers has no such error.
+        HiGHS accepts integer variables that deviate from integers by up to 1e-6, which is amplified
+        by their coefficients. The second program, without integer variables, has no such error.
         """
-        n_switches = sum(self.is_integer)
-        if n_switches > MAX_SWITCHES:
+        n_integers = sum(self.is_integer)
+        if n_integers > MAX_INTEGERS:
             raise ValueError(
-                f"the smallest change of several columns requires {n_switches} binary switches "
-                f"here, more than {MAX_SWITCHES}: fix columns, or use the change of one column "
+                f"the smallest change of several columns requires {n_integers} integer variables "
+                f"here, more than {MAX_INTEGERS}: fix columns, or use the change of one column "
                 "(explain, nearest_counterfactuals)"
             )
-        first = self._run(np.array(self.low), np.array(self.high), seconds)
+        low, high = np.array(self.low), np.array(self.high)
+        first = self._run(low, high, seconds)
         if first.x is None:
             bound = np.inf if first.status == INFEASIBLE else first.mip_dual_bound
             return Optimum(None, 0.0 if bound is None else float(bound))
-        held = np.where(self.is_integer, np.round(first.x), np.nan)
-        low, high = (np.where(np.isnan(held), end, held) for end in (self.low, self.high))
-        second = self._run(low, high, seconds)
-        at_least = float(first.mip_dual_bound)
-        return Optimum(first.x if second.x is None else second.x, at_least)
+        rounded = np.round(first.x)
+        second = self._run(
+            np.where(self.is_integer, rounded, low),
+            np.where(self.is_integer, rounded, high),
+            seconds,
+        )
+        return Optimum(first.x if second.x is None else second.x, float(first.mip_dual_bound))
 
-    def _run(self, low: NDArray, high: NDArray, seconds: float):  # type: ignore[no-untyped-def]
+    def _run(self, low: NDArray, high: NDArray, seconds: float) -> OptimizeResult:
         lines = [line for line, _ in self.rows]
         row = np.repeat(np.arange(len(lines)), [len(line) for line in lines])
         column = np.array([j for line in lines for j in line], int)
         value = np.array([c for line in lines for c in line.values()], float)
-        matrix = coo_array((value, (row, column)), (len(lines), len(self.low))).tocsr()
-        limits = LinearConstraint(matrix, -np.inf, np.array([limit for _, limit in self.rows]))
+        matrix = coo_array((value, (row, column)), (len(lines), len(low))).tocsr()
         return milp(
             np.array(self.cost),
             integrality=np.array(self.is_integer, int),
             bounds=Bounds(low, high),
-            constraints=limits,
+            constraints=LinearConstraint(matrix, ub=[limit for _, limit in self.rows]),
             options={"time_limit": seconds, "mip_rel_gap": 0.0},
         )

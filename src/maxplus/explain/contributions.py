@@ -25,15 +25,15 @@ MISSING = "missing"
 
 @dataclass(frozen=True)
 class Contributions:
-    """Margins of predicted classes over rivals, as exact sums over groups of features.
+    """Margins of predicted classes over other classes, as exact sums over groups of features.
 
     z_A − z_B = ``baseline`` + Σ_g ``contribution[:, g]``, up to rounding, where A is the predicted
-    class and B the rival.
+    class and B the other class.
 
     Attributes
     ----------
     X : array of shape (N, P), the rows in raw units
-    predicted, rival : arrays of shape (N,), the numbers of classes A and B
+    predicted, rival : arrays of shape (N,), the indices of classes A and B
     margin : array of shape (N,), z_A − z_B
     baseline : array of shape (N,), the mean of z_A − z_B over the reference rows
     contribution : array of shape (N, G), the part of z_A − z_B of each group minus its mean
@@ -90,7 +90,7 @@ class Contributions:
         return first[np.abs(self.contribution[n, first]) >= self._min_shown].tolist()
 
     def phrase(self, n: int, g: int) -> str:
-        """Return the columns of group g with their values in row n: "age = 61 and sex = 'm'"."""
+        """Format the columns of group g with their values in row n: "age = 61 and sex = 'm'"."""
         group = self.groups[g]
         if len(group) > 2:
             return self._group_name(group)
@@ -115,9 +115,9 @@ class Contributions:
         return found
 
     def remainder(self, n: int) -> tuple[float, str]:
-        """Return the sum of the contributions that `text` does not list, and their number as text.
+        """Return the sum of the contributions that `text` does not list, and their count as text.
 
-        (0.0, "") if all groups are listed.
+        Return (0.0, "") if all groups are listed.
         """
         rest = self.order[n, len(self.named(n)) :]
         if not rest.size:
@@ -126,11 +126,8 @@ class Contributions:
         count = f"{rest.size} more {what}{'s' * (rest.size > 1)}"
         return float(self.contribution[n, rest].sum()), count
 
-    def lines(self) -> dict[str, NDArray]:
-        """Return table columns with an entry per row and group, by decreasing |contribution|.
-
-        They are row, group (its number), columns, value and contribution.
-        """
+    def columns(self) -> dict[str, NDArray]:
+        """Return table columns with an entry per row and group, by decreasing |contribution|."""
         row, g = np.repeat(np.arange(len(self)), len(self.groups)), self.order.ravel()
         values = [
             ", ".join(self.values(n, k)) for n, k in zip(row.tolist(), g.tolist(), strict=True)
@@ -138,6 +135,8 @@ class Contributions:
         return {
             "row": row,
             "group": g,
+            "margin": self.margin[row],
+            "baseline": self.baseline[row],
             "columns": np.array(self.group_names, str)[g],
             "value": np.array(values, str),
             "contribution": self.contribution[row, g],
@@ -181,19 +180,10 @@ class PredictionContributions(Contributions, Tabular):
         ``baseline`` plus the ``contribution`` of all records of a row is its ``margin``, and
         ``prediction`` is the margin clipped to the bounds.
         """
-        lines = self.lines()
-        row = lines["row"]
-        return records(
-            {
-                "row": row,
-                "prediction": self.prediction[row],
-                "margin": self.margin[row],
-                "baseline": self.baseline[row],
-                "columns": lines["columns"],
-                "value": lines["value"],
-                "contribution": lines["contribution"],
-            }
-        )
+        columns = self.columns()
+        row = columns.pop("row")
+        del columns["group"]
+        return records({"row": row, "prediction": self.prediction[row]} | columns)
 
     def _head(self, n: int) -> str:
         clipped = ""
@@ -254,8 +244,8 @@ def term_means(model: TermSum, X: ArrayLike, weight: ArrayLike | None = None) ->
     """
     check_model(model)
     U = model.mapped(X)
-    share = row_shares(weight, len(U))
-    return np.stack([share @ lmm.scores(U[:, features]) for features, lmm in model.terms])
+    weights = normalized_weights(weight, len(U))
+    return np.stack([weights @ lmm.scores(U[:, features]) for features, lmm in model.terms])
 
 
 def contributions(
@@ -381,16 +371,16 @@ def prediction_contributions(
     found = contributions(model, X, baseline, domain=domain)
     # `contributions` explains z_0 − z_1 where z_0 is the higher score.
     sign = np.where(found.predicted == 1, 1.0, -1.0)
-    signed_fields = {
+    margin = sign * found.margin
+    changed = {
         "predicted": np.ones_like(found.predicted),
         "rival": np.zeros_like(found.rival),
-        "margin": sign * found.margin,
+        "margin": margin,
         "baseline": sign * found.baseline,
         "contribution": sign[:, None] * found.contribution,
     }
-    low, high = np.asarray(bounds, np.float64)
-    prediction = np.clip(signed_fields["margin"], low, high)
-    return PredictionContributions(**vars(found) | signed_fields, prediction=prediction)
+    prediction = np.clip(margin, *np.asarray(bounds, np.float64))
+    return PredictionContributions(**vars(found) | changed, prediction=prediction)
 
 
 def shape_function(model: TermSum, p: int, baseline: ArrayLike | None = None) -> ShapeFunction:
@@ -436,18 +426,18 @@ def shape_function(model: TermSum, p: int, baseline: ArrayLike | None = None) ->
         means = _check_baseline(baseline, model)
     own = [t for t, (features, _) in enumerate(model.terms) if features.tolist() == [p]]
     lmms = [model.terms[t].lmm.astype(np.float64) for t in own]
-    bends = np.concatenate([np.empty(0), *(breakpoints(lmm) for lmm in lmms)])
+    points = np.concatenate([np.empty(0), *(breakpoints(lmm) for lmm in lmms)])
     if model.feature_map is None:
-        x = np.unique(bends) if bends.size else np.zeros(1)
-        beyond = max(1.0, float(x[-1] - x[0]))
-        x = u = np.concatenate([[x[0] - beyond], x, [x[-1] + beyond]])
+        x = np.unique(points) if points.size else np.zeros(1)
+        length = max(1.0, float(x[-1] - x[0]))
+        x = u = np.concatenate([[x[0] - length], x, [x[-1] + length]])
     else:
         knots, values = model.feature_map.knots(p)
-        inside = bends[(bends > values[0]) & (bends < values[-1])]
+        inside = points[(points > values[0]) & (points < values[-1])]
         x = np.unique(np.concatenate([knots, model.feature_map.inverse(p, inside)]))
-        every = np.zeros((x.size, model.n_features))
-        every[:, p] = x
-        u = model.feature_map(every)[:, p]
+        rows = np.zeros((x.size, model.n_features))
+        rows[:, p] = x
+        u = model.feature_map(rows)[:, p]
     scores = np.zeros((x.size, model.n_classes))
     for t, lmm in zip(own, lmms, strict=True):
         scores += lmm.scores(u[:, None]) - means[t]
@@ -478,7 +468,7 @@ def _domain(model: TermSum, feature_names: Sequence[str] | None, domain: Domain 
     return Domain.free(P, names=names)
 
 
-def row_shares(weight: ArrayLike | None, n_rows: int) -> NDArray:
+def normalized_weights(weight: ArrayLike | None, n_rows: int) -> NDArray:
     """Return weights of rows that sum to 1; raise ValueError if X has no rows."""
     if not n_rows:
         raise ValueError("X must have at least one row; got none")

@@ -9,16 +9,17 @@ from numpy.typing import ArrayLike, NDArray
 
 from maxplus.explain._shared import check_domain, check_model
 from maxplus.explain.boundary import ROUNDINGS, DecisionBoundary, FeatureBounds
-from maxplus.explain.domain import Domain, fewest_digits
+from maxplus.explain.domain import Domain, roundings
 from maxplus.models._checks import as_rows
 from maxplus.models.lmm import TermSum
 
-# If rounding hides a crossing of two scores, points at which another class leads by these multiples
-# of an ulp of the scores are tried as well. The largest exceeds all rounding errors.
+# If the model, due to rounding, does not predict another class at a crossing of two scores, points
+# at which another class leads by these multiples of an ulp of the scores are tried as well. The
+# largest exceeds all rounding errors.
 LEADS = (1 / 16, 1 / 4, 1, 4, 16)
 # Maximum number of integers within rounding error of the boundary that are tried one by one.
 MAX_TRIED = 64
-# Maximum rounding of a printed number, away from the original value, as a fraction of the unit.
+# Maximum rounding of a value for printing, away from the original value, relative to the unit.
 MAX_ROUNDING = 0.1
 
 
@@ -28,8 +29,8 @@ class Counterfactuals(NamedTuple):
     ``feature`` takes ``value``; it is −1 if no change flips the class. In a categorical column, the
     value 1 selects the category of the feature, and 0 none of the known categories, as in
     `Domain.changed`. The new class is ``becomes``, and the change is ``distance`` units. ``shown``
-    is the value to print: ``value`` rounded to few digits, away from the original value, such that
-    the model still predicts ``becomes``.
+    is ``value`` for printing: rounded to few digits, away from the original value, such that the
+    model still predicts ``becomes``.
     """
 
     feature: NDArray
@@ -58,12 +59,10 @@ def nearest_counterfactuals(
 
     Exact up to rounding: no smaller change that the domain allows flips the class.
 
-    *Free numbers.* Along one feature every score is piecewise linear, and the nearest crossing
-    with the predicted class is found piece by piece, in float64; then the value is moved beyond the
-    crossing, by steps close to the resolution of the model's float type, until the model predicts
-    another class. A step costs O(H·C) for each term with the feature, and there are a few steps per
-    feature and segment of its map. An image of MNIST takes a few hundredths of a second with 500
-    units.
+    *Continuous numbers.* Along one feature every score is piecewise linear, and the nearest
+    crossing with the predicted class is found piece by piece, in float64. Then the value is moved
+    beyond the crossing, by steps close to the resolution of the model's float type, until the model
+    predicts another class. O(H·C) for each piece and term with the feature.
 
     *Categories and listed values* are all tried, with a forward pass for each.
 
@@ -113,9 +112,9 @@ def nearest_counterfactuals(
         row = _Row(model, boundary, domain, x, int(y[n]))
         flip = NO_FLIP
         if feature[n] >= 0:
-            flip = row.visible(int(feature[n]), float(change[n]))
+            flip = row.beyond(int(feature[n]), float(change[n]))
             if flip is NO_FLIP:
-                flip = row.nearest_visible(x, moves[n])
+                flip = row.continuous(x, moves[n])
         for p in np.flatnonzero(domain.is_continuous & ~moves[n]).tolist():
             flip = min(flip, row.imputed(p))
         flip = min(flip, row.listed(flip.distance))
@@ -131,7 +130,7 @@ def nearest_counterfactuals(
 
 
 class _Row(NamedTuple):
-    """Search for the changes that flip one row x of class y."""
+    """Search for the nearest flip of one row x of class y."""
 
     model: TermSum
     boundary: DecisionBoundary
@@ -149,12 +148,12 @@ class _Row(NamedTuple):
         return Flip(abs(value - float(self.x[p])) / float(self.domain.unit[p]), p, value, becomes)
 
     def imputed(self, p: int) -> Flip:
-        """Return the nearest flip of an imputed number; its indicator becomes 0."""
+        """Return the nearest flip of an imputed number, whose indicator becomes 0."""
         base = self.domain.changed(self.x, p, self.x[p])[0]
         now = int(self._winners(p, self.x[p])[0])
         if now != self.y and self.domain.low[p] <= self.x[p] <= self.domain.high[p]:
             return self._flip(p, float(self.x[p]), now)
-        return self.nearest_visible(base, np.arange(base.size) == p)
+        return self.continuous(base, np.arange(base.size) == p)
 
     def listed(self, reach: float) -> Flip:
         """Return the nearest flip among the domain's candidates, within distance ``reach``."""
@@ -177,7 +176,7 @@ class _Row(NamedTuple):
             return best
         ends = np.stack([np.abs(x), np.abs(domain.low), np.abs(domain.high)])
         ends[1:, ~domain.is_unlisted] = 0.0
-        # A class that is behind by more than this cannot win due to rounding.
+        # A class whose score is lower by more than this cannot win due to rounding.
         slack = ROUNDINGS * self.boundary.rounding(
             np.where(np.isfinite(ends), ends, 0.0).max(axis=0)
         )
@@ -233,60 +232,53 @@ class _Row(NamedTuple):
         return NO_FLIP
 
     def shown(self, flip: Flip) -> float:
-        """Return the value of a flip with few digits, rounded away from the present value."""
+        """Return the value of a flip with few digits, rounded away from the original value."""
         p, value = flip.feature, flip.value
         if p < 0 or not self.domain.is_continuous[p]:
             return value
-        at, most = float(self.x[p]), MAX_ROUNDING * float(self.domain.unit[p])
-        change = abs(value - at)
-        return fewest_digits(
-            value,
-            at,
-            min(most, change) if change > 0.0 else most,
-            lambda tried: (
-                (self._winners(p, tried) == flip.becomes)
-                & (tried >= self.domain.low[p])
-                & (tried <= self.domain.high[p])
-            ),
-        )
+        at, limit = float(self.x[p]), MAX_ROUNDING * float(self.domain.unit[p])
+        if value != at:
+            limit = min(limit, abs(value - at))
+        tried = np.array([v for v in roundings(value, value >= at) if abs(v - value) <= limit])
+        inside = (tried >= self.domain.low[p]) & (tried <= self.domain.high[p])
+        good = tried[inside & (self._winners(p, tried) == flip.becomes)]
+        return float(good[0]) if good.size else value
 
-    def nearest_visible(self, base: NDArray, moves: NDArray) -> Flip:
-        """Return the nearest flip that the model predicts in its own float type.
+    def continuous(self, base: NDArray, moves: NDArray) -> Flip:
+        """Return the nearest flip of continuous features that the model predicts in its float type.
 
-        Rounding may hide the first crossing along a feature but not a later one. Points at
-        which another class leads by one of LEADS are therefore tried as well, up to the nearest one
-        with the largest lead.
+        At the first crossing along a feature, the prediction may be unchanged due to rounding.
+        Points at which another class leads by one of LEADS are therefore tried as well, up to the
+        nearest one with the largest lead.
         """
-        unit, last = self.domain.unit, self.boundary.rounding(base)
+        unit, ulp = self.domain.unit, self.boundary.rounding(base)
         bounds = _bounds(self.domain, moves)
-        certain = self.boundary.along(base, self.y, bounds, LEADS[-1] * last, only_nearest=True)
+        certain = self.boundary.along(base, self.y, bounds, LEADS[-1] * ulp, only_nearest=True)
         reach = (certain / unit[:, None]).min(initial=np.inf) * unit
         if np.isfinite(reach).all():
             near = np.maximum(bounds.low, base - reach), np.minimum(bounds.high, base + reach)
             possible = (near[0] <= near[1]) & moves
             bounds = FeatureBounds(*near, unit, possible)
-        tries = [self.boundary.along(base, self.y, bounds, lead * last) for lead in (0.0, *LEADS)]
+        tries = [self.boundary.along(base, self.y, bounds, lead * ulp) for lead in (0.0, *LEADS)]
         changes = np.stack([certain, *tries]) * np.array([1.0, -1.0])
         distance = np.abs(changes) / unit[:, None]
         for k in np.argsort(distance, axis=None, kind="stable"):
             if not np.isfinite(distance.flat[k]):
                 break
             p = int(k) // 2 % unit.size
-            shown = self.visible(p, float(changes.flat[k]))
-            if shown is not NO_FLIP:
-                return shown
+            flip = self.beyond(p, float(changes.flat[k]))
+            if flip is not NO_FLIP:
+                return flip
         return NO_FLIP
 
-    def visible(self, p: int, change: float) -> Flip:
-        """Return the flip at or just beyond a crossing, or NO_FLIP if rounding hides it."""
-        last, at = self.boundary.rounding(self.x), float(self.x[p])
+    def beyond(self, p: int, change: float) -> Flip:
+        """Return the flip at or just beyond a crossing, or NO_FLIP if rounding prevents it."""
+        ulp, crossing = self.boundary.rounding(self.x), float(self.x[p]) + change
         eps = float(np.finfo(self.model.dtype).eps)
-        least = (
-            max(last / self.boundary.steepest(p, at + change), eps * abs(at + change)) / ROUNDINGS
-        )
-        past = np.concatenate([[0.0], least * 2.0 ** np.arange(10)])
+        step = max(ulp / self.boundary.steepest(p, crossing), eps * abs(crossing)) / ROUNDINGS
+        steps = np.concatenate([[0.0], step * 2.0 ** np.arange(10)])
         tried = np.clip(
-            at + change + np.copysign(past, change), self.domain.low[p], self.domain.high[p]
+            crossing + np.copysign(steps, change), self.domain.low[p], self.domain.high[p]
         )
         winners = self._winners(p, tried)
         flipped = np.flatnonzero(winners != self.y)

@@ -1,8 +1,8 @@
-"""Domains: the values that features may take, the units of their changes, and their formatting."""
+"""Domains: values that features may take, units of changes, and formatting of values."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from functools import cached_property
@@ -52,9 +52,9 @@ class Domain:
 
     A column is either numeric (a number), with one feature, or categorical (a category), with a 0/1
     feature for each of its values; these features change together. The distance of a change is the
-    largest change of a feature, in units. Hence a two-valued number and its one-hot encoding have
-    the same distances, and no change within a certified radius with the same scale flips a
-    prediction.
+    largest change of a feature, in units. Hence distances of a two-valued number do not depend on
+    whether it is one-hot encoded, and no change within a certified radius with the same scale flips
+    a prediction.
 
     Attributes
     ----------
@@ -123,15 +123,15 @@ class Domain:
     ) -> Domain:
         """Return the domain in which every feature may take any number."""
         P = n_features
-        no = np.zeros(P, bool)
-        words = [f"feature {p}" for p in range(P)] if names is None else names
+        none = np.zeros(P, bool)
+        names = [f"feature {p}" for p in range(P)] if names is None else names
         return cls(
             feature_values("unit", unit, P),
             np.full(P, -np.inf),
             np.full(P, np.inf),
-            no,
-            no,
-            tuple(str(word) for word in words),
+            none,
+            none,
+            tuple(str(name) for name in names),
         )
 
     @classmethod
@@ -270,19 +270,19 @@ class Domain:
         return Candidates(np.array(feature, int), np.array(value, float))
 
     def changed(self, x: NDArray, feature: ArrayLike, value: ArrayLike) -> NDArray:
-        """Return row x (P,) once for each change, (K, P): ``feature[k]`` takes ``value[k]``.
+        """Return row x with each of K changes, (K, P): ``feature[k]`` takes ``value[k]``.
 
-        x of shape (K, P) has a row for each change. The other features of a category become 0, so
-        that the value 1 selects a category and 0 none of the known ones. The indicator of an
-        imputed number becomes 0.
+        x has shape (P,), or (K, P) with a row for each change. The other features of a category
+        become 0, so that the value 1 selects a category and 0 none of the known ones. The indicator
+        of an imputed number becomes 0.
         """
-        which, to = np.atleast_1d(feature), np.atleast_1d(np.asarray(value, np.float64))
-        out = np.array(np.broadcast_to(x, (len(which), self.n_features)), np.float64)
+        features = np.atleast_1d(feature)
+        out = np.array(np.broadcast_to(x, (len(features), self.n_features)), np.float64)
         for k, category in enumerate(self.categories):
-            out[np.ix_(self.category_of[which] == k, category.features)] = 0.0
+            out[np.ix_(self.category_of[features] == k, category.features)] = 0.0
         for p, indicator in self.indicators.items():
-            out[which == p, indicator] = 0.0
-        out[np.arange(len(which)), which] = to
+            out[features == p, indicator] = 0.0
+        out[np.arange(len(features)), features] = value
         return out
 
     def distances(self, x: NDArray, rows: NDArray) -> NDArray:
@@ -302,14 +302,15 @@ class Domain:
         if self.category_of[p] < 0:
             return self.number(p, x[p]) if exact else self.number(p, float(f"{x[p]:.6g}"))
         category = self.categories[self.category_of[p]]
-        on = [w for q, w in zip(category.features, category.values, strict=True) if x[q] == 1.0]
-        return repr(str(on[0])) if len(on) == 1 else NO_CATEGORY
+        pairs = zip(category.features, category.values, strict=True)
+        chosen = [value for q, value in pairs if x[q] == 1.0]
+        return repr(str(chosen[0])) if len(chosen) == 1 else NO_CATEGORY
 
     def number(self, p: int, value: float) -> str:
         """Format a value of a numeric feature as its ordinal name or, if none, with all digits."""
-        words = self.ordinals.get(p, ())
-        is_rank = value == round(value) and 0 <= value < len(words)
-        return repr(str(words[int(value)])) if is_rank else number_text(value)
+        levels = self.ordinals.get(p, ())
+        is_level = value == round(value) and 0 <= value < len(levels)
+        return repr(str(levels[int(value)])) if is_level else number_text(value)
 
     def phrase(self, p: int, value: float) -> str:
         """Format feature p with a value: "age = 54", "colour being 'red'", "age being missing"."""
@@ -329,11 +330,11 @@ class Domain:
         also change by 0, because intermediate values have no meaning, unless ``categories`` is
         True.
         """
-        held = self.fixed.copy()
+        fixed = self.fixed.copy()
         if not categories:
-            held |= self.category_of >= 0
-            held[[p for p, values in self.values.items() if len(values) <= 2]] = True
-        return np.where(held, 0.0, self.unit)
+            fixed |= self.category_of >= 0
+            fixed[[p for p, values in self.values.items() if len(values) <= 2]] = True
+        return np.where(fixed, 0.0, self.unit)
 
 
 def held_columns(columns: Sequence[str], scale: NDArray) -> list[str]:
@@ -365,11 +366,11 @@ def number_text(value: float) -> str:
 def roundings(value: float, upwards: bool) -> list[float]:
     """Return the value rounded up, or down, to more and more digits, and the value itself."""
     exact = Decimal(repr(float(value)))
-    towards = ROUND_CEILING if upwards else ROUND_FLOOR
+    rounding = ROUND_CEILING if upwards else ROUND_FLOOR
     first = -max(exact.adjusted(), 0)
     last = max(MAX_DECIMALS, MAX_DECIMALS - exact.adjusted())
     rounded = [
-        float(exact.quantize(Decimal(1).scaleb(-decimals), rounding=towards))
+        float(exact.quantize(Decimal(1).scaleb(-decimals), rounding=rounding))
         for decimals in range(first, last)
         if exact.adjusted() + decimals < MAX_DECIMALS
     ]
@@ -378,20 +379,8 @@ def roundings(value: float, upwards: bool) -> list[float]:
 
 def rounded_away(value: float, origin: float, exponent: int) -> float:
     """Round a value away from the origin to a multiple of 10^exponent."""
-    towards = ROUND_CEILING if value >= origin else ROUND_FLOOR
+    rounding = ROUND_CEILING if value >= origin else ROUND_FLOOR
     exact = Decimal(repr(float(value)))
     if exact.adjusted() - exponent > MAX_DECIMALS:
         return float(value)
-    return float(exact.quantize(Decimal(1).scaleb(exponent), rounding=towards))
-
-
-def fewest_digits(
-    value: float, origin: float, farther: float, holds: Callable[[NDArray], NDArray]
-) -> float:
-    """Round a value away from the origin to the fewest digits for which ``holds`` is True.
-
-    Return the value itself if no such number differs from it by at most ``farther``.
-    """
-    tried = np.array([v for v in roundings(value, value >= origin) if abs(v - value) <= farther])
-    good = tried[holds(tried)]
-    return float(good[0]) if good.size else float(value)
+    return float(exact.quantize(Decimal(1).scaleb(exponent), rounding=rounding))

@@ -1,4 +1,4 @@
-"""Explanations of predictions: reasons for the predicted class, and its counterfactual."""
+"""Explanations of predictions: contributions or active paths, and counterfactuals."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ class CounterfactualText(NamedTuple):
 
 @dataclass(frozen=True)
 class Explanation(Tabular):
-    """Reasons for the class of each row, and the smallest change that flips it.
+    """Explanations of the predicted classes of rows, and their counterfactuals.
 
-    For a sum of terms, the reasons are ``contributions`` to the margin of the predicted class over
-    the next one. For a single network, they are ``paths``: each class score is determined by one
-    unit and one of its walls. The other attribute is None.
+    A sum of terms is explained by ``contributions`` to the margin of the predicted class over the
+    next one. A single network is explained by ``paths``: each class score is determined by one unit
+    and one of its walls. The other attribute is None.
 
     Attributes
     ----------
@@ -48,7 +48,7 @@ class Explanation(Tabular):
     class_names : names of the C classes
     domain : Domain, the columns and the values that they may take
     contributions : Contributions, the margin over the next class as an exact sum over columns
-    paths : Paths, each score's unit, wall and runner-up
+    paths : Paths, the unit, the wall and the second-best unit of each score
     prototypes : index of the training sample at which each unit was initialised, or None
     missing : array of shape (N, columns of the domain) of bool, or None
         Missing values, which were imputed.
@@ -95,12 +95,12 @@ class Explanation(Tabular):
         """Index of the predicted class of each row."""
         return self.order[:, 0]
 
-    def _own_contributions(self) -> Contributions:
+    def _sum(self) -> Contributions:
         if self.contributions is None:
             raise AttributeError("a single network has no contributions; see its paths")
         return self.contributions
 
-    def _own_paths(self) -> Paths:
+    def _single(self) -> Paths:
         if self.paths is None:
             raise AttributeError("a sum of terms has no deciding units; see its contributions")
         return self.paths
@@ -112,36 +112,55 @@ class Explanation(Tabular):
         Only available for a sum of terms. In the interval, the contributions to the scores of both
         classes are linear functions of the mapped value. Its ends are in raw units. They are
         infinite if the slope does not change on that side, and for groups that do not consist of a
-        single number.
+        single number. O(N·log H) for each number, and O(C·H·log H) for its terms.
         """
-        return _walls(self.model, self._own_contributions())
+        found, domain, model = self._sum(), self.domain, self.model
+        U = model.mapped(found.X).astype(np.float64)
+        walls = np.tile([-np.inf, np.inf], (*found.contribution.shape, 1))
+        few = {p for p, values in domain.values.items() if len(values) <= 2} | set(domain.ordinals)
+        for g, group in enumerate(found.groups):
+            p = group[0]
+            terms = [model.terms[t] for t in np.flatnonzero(found.group_of_term == g)]
+            lmms = [lmm.astype(np.float64) for features, lmm in terms if features.tolist() == [p]]
+            is_joint = any(features.size > 1 for features, _ in terms)
+            if is_joint or not lmms or p in few or domain.category_of[p] >= 0:
+                continue
+            for classes in (found.predicted, found.rival):
+                for d in np.unique(classes):
+                    rows = np.flatnonzero((classes == d) & ~found.is_missing[:, p])
+                    ends = _adjacent_breakpoints(lmms, d, U[rows, p])
+                    if model.feature_map is not None:
+                        ends = model.feature_map.inverse(p, ends)
+                    walls[rows, g, 0] = np.maximum(walls[rows, g, 0], ends[:, 0])
+                    walls[rows, g, 1] = np.minimum(walls[rows, g, 1], ends[:, 1])
+        return walls
 
     @property
     def prototype(self) -> NDArray:
         """Prototypes of the deciding units of a single network, (N, C); −1 without a prototype."""
-        units = self._own_paths().unit
+        units = self._single().unit
         return np.full_like(units, -1) if self.prototypes is None else self.prototypes[units]
 
     @cached_property
     def centres(self) -> NDArray:
         """Values at which each unit of a single network is highest, (H, P)."""
-        self._own_paths()
+        self._single()
         return unit_boxes(self.model.terms[0].lmm).centre
 
     @cached_property
     def slope(self) -> NDArray:
         """Slope of the wall that decides each score of a single network, (N, C)."""
-        return self.model.terms[0].lmm.W0[self._own_paths().row]
+        return self.model.terms[0].lmm.W0[self._single().row]
 
     @cached_property
     def cancels(self) -> NDArray:
-        """Mask of scores whose deciding feature cancels in the lead over the rival, (N, C).
+        """Mask of scores whose active feature cancels in the margin over the rival, (N, C).
 
         The rival of the predicted class is the class with the second-highest score. The rival of
         any other class is the predicted class. A feature cancels if it determines both scores with
         the same slope, so that their difference does not depend on it.
         """
-        feature = self._own_paths().feature
+        feature = self._single().feature
         if self.order.shape[1] < 2:
             return np.zeros(self.order.shape, bool)
         is_same = feature == np.take_along_axis(feature, self._rivals, axis=1)
@@ -181,17 +200,16 @@ class Explanation(Tabular):
     def to_records(self) -> np.recarray:
         """Return a record per row and group of columns or, for a single network, per row and class.
 
-        For a sum of terms, the largest contributions of a row come first: ``baseline`` plus the
+        For a sum of terms, the records of a row are sorted by |contribution|. ``baseline`` plus the
         ``contribution`` of all records of a row is its ``margin``, the difference of the scores of
         ``class`` and ``rival``. ``low`` and ``high`` are the `walls`.
 
         For a single network, ``feature`` determines the score of ``class``, and ``value`` is its
-        value. If it ``cancels``, the score of the rival (the predicted class or, for that class,
-        the runner-up) depends on it equally, so that the lead does not depend on it. ``margin`` is
-        the lead of the unit over ``runner_up``.
+        value. ``cancels`` is the mask of the same name, and ``margin`` is the difference between
+        the unit and ``runner_up``.
 
         ``counterfactual_feature`` is the column whose change flips the prediction, from
-        ``counterfactual_from`` to ``counterfactual_to`` as printed, by ``counterfactual_distance``
+        ``counterfactual_from`` to ``counterfactual_to`` as text, by ``counterfactual_distance``
         units. ``counterfactual_value`` is the exact number; for a category it is 1, or 0 for none
         of the known categories.
         """
@@ -211,26 +229,22 @@ class Explanation(Tabular):
         )
 
     def _sum_columns(self) -> dict[str, NDArray]:
-        why = self._own_contributions()
-        lines = why.lines()
-        row, g = lines["row"], lines["group"]
+        found = self._sum()
+        columns = found.columns()
+        row, g = columns.pop("row"), columns.pop("group")
         classes = np.array([str(name) for name in self.class_names])
         return {
             "row": row,
-            "class": classes[why.predicted][row],
-            "rival": classes[why.rival][row],
-            "probability": self.probability[row, why.predicted[row]],
-            "margin": why.margin[row],
-            "baseline": why.baseline[row],
-            "columns": lines["columns"],
-            "value": lines["value"],
-            "contribution": lines["contribution"],
+            "class": classes[found.predicted][row],
+            "rival": classes[found.rival][row],
+            "probability": self.probability[row, found.predicted[row]],
+            **columns,
             "low": self.walls[row, g, 0],
             "high": self.walls[row, g, 1],
         }
 
     def _path_columns(self) -> dict[str, NDArray]:
-        path = self._own_paths()
+        path = self._single()
         row, d = (axis.ravel() for axis in np.indices(path.unit.shape))
         p = path.feature.ravel()
         return {
@@ -264,15 +278,15 @@ class Explanation(Tabular):
         return "\n".join(lines + [f"  {line}" for line in reasons + self._counterfactual_lines(n)])
 
     def _counterfactual_lines(self, n: int) -> list[str]:
-        """Return one sentence for the flip of row n and one for each of its missing values."""
+        """Return a sentence for the counterfactual of row n and one for each missing value."""
         flip = self.counterfactual_texts[n]
-        found = "no change of a single feature flips it"
+        text = "no change of a single feature flips it"
         if flip.column:
-            found = (
+            text = (
                 f"flips to {flip.becomes} if {flip.column} goes from {flip.before} to "
                 f"{flip.after}: no other single feature needs less"
             )
-        lines = [found]
+        lines = [text]
         for name in self._missing_columns(n):
             p = self.domain.column_names.index(name)
             is_own_category = self.domain.category_of[p] >= 0 and p in self.domain.indicators
@@ -285,21 +299,21 @@ class Explanation(Tabular):
 
     def _sum_lines(self, n: int) -> list[str]:
         """Return the margin over the next class, and the largest contributions to it."""
-        why = self._own_contributions()
-        winner, rival = (str(self.class_names[d]) for d in (why.predicted[n], why.rival[n]))
+        found = self._sum()
+        winner, rival = (str(self.class_names[d]) for d in (found.predicted[n], found.rival[n]))
         lines = [
-            f"{winner} rather than {rival}: margin {signed(why.margin[n], '')}, the sum of",
-            f"  {signed(why.baseline[n], '')} on average",
+            f"{winner} rather than {rival}: margin {signed(found.margin[n], '')}, the sum of",
+            f"  {signed(found.baseline[n], '')} on average",
         ]
-        for g in why.named(n):
-            phrase = why.phrase(n, g) + self._wall_text(n, g)
-            lines.append(f"  {signed(why.contribution[n, g], '')} from {phrase}")
-        value, what = why.remainder(n)
+        for g in found.named(n):
+            phrase = found.phrase(n, g) + self._wall_text(n, g)
+            lines.append(f"  {signed(found.contribution[n, g], '')} from {phrase}")
+        value, what = found.remainder(n)
         return lines + ([f"  {signed(value, '')} from {what}"] if what else [])
 
     def _wall_text(self, n: int, g: int) -> str:
         """Return the walls around the value of group g as text: " (between 54.5 and 68)"."""
-        p = self._own_contributions().groups[g][0]
+        p = self._sum().groups[g][0]
         decimals = 1 - int(np.floor(np.log10(self.domain.unit[p])))
         low, high = (
             self.domain.number(p, round(float(wall), decimals)) if np.isfinite(wall) else ""
@@ -321,7 +335,7 @@ class Explanation(Tabular):
         return lines
 
     def _path_line(self, n: int, d: int) -> str:
-        path = self._own_paths()
+        path = self._single()
         unit, p = int(path.unit[n, d]), int(path.feature[n, d])
         like = ""
         if self.prototypes is not None:
@@ -348,15 +362,15 @@ def explain_predictions(
     missing: NDArray | None = None,
     row_numbers: Sequence[int] | None = None,
 ) -> Explanation:
-    """Explain predictions: by contributions of columns, or by the deciding units of one network.
+    """Explain predictions by contributions of columns or, for one network, by active units.
 
     Parameters
     ----------
     model : LMM or AdditiveLMM
     X : array of shape (N, P), in raw units
     baseline : array of shape (T, C), or None
-        Mean scores of each term over the training rows (`term_means`), which contributions are
-        relative to. If None, the model must be an LMM and is explained by its deciding units.
+        Mean scores of each term over the training rows (`term_means`), to which contributions are
+        relative. If None, the model must be an LMM and is explained by its active units.
     class_names : C strings
     domain : Domain
         The columns, their names, and the values that they may take.
@@ -390,17 +404,17 @@ def explain_predictions(
     """
     check_class_names(class_names, model)
     check_domain(domain, model.n_features)
-    rows = as_rows(X, model.n_features, np.float64)
-    paths = why = None
+    X = as_rows(X, model.n_features, np.float64)
+    paths = parts = None
     if baseline is None:
         remedy = "compute the baseline of a sum of terms with term_means"
-        paths = decisive_paths(check_lmm(model, "an explanation without baseline", remedy), rows)
+        paths = decisive_paths(check_lmm(model, "an explanation without baseline", remedy), X)
     else:
-        why = contributions(model, rows, baseline, class_names=class_names, domain=domain)
-    score = model.scores(rows) if paths is None else paths.score
-    flips = nearest_counterfactuals(model, rows, domain)
+        parts = contributions(model, X, baseline, class_names=class_names, domain=domain)
+    score = model.scores(X) if paths is None else paths.score
+    flips = nearest_counterfactuals(model, X, domain)
     return Explanation(
-        model, rows, score, flips, class_names, domain, why, paths, prototypes, missing, row_numbers
+        model, X, score, flips, class_names, domain, parts, paths, prototypes, missing, row_numbers
     )
 
 
@@ -421,33 +435,7 @@ def missing_columns(missing: ArrayLike | None, n_rows: int, domain: Domain) -> N
     return np.stack([mask[:, names == name].any(axis=1) for name in domain.columns], axis=1)
 
 
-def _walls(model: TermSum, why: Contributions) -> NDArray:
-    """Return the interval around each value, in raw units, in which its terms are linear.
-
-    O(N·log H) for each number, and O(C·H·log H) for its terms.
-    """
-    domain, U = why.domain, model.mapped(why.X).astype(np.float64)
-    walls = np.tile([-np.inf, np.inf], (*why.contribution.shape, 1))
-    few = {p for p, values in domain.values.items() if len(values) <= 2} | set(domain.ordinals)
-    for g, group in enumerate(why.groups):
-        p = group[0]
-        terms = [model.terms[t] for t in np.flatnonzero(why.group_of_term == g)]
-        lmms = [lmm.astype(np.float64) for features, lmm in terms if features.tolist() == [p]]
-        is_joint = any(features.size > 1 for features, _ in terms)
-        if is_joint or not lmms or p in few or domain.category_of[p] >= 0:
-            continue
-        for classes in (why.predicted, why.rival):
-            for d in np.unique(classes):
-                own = np.flatnonzero((classes == d) & ~why.is_missing[:, p])
-                ends = _around(lmms, d, U[own, p])
-                if model.feature_map is not None:
-                    ends = model.feature_map.inverse(p, ends)
-                walls[own, g, 0] = np.maximum(walls[own, g, 0], ends[:, 0])
-                walls[own, g, 1] = np.minimum(walls[own, g, 1], ends[:, 1])
-    return walls
-
-
-def _around(lmms: Sequence[LMM], d: int, u: NDArray) -> NDArray:
+def _adjacent_breakpoints(lmms: Sequence[LMM], d: int, u: NDArray) -> NDArray:
     """Return the breakpoints of class d next to each mapped value, (N, 2), or ±inf."""
     points = [breakpoints(LMM(lmm.W0, lmm.W1, lmm.W2[:, [d]])) for lmm in lmms]
     ends = np.concatenate([[-np.inf], np.sort(np.concatenate(points)), [np.inf]])

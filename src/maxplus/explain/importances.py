@@ -1,4 +1,4 @@
-"""Feature importances, based on the dependence of the predicted class's lead on each feature."""
+"""Feature importances."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from maxplus.explain._shared import check_model
-from maxplus.explain.contributions import contributions, groups_of, row_shares, term_means
+from maxplus.explain.contributions import contributions, groups_of, normalized_weights, term_means
 from maxplus.models import LMM
 from maxplus.models._checks import as_rows, feature_values
 from maxplus.models.lmm import TermSum
@@ -21,21 +21,19 @@ def feature_importances(
     scale: ArrayLike | None = None,
     weight: ArrayLike | None = None,
 ) -> NDArray:
-    """Return the importance of each feature, shares that sum to 1, shape (P,).
+    """Return the importance of each feature, normalised to the sum 1, shape (P,).
 
-    A score of an LMM is determined by one wall of one unit, z_d = W0[i]·x[i // 2] + …. The lead of
-    the predicted class over the runner-up therefore depends only on the features of two walls i₁
+    A score of an LMM is determined by one wall of one unit, z_d = W0[i]·x[i // 2] + …. The margin
+    of the predicted class over the runner-up therefore depends only on the features of two walls i₁
     and i₂, with the slopes W0[i₁] and −W0[i₂].
 
-    The importance of a feature is the mean magnitude of that slope over the rows, times the
-    variation of the feature: how often it decides, times the effect of a typical change. A feature
-    on which both scores depend equally has no effect. All importances are zero if no feature has
-    an effect. O(N·P·H), for at most 2,000 rows.
+    The importance of a feature is the mean magnitude of this slope over the rows, times the
+    variation of the feature. A feature with the same slope in both scores has no effect. All
+    importances are zero if no feature has an effect. O(N·P·H), for at most 2,000 rows.
 
-    For a sum of terms, it is the mean magnitude of the feature's contribution to that lead, centred
-    over X. The contribution of a group of several features is divided among the deciding walls:
-    each term of the group has two, one for each class, and each belongs to a single feature.
-    O(N·Σ_t m_t·H_t).
+    For a sum of terms, it is the mean magnitude of the feature's contribution to the margin,
+    centred over X. The contribution of a group of several features is divided equally among the
+    features of the active walls, two for each term of the group. O(N·Σ_t m_t·H_t).
 
     Parameters
     ----------
@@ -64,26 +62,26 @@ def feature_importances(
     """
     check_model(model)
     rows = as_rows(X, model.n_features, model.dtype)
-    share = row_shares(weight, len(rows))
+    weights = normalized_weights(weight, len(rows))
     step = max(1, -(-len(rows) // MAX_ROWS))
-    if step > 1 and share[::step].sum() > 0.0:
+    if step > 1 and weights[::step].sum() > 0.0:
         rows = rows[::step]
-        share = row_shares(None if weight is None else share[::step], len(rows))
+        weights = normalized_weights(None if weight is None else weights[::step], len(rows))
     if model.is_sum:
-        sizes = _contribution_sizes(model, rows, share)
+        sizes = _mean_contributions(model, rows, weights)
     else:
-        sizes = _slope_sizes(model.terms[0].lmm, rows, share, scale)
+        sizes = _mean_slopes(model.terms[0].lmm, rows, weights, scale)
     total = float(sizes.sum())
     return sizes / total if 0.0 < total < np.inf else np.zeros_like(sizes)
 
 
-def _slope_sizes(model: LMM, rows: NDArray, share: NDArray, scale: ArrayLike | None) -> NDArray:
+def _mean_slopes(model: LMM, rows: NDArray, weights: NDArray, scale: ArrayLike | None) -> NDArray:
     """Return the mean |∂(z₁ − z₂) / ∂x| of a network, times the variation of each feature."""
     if scale is None:
-        varies = np.std(rows, axis=0, dtype=np.float64)
+        deviation = np.std(rows, axis=0, dtype=np.float64)
     else:
-        varies = feature_values("scale", scale, model.n_features)
-        if not (np.isfinite(varies).all() and (varies >= 0.0).all()):
+        deviation = feature_values("scale", scale, model.n_features)
+        if not (np.isfinite(deviation).all() and (deviation >= 0.0).all()):
             raise ValueError(f"scale must be finite and >= 0; got {scale!r:.80}")
     order = np.argsort(-model.scores(rows), axis=1, kind="stable")[:, :2]
     walls = np.take_along_axis(model.active_path(rows).row, order, axis=1)
@@ -91,13 +89,13 @@ def _slope_sizes(model: LMM, rows: NDArray, share: NDArray, scale: ArrayLike | N
     # The predicted class, and the second if there is one.
     for row, sign in zip(walls.T, (1.0, -1.0), strict=False):
         slopes[np.arange(len(rows)), row // 2] += sign * model.W0.astype(np.float64)[row]
-    return varies * (share @ np.abs(slopes))
+    return deviation * (weights @ np.abs(slopes))
 
 
-def _contribution_sizes(model: TermSum, rows: NDArray, share: NDArray) -> NDArray:
+def _mean_contributions(model: TermSum, rows: NDArray, weights: NDArray) -> NDArray:
     """Return the mean |contribution| of each feature of a sum to the margin."""
-    found = contributions(model, rows, term_means(model, rows, share))
-    size = share[:, None] * np.abs(found.contribution)
+    found = contributions(model, rows, term_means(model, rows, weights))
+    size = weights[:, None] * np.abs(found.contribution)
     _, group_of = groups_of(model, np.arange(model.n_features))
     U = model.mapped(rows)
     sizes = np.zeros(model.n_features)

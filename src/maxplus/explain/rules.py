@@ -21,8 +21,8 @@ class Rule(NamedTuple):
 
     ``rows`` is the number of rows that meet all conditions, ``correct`` the number of these with
     the class of the rule, and ``decides`` the number of rows, inside or not, whose predicted class
-    is determined by the unit of the rule. A rule of a sum of terms has no such unit: ``unit`` is
-    the number of its box, and ``decides`` equals ``rows``.
+    is determined by the unit of the rule. For a sum of terms, ``unit`` is the number of the box,
+    and ``decides`` equals ``rows``.
     ``base_rate`` is the share of the class among all rows of the table.
     """
 
@@ -77,7 +77,9 @@ class Rules(Tabular):
         lines = [str(rule) for rule in self.rules] or ["no rules"]
         if self.n_omitted:
             boxes = "1 box" if self.n_omitted == 1 else f"{self.n_omitted} boxes"
-            lines.append(f"{boxes} not shown: no row, or no larger share of the class than overall")
+            lines.append(
+                f"{boxes} not shown: no rows, or a precision not above the frequency of the class"
+            )
         return "\n".join(lines)
 
     def to_records(self) -> np.recarray:
@@ -108,25 +110,25 @@ def strongest_rules(
 ) -> Rules:
     """Return the boxes of the units that decide the most rows, as rules.
 
-    A unit h with the largest output for class d has the box {x: g_h(x) ≥ t}, one limit for each
-    row i of W0: W0[i]·x[i // 2] + W1[i, h] ≥ t. The rule is the largest such box in which no other
-    class can win, among the values that the domain allows:
+    A unit h with the largest output for class d has the box {x: g_h(x) ≥ t}, with one limit for
+    each row i of W0: W0[i]·x[i // 2] + W1[i, h] ≥ t. The rule is the largest such box in which no
+    other class can win for any values in the domain:
 
         t + W2[h, d] > g_k(x) + W2[k, e]  for all units k, classes e ≠ d and x in the box.
 
     A limit is omitted if the domain has no values beyond it, or if W1[i, h] + W2[h, d] exceeds
     W1[i, k] + W2[k, e] for all k and e: unit h is then ahead wherever row i is its minimum. Limits
-    are rounded inwards, by at most a hundredth of the column's unit. A rule therefore depends only
-    on the model and the domain. X and y are used to compute the counts ``rows``, ``correct`` and
-    ``decides``; the first two refer to the rounded limits.
+    are rounded inwards, by at most a hundredth of the column's unit. A rule depends only on the
+    model and the domain. X and y are used to compute the counts ``rows``, ``correct`` (both for the
+    rounded limits) and ``decides``.
 
     Units that decide no row of X have no rule. Boxes that contain no rows, or whose precision does
     not exceed the frequency of their class, are counted in ``n_omitted``. O(N·P·H), and O(P·H)
     for each rule.
 
-    In a sum of terms no single unit decides. Its rules are boxes in which the smallest margin of
-    the class over any other, summed over all terms, is positive, with as few conditions as
-    possible. They do not depend on X and y either.
+    The rules of a sum of terms are boxes in which the smallest margin of the class over any other
+    class, summed over all terms, is positive, with as few conditions as possible. They do not
+    depend on X and y either.
 
     Parameters
     ----------
@@ -167,14 +169,13 @@ def strongest_rules(
             inside &= condition.holds(rows)
         n_inside, correct = int(inside.sum()), int((inside & (labels == label)).sum())
         if conditions is not None and correct > share[label] * n_inside:
-            counted = n_inside if decides is None else decides
-            name = str(class_names[label])
-            base_rate = float(share[label])
-            rules.append(Rule(unit, name, conditions, n_inside, correct, counted, base_rate))
+            n_decided = n_inside if decides is None else decides
+            name, base_rate = str(class_names[label]), float(share[label])
+            rules.append(Rule(unit, name, conditions, n_inside, correct, n_decided, base_rate))
         else:
             n_omitted += 1
         if decides is not None and len(rules) == n:
-            break  # Boxes of units are generated in their final order.
+            break  # Boxes of units are in their final order.
     if model.is_sum:
         rules.sort(key=lambda rule: (-rule.rows, len(rule.conditions)))
     return Rules(tuple(rules[:n]), len(rows), n_omitted)

@@ -1,4 +1,4 @@
-"""Hidden units: their boxes, and the units and walls that determine each score."""
+"""Boxes of hidden units, and active paths of scores."""
 
 from __future__ import annotations
 

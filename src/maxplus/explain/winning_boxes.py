@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
 from maxplus.certify.bounds import Magnitude, caps
-from maxplus.certify.margins import Shape, shape_margins, shapes_of, sum_of_scores, term_margins
+from maxplus.certify.margins import shape_margins, shapes_of, sum_of_scores, term_margins
 from maxplus.explain.domain import Domain, OneHotGroup, roundings
 from maxplus.explain.units import unit_boxes
 from maxplus.models import LMM
 from maxplus.models.feature_map import DEVIATION
 from maxplus.models.lmm import TermSum
 
-# Share of a column's unit by which the limit of a condition may be rounded.
+# Maximum rounding of the limit of a condition, relative to the unit of the column.
 RESOLUTION = 0.01
-# Function of the mapped limits and the raw limits of boxes, (n, P) each, and of their classes (n,),
-# which returns lower bounds of the margins of these classes, (n, C).
-_LowestMargins = Callable[[NDArray, NDArray, NDArray, NDArray, NDArray], NDArray]
 # Number of bisections of the interval of a unit's level.
 BISECTIONS = 60
 # Margin, in ulps of the weights, by which the class of a unit's box has to win.
@@ -32,12 +29,12 @@ MAX_CONDITIONS, CONDITION_COST = 10, 0.1
 # Numbers of further boxes of each class: boxes without conditions on one of the columns of the
 # first box, and boxes around centres of units.
 N_VARIANTS, N_CENTRES = 2, 2
-# Maximum number of columns that are cut, the size of their grids, and the grid steps of a cut.
+# Maximum number of columns that are cut, size of their grids, and numbers of grid steps of a cut.
 MAX_COLUMNS, N_GRID, CUTS = 40, 13, (1, 2, 4)
-# Maximum number of columns that are cut in one step, and the minimum ratio of gain to cost of a
-# cut, relative to the best cut.
+# Maximum number of columns that are cut in one step, and minimum ratio of gain to cost of a cut,
+# relative to that of the best cut.
 MAX_CUTS, MIN_RATE = 3, 0.6
-# Number of ends of an interval that are tried in a round, and number of rounds of refinement.
+# Number of values that are tried in each refinement of a limit, and number of refinements.
 N_STEPS, N_ROUNDS = 17, 3
 # Range of the grid of a number without limits, in standard deviations.
 REACH = 4.0
@@ -108,17 +105,10 @@ def _condition_text(domain: Domain, p: int, low: float, high: float) -> str:
     return f"{domain.number(p, low)} ≤ {name} ≤ {domain.number(p, high)}"
 
 
-class RuleBox(NamedTuple):
-    """A box in which a class wins: its number or unit, the class, and the conditions of the box.
-
-    For a unit of a single network, ``conditions`` is None if there is no box in which its class
-    wins, and ``decides`` is the number of rows whose predicted class the unit determines.
-    """
-
-    unit: int
-    label: int
-    conditions: tuple[Condition, ...] | None
-    decides: int | None
+# A box in which a class wins: its number or unit, the class, its conditions, and the number of rows
+# whose predicted class the unit determines. The conditions are None if there is no such box, and
+# the number is None for sums of terms.
+RuleBox: TypeAlias = tuple[int, int, tuple[Condition, ...] | None, int | None]
 
 
 def rule_boxes(model: TermSum, X: NDArray, domain: Domain) -> Iterator[RuleBox]:
@@ -131,36 +121,31 @@ def rule_boxes(model: TermSum, X: NDArray, domain: Domain) -> Iterator[RuleBox]:
     *Sums of terms.* A box starts as the whole domain. It is cut, column by column, where a cut
     raises the smallest margins of the class most in relation to the share of rows that it loses,
     until the smallest margin over the box, which `maxplus.certify.margins` bounds from below, is
-    positive. Then unnecessary limits are dropped, and the others are widened until the margin is
-    used up, in equal parts for all columns. The distribution of a feature is taken from its map.
-    Limits are rounded inwards, and the bound is verified for the printed box. Boxes with more than
-    ten conditions and subsets of other boxes are left out. X is not used. O(P·Σ_t m_t·H_t) for each
-    cut.
-
-    Parameters
-    ----------
-    model : LMM or AdditiveLMM
-    X : array of shape (N, P)
-    domain : Domain
-
-    Yields
-    ------
-    RuleBox
+    positive. Then unnecessary limits are dropped, and the others are moved outwards as long as the
+    margin is positive, such that each column uses an equal part of it. The distribution of a
+    feature is taken from its map. Limits are rounded inwards, and the bound is verified for the
+    rounded box. Boxes with more than ten conditions and subsets of other boxes are left out. X is
+    not used. O(P·Σ_t m_t·H_t) for each cut.
     """
     if not model.is_sum:
         yield from _unit_rule_boxes(model.terms[0].lmm, X, domain)
         return
-    search = _BoxSearch(model, domain)
-    found: list[_PrintedBox] = []
+    search, k = _BoxSearch(model, domain), 0
     for label in range(model.n_classes):
+        # Conditions and limits of boxes of this class that are not subsets of others.
+        kept: list[tuple[tuple[Condition, ...], NDArray, NDArray]] = []
         for box in search.boxes(label):
-            new = search.printed(box)
-            if new is None or any(old.label == label and old.contains(new) for old in found):
-                continue
-            found = [old for old in found if not (old.label == label and new.contains(old))]
-            found.append(new)
-    for k, printed in enumerate(found):
-        yield RuleBox(k, printed.label, printed.conditions, None)
+            new = search.rounded(box)
+            if new is not None and not any(_contains(old, new) for old in kept):
+                kept = [old for old in kept if not _contains(new, old)] + [new]
+        for conditions, *_ in kept:
+            yield k, label, conditions, None
+            k += 1
+
+
+def _contains(box: tuple, other: tuple) -> bool:
+    """Return whether a box (conditions, low, high) contains another one."""
+    return bool((box[1] <= other[1]).all() and (box[2] >= other[2]).all())
 
 
 def _unit_rule_boxes(model: LMM, X: NDArray, domain: Domain) -> Iterator[RuleBox]:
@@ -175,7 +160,7 @@ def _unit_rule_boxes(model: LMM, X: NDArray, domain: Domain) -> Iterator[RuleBox
         conditions = None if box is None else box_conditions(domain, *box)
         if conditions != ():
             label = int(exact.W2[unit].argmax())
-            yield RuleBox(unit, label, conditions, int(decides[unit]))
+            yield unit, label, conditions, int(decides[unit])
 
 
 def _unit_box(
@@ -183,26 +168,22 @@ def _unit_box(
 ) -> tuple[NDArray, NDArray] | None:
     """Return the limits of the largest box of a unit in which its class wins by a margin, or None.
 
-    The higher the level t, the smaller are the box and the scores of other classes in it. The
-    smallest sufficient level is found by bisection; O(P·H) for each step.
+    The box {g_h(x) ≥ t}, and the scores of other classes in it, decrease with the level t. The
+    smallest level at which the class wins is found by bisection; O(P·H) for each step.
     """
     d = int(model.W2[unit].argmax())
     others = np.delete(model.W2, d, axis=1).max(axis=1, initial=-np.inf)
     own = model.W2[unit, d] - margin
     ahead = (model.W1 + others).max(axis=1) < model.W1[:, unit] + own
-    needed, cap = np.flatnonzero(~ahead), caps(model)
-    feature, slope, offset = needed // 2, model.W0[needed], model.W1[needed, unit]
+    cap = caps(model)
+    # The unit without the rows of W0 where it is ahead anyway.
+    needed = LMM(model.W0, np.where(ahead, np.inf, model.W1[:, unit])[:, None], model.W2[[unit]])
 
     def box_at(t: float) -> tuple[NDArray, NDArray]:
-        """Return the part of the domain in which the needed rows of the unit are at least t."""
-        low, high = domain.low.astype(np.float64), domain.high.astype(np.float64)
-        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            limit = (t - offset) / slope
-        # A row with slope 0 that is below the level makes the box empty.
-        is_floor = (slope > 0.0) | ((slope == 0.0) & (t > offset))
-        np.maximum.at(low, feature[is_floor], limit[is_floor])
-        np.minimum.at(high, feature[slope < 0.0], limit[slope < 0.0])
-        return low, high
+        """Return the part of the domain in which the needed rows of W0 are at least t."""
+        with np.errstate(over="ignore"):
+            low, high, *_ = unit_boxes(needed, t)
+        return np.maximum(domain.low, low[0]), np.minimum(domain.high, high[0])
 
     def wins(t: float) -> bool:
         box = box_at(t)
@@ -215,7 +196,7 @@ def _unit_box(
         return bool((np.minimum(highest, cap) + others).max() < t + own)
 
     # Bracket the level by doubling steps in both directions.
-    low = high = float(offset.min(initial=0.0))
+    low = high = float(model.W1[~ahead, unit].min(initial=0.0))
     step = max(1.0, abs(low))
     while not wins(high):
         high, step = high + step, 2.0 * step
@@ -233,50 +214,22 @@ def _unit_box(
     return None if (box[0] > box[1]).any() else box
 
 
-class _PrintedBox(NamedTuple):
-    """A box in which no other class can win, and its conditions as printed."""
-
-    label: int
-    conditions: tuple[Condition, ...]
-    low: NDArray
-    high: NDArray
-
-    def contains(self, other: _PrintedBox) -> bool:
-        """Return whether another box is a subset of this one."""
-        return bool((self.low <= other.low).all() and (self.high >= other.high).all())
-
-
-class _Grid(NamedTuple):
-    """Values at which a number may be cut, and the shares of rows below and up to each.
-
-    For a category, ``upto`` are the shares of its values.
-    """
-
-    x: NDArray
-    below: NDArray
-    upto: NDArray
-
-
 class _Boxes(NamedTuple):
-    """Raw limits (n, P), the class, and its lowest margins over all others, (n, C)."""
+    """Raw limits (n, P), the class, and lower bounds of its margins over all others, (n, C)."""
 
     low: NDArray
     high: NDArray
     label: int
     margins: NDArray
 
-    def select(self, n: int) -> _Boxes:
-        """Return box n."""
-        return _Boxes(self.low[[n]], self.high[[n]], self.label, self.margins[[n]])
-
     @property
     def gaps(self) -> NDArray:
-        """Lower bounds of the margin of the class over all others, (n,)."""
+        """Lower bounds of the margin over the second-best class, (n,)."""
         return self.margins.min(axis=1)
 
     @property
     def gap(self) -> float:
-        """Lower bound of the margin of a single box."""
+        """Lower bound of the margin of a single box over the second-best class."""
         return float(self.gaps[0])
 
     @property
@@ -286,41 +239,42 @@ class _Boxes(NamedTuple):
 
 
 class _BoxSearch:
-    """The search for boxes of one model in one domain."""
+    """Search for boxes in which a class wins, for a sum of terms.
+
+    Columns are identified by their first features; an indicator is a column of its own.
+    """
 
     def __init__(self, model: TermSum, domain: Domain) -> None:
         self.model, self.domain = model, domain
         self.exact = model.astype(np.float64)
-        self.column_of = np.arange(domain.n_features)
         self.low, self.high = domain.low.astype(np.float64), domain.high.astype(np.float64)
+        self.members = {p: np.array([p]) for p in np.flatnonzero(domain.category_of < 0).tolist()}
+        column_of = np.arange(domain.n_features)
         for category in domain.categories:
-            features = list(category.features)
-            self.column_of[features] = min(features)
+            features = np.sort(category.features)
+            self.members[int(features[0])], column_of[features] = features, features[0]
             self.low[features], self.high[features] = 0.0, (self.high[features] >= 1.0) * 1.0
-        self.members = {c: np.flatnonzero(self.column_of == c) for c in self.column_of.tolist()}
-        self.category = {min(group.features): group for group in domain.categories}
-        self.parts = self._parts()
         in_terms = np.concatenate([term.features for term in model.terms])
-        self.used = np.unique(self.column_of[in_terms]).tolist()
+        self.used = np.unique(column_of[in_terms]).tolist()
         self._in_terms = np.concatenate([self.members[c] for c in self.used])
         self._magnitude = Magnitude(model)
         self.grids = {c: self._grid(c) for c in self.used}
-
-    def _parts(self) -> list[_LowestMargins]:
-        """Return functions for the lowest margins of terms over one column and of other terms."""
+        # Terms over single numbers, over single categories, and over several features.
         shapes = {shape.feature: shape for shape in shapes_of(self.exact)}
-        parts = [_shape_margins(s) for p, s in shapes.items() if self.domain.category_of[p] < 0]
-        for category in self.domain.categories:
+        self._shapes = [s for p, s in shapes.items() if domain.category_of[p] < 0]
+        self._tables = []
+        for category in domain.categories:
             own = [shapes[p] for p in category.features if p in shapes]
             if own:
                 # The scores of each category and, in the last row, of no category.
-                rows = np.zeros((len(category.values) + 1, self.domain.n_features))
+                rows = np.zeros((len(category.values) + 1, domain.n_features))
                 rows[np.arange(len(category.values)), list(category.features)] = 1.0
-                U = self.model.mapped(rows).astype(np.float64)
+                U = model.mapped(rows).astype(np.float64)
                 table = np.sum([sum_of_scores(s.lmms, U[:, s.feature]) for s in own], axis=0)
-                parts.append(_category_margins(table, category))
-        terms = (term for term in self.exact.terms if term.features.size > 1)
-        return parts + [_term_margins(features, lmm) for features, lmm in terms]
+                self._tables.append((category, table))
+        self._wide_terms = [
+            (features, lmm, caps(lmm)) for features, lmm in self.exact.terms if features.size > 1
+        ]
 
     def _boxes(self, low: NDArray, high: NDArray, label: int) -> _Boxes:
         """Return boxes with limits (n, P) and the lowest margins of a class."""
@@ -331,24 +285,26 @@ class _BoxSearch:
             is_known = np.isfinite(bottom + top)[:, self._in_terms].all(axis=1)
             bottom, top = (np.where(np.isfinite(end), end, 0.0) for end in (bottom, top))
             total = np.zeros((len(low), self.model.n_classes))
-            for lowest_margins in self.parts if len(low) else ():
-                total += lowest_margins(bottom, top, low, high, y)
+            for shape in self._shapes:
+                total += shape_margins(shape, bottom, top, y)
+            for category, table in self._tables:
+                total += _category_margins(category, table, low, high, y)
+            for features, lmm, cap in self._wide_terms:
+                total += term_margins(lmm, cap, bottom[:, features], top[:, features], y)
             rounding = 2.0 * self._magnitude.rounding(self._magnitude.products(bottom, top))
             margins = b[label] - b + total - rounding[:, None]
         margins[:, label] = np.inf
         margins = np.where(is_known[:, None] & ~np.isnan(margins), margins, -np.inf)
         return _Boxes(low, high, label, margins)
 
-    def _moved(self, box: _Boxes, column: int, low: NDArray, high: NDArray) -> _Boxes:
-        """Return the box with other limits (n, features) of one column."""
-        lows, highs = (np.repeat(side, len(low), axis=0) for side in box[:2])
-        lows[:, self.members[column]], highs[:, self.members[column]] = low, high
-        return self._boxes(lows, highs, box.label)
+    def _grid(self, column: int) -> tuple[NDArray, NDArray, NDArray]:
+        """Return values at which a column may be cut, and the shares of rows below and up to each.
 
-    def _grid(self, column: int) -> _Grid:
-        """Return the limits at which a column may be cut, and the shares of rows below them."""
+        For a categorical column, the last array contains the shares of its values, and the others
+        are empty.
+        """
         domain, feature_map = self.domain, self.model.feature_map
-        if column in self.category:
+        if domain.category_of[column] >= 0:
             features = self.members[column]
             share = np.full(len(features), 1.0 / len(features))
             if feature_map is not None:
@@ -357,11 +313,11 @@ class _BoxSearch:
                 rise = (one - zero)[features]
                 share = np.where(rise > 0.0, -zero[features] / np.maximum(rise, 1e-300), 0.0)
             share = np.clip(share, 1e-3, 1.0) * (self.high[features] > 0.0)
-            return _Grid(np.empty(0), np.empty(0), share)
+            return np.empty(0), np.empty(0), share
         low, high = self.low[column], self.high[column]
         if column in domain.values:
             x = np.asarray(domain.values[column], np.float64)
-            return _Grid(x, np.arange(x.size) / x.size, np.arange(1.0, x.size + 1.0) / x.size)
+            return x, np.arange(x.size) / x.size, np.arange(1.0, x.size + 1.0) / x.size
         if feature_map is not None:
             knots, values = feature_map.knots(column)
             share = np.linspace(0.0, 1.0, N_GRID)
@@ -378,26 +334,23 @@ class _BoxSearch:
             share = np.linspace(0.0, 1.0, N_GRID)
         x[0], x[-1] = low, high
         share[0], share[-1] = 0.0, 1.0
-        return _Grid(x, share, share)
+        return x, share, share
 
     def boxes(self, label: int) -> Iterator[_Boxes]:
-        """Yield a first box of a class, variants without one of its columns, and boxes at centres.
+        """Yield boxes of a class.
 
-        Variants have no conditions on a column of the first box; centres are those of units.
+        After the first box, these are boxes without conditions on one of its columns, and boxes
+        around centres of units.
         """
-        everything = self._boxes(self.low[None], self.high[None], label)
-        columns = self._strongest(everything)
-        first = self._cut(everything, columns)
-        if first is not None:
-            yield first[0]
-            for column in first[1][:N_VARIANTS]:
-                other = self._cut(everything, [c for c in columns if c != column])
-                if other is not None:
-                    yield other[0]
-        for point in self._centres(label):
-            other = self._cut(everything, columns, point)
-            if other is not None:
-                yield other[0]
+        domain = self._boxes(self.low[None], self.high[None], label)
+        columns = self._strongest(domain)
+        first, limited = self._cut(domain, columns)
+        others = [
+            self._cut(domain, [c for c in columns if c != column])[0]
+            for column in limited[:N_VARIANTS]
+        ]
+        centred = [self._cut(domain, columns, point)[0] for point in self._centres(label)]
+        yield from (box for box in (first, *others, *centred) if box is not None)
 
     def _strongest(self, box: _Boxes) -> list[int]:
         """Return the columns whose cuts raise margins most, at most MAX_COLUMNS."""
@@ -433,8 +386,11 @@ class _BoxSearch:
 
     def _cut(
         self, box: _Boxes, columns: list[int], point: NDArray | None = None
-    ) -> tuple[_Boxes, list[int]] | None:
-        """Cut a box until its class wins; return it with its limited columns, or None."""
+    ) -> tuple[_Boxes | None, list[int]]:
+        """Cut a box until its class wins, and return it with its limited columns.
+
+        With ``point``, the box contains this point. Return None and no columns without success.
+        """
         limited: list[int] = []
         while not box.gap > 0.0:
             allowed = columns if len(limited) < MAX_CONDITIONS else limited
@@ -442,7 +398,7 @@ class _BoxSearch:
             gain = box.shortfall - boxes.shortfall
             rates = gain / (lost + 1e-3 + CONDITION_COST * ~np.isin(which, limited))
             if not (rates > 0.0).any():
-                return None
+                return None, []
             # Apply the best cut, and those of other columns that are nearly as good.
             low, high = box.low.copy(), box.high.copy()
             changed: list[int] = []
@@ -483,7 +439,7 @@ class _BoxSearch:
     ) -> Iterator[tuple[NDArray, NDArray, float]]:
         """Yield narrower limits of a column: fewer categories, one category, shorter intervals."""
         x, below, upto = self.grids[column]
-        if column in self.category:
+        if self.domain.category_of[column] >= 0:
             on = np.flatnonzero(high > 0.0)
             total = upto[on].sum()
             for k in on if on.size > 1 else ():
@@ -501,11 +457,12 @@ class _BoxSearch:
                     yield x[i, None], x[j, None], -float(np.log(left))
 
     def _released(self, box: _Boxes, columns: list[int]) -> tuple[_Boxes, list[int]]:
-        """Drop limits as long as the class wins; also return the columns that remain limited."""
+        """Drop limits while the class still wins; also return the columns that remain limited."""
         limited = []
         for column in columns[::-1]:
-            own = self.members[column]
-            other = self._moved(box, column, self.low[None, own], self.high[None, own])
+            own, low, high = self.members[column], box.low.copy(), box.high.copy()
+            low[:, own], high[:, own] = self.low[own], self.high[own]
+            other = self._boxes(low, high, box.label)
             if other.gap > 0.0:
                 box = other
             else:
@@ -513,46 +470,49 @@ class _BoxSearch:
         return box, limited[::-1]
 
     def _widened(self, box: _Boxes, columns: list[int]) -> _Boxes:
-        """Move the limits of columns outwards; each column may use an equal part of the margin."""
+        """Move limits outwards; each of the columns may use an equal part of the margin."""
         for k, column in enumerate(columns):
             target = box.gap - box.gap / (len(columns) - k)
-            if column not in self.category:
-                box = self._with_end(box, column, self.low, 0.5 * (box.gap + target))
-                box = self._with_end(box, column, self.high, target)
-                box = self._with_end(box, column, self.low, target)
+            if self.domain.category_of[column] < 0:
+                box = self._with_limit(box, column, False, 0.5 * (box.gap + target))
+                box = self._with_limit(box, column, True, target)
+                box = self._with_limit(box, column, False, target)
         return box
 
-    def _with_end(self, box: _Boxes, p: int, ends: NDArray, target: float) -> _Boxes:
-        """Move one end of feature p outwards as far as the gap stays above a target."""
-        is_low = ends is self.low
-        inner, outer = float((box.low if is_low else box.high)[0, p]), float(ends[p])
+    def _with_limit(self, box: _Boxes, p: int, is_high: bool, target: float) -> _Boxes:
+        """Move one limit of feature p outwards as far as the gap stays above a target."""
+        inner = float((box.high if is_high else box.low)[0, p])
+        outer = float((self.high if is_high else self.low)[p])
+        target = max(target, 0.0)
 
-        def moved(places: NDArray) -> _Boxes:
-            low, high = (np.full((len(places), 1), side[0, p]) for side in box[:2])
-            (low if is_low else high)[:, 0] = places
-            return self._moved(box, p, low, high)
+        def moved(values: NDArray) -> _Boxes:
+            low, high = (np.repeat(limit, len(values), axis=0) for limit in (box.low, box.high))
+            (high if is_high else low)[:, p] = values
+            return self._boxes(low, high, box.label)
 
         if np.isinf(outer):
-            everywhere = moved(np.array([outer]))
-            if everywhere.gap > max(target, 0.0):
-                return everywhere
+            unlimited = moved(np.array([outer]))
+            if unlimited.gap > target:
+                return unlimited
             outer = inner + np.sign(outer) * REACH * float(self.domain.unit[p])
         best = box
         for _ in range(N_ROUNDS):
-            places = np.linspace(inner, outer, N_STEPS)
-            boxes = moved(places)
-            k = int(np.append(~(boxes.gaps > max(target, 0.0)), True).argmax())
+            values = np.linspace(inner, outer, N_STEPS)
+            boxes = moved(values)
+            k = int(np.append(~(boxes.gaps > target), True).argmax())
             if k > 0:
-                best, inner = boxes.select(k - 1), float(places[k - 1])
+                inner = float(values[k - 1])
+                low, high, label, margins = boxes
+                best = _Boxes(low[[k - 1]], high[[k - 1]], label, margins[[k - 1]])
             if k in (0, N_STEPS):
                 break
-            outer = float(places[k])
+            outer = float(values[k])
         return best
 
-    def printed(self, box: _Boxes) -> _PrintedBox | None:
-        """Return the box as printed.
+    def rounded(self, box: _Boxes) -> tuple[tuple[Condition, ...], NDArray, NDArray] | None:
+        """Return the rounded conditions of a box, and its limits with these conditions.
 
-        None if it has too many conditions, or if it is empty or no longer certified after rounding.
+        None if there are too many conditions, or if the box is empty or no longer certified.
         """
         conditions = box_conditions(self.domain, box.low[0], box.high[0])
         if not 0 < len(conditions) <= MAX_CONDITIONS:
@@ -566,32 +526,21 @@ class _BoxSearch:
             features = np.array(category.features)
             if (low[features] > 0.0).any():
                 high[features] = low[features]
-        if not self._boxes(low[None], high[None], box.label).gap > 0.0:
-            return None
-        return _PrintedBox(box.label, conditions, low, high)
+        is_certified = self._boxes(low[None], high[None], box.label).gap > 0.0
+        return (conditions, low, high) if is_certified else None
 
 
-def _shape_margins(shape: Shape) -> _LowestMargins:
-    return lambda low, high, _, __, y: shape_margins(shape, low, high, y)
+def _category_margins(
+    category: OneHotGroup, table: NDArray, low: NDArray, high: NDArray, y: NDArray
+) -> NDArray:
+    """Return the lowest margins over the categories that are allowed in each box, (n, C).
 
-
-def _term_margins(features: NDArray, lmm: LMM) -> _LowestMargins:
-    cap = caps(lmm)
-    return lambda low, high, _, __, y: term_margins(
-        lmm, cap, low[:, features], high[:, features], y
-    )
-
-
-def _category_margins(table: NDArray, category: OneHotGroup) -> _LowestMargins:
-    """Return a function that computes the lowest margins over the allowed categories."""
-
-    def lowest(_: NDArray, __: NDArray, low: NDArray, high: NDArray, y: NDArray) -> NDArray:
-        features = list(category.features)
-        is_one = low[:, features] > 0.0
-        allowed = (high[:, features] > 0.0) & (is_one.sum(axis=1, keepdims=True) == is_one)
-        is_none = ~is_one.any(axis=1) & (category.none | ~allowed.any(axis=1))
-        allowed = np.column_stack([allowed, is_none])
-        margins = table[:, y].T[:, :, None] - table[None]
-        return np.where(allowed[:, :, None], margins, np.inf).min(axis=1)
-
-    return lowest
+    ``table`` contains the scores of each category and, in the last row, of no category.
+    """
+    features = list(category.features)
+    is_one = low[:, features] > 0.0
+    allowed = (high[:, features] > 0.0) & (is_one.sum(axis=1, keepdims=True) == is_one)
+    is_none = ~is_one.any(axis=1) & (category.none | ~allowed.any(axis=1))
+    allowed = np.column_stack([allowed, is_none])
+    margins = table[:, y].T[:, :, None] - table[None]
+    return np.where(allowed[:, :, None], margins, np.inf).min(axis=1)

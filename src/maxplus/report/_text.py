@@ -14,17 +14,6 @@ def fixed(value: float | None) -> str:
     return (f"{value:,.3f}" if is_decimal else f"{value:.2e}").replace("-", "−")
 
 
-def short(value: float | None) -> str:
-    """Format a number with at most four significant digits; no decimals from 1000 on."""
-    if value is None:
-        return UNKNOWN
-    value += 0.0
-    if value != 0 and not 1e-3 <= abs(value) < 1e6:
-        return fixed(value)
-    text = f"{value:.0f}" if abs(value) >= 1000 else repr(float(f"{value:.4g}"))
-    return text.removesuffix(".0").replace("-", "−")
-
-
 def probability(value: float | None) -> str:
     """Format a probability with three decimals; only exact 0 and 1 are shown as such."""
     if value is not None and 0 < value < 1e-3:

@@ -96,8 +96,8 @@ def report_content(
     is_training = table.y is not None and is_training_table(clf, losses)
     factors = np.ones(len(names)) if scale is None else np.asarray(scale, float)
     performance = performance_on_new_rows(clf, table, log_proba, is_training)
-    shown = _choose_rows(_listed_rows(table, performance["named"]), losses, table)
-    why = clf.explain(
+    shown = _choose_rows(_listed_rows(table, performance["listed"]), losses, table)
+    explanation = clf.explain(
         X[shown],
         domain=domain,
         low=low,
@@ -122,27 +122,22 @@ def report_content(
         "shapes": figures.shapes_figure(clf, X_sample[:MAX_DRAWN], domain)
         if is_sum and not is_image
         else None,
-        "search": model.search(clf),
+        "search": figures.search_figure(clf),
         "certified": {
-            **certified(
-                correct,
-                radius,
-                _rows_text(table, is_training),
-                factors,
-                unit,
-                column_of_features(clf, names),
-            ),
+            **_certified(correct, radius, factors, unit, column_of_features(clf, names)),
+            "whose": f"the {plural(n, 'row')} of {table.name}"
+            + (", which the model was trained on" if is_training else ""),
             "robust": _robust(clf, table),
         },
         "training": figures.training_figures(clf),
         "certificate": training_certificate(clf),
         "features": names,
-        "labels": list(why.class_names),
+        "labels": list(explanation.class_names),
         "image_shape": None if image_shape is None else list(image_shape),
         "radius_unit": unit,
-        "rows": explorer_rows(why, table, shown, radius),
-        "units": unit_pictures(why, X) if is_image else {},
-        "contributions": contribution_groups(why, clf.term_means_) if is_sum else None,
+        "rows": explorer_rows(explanation, table, shown, radius),
+        "units": unit_pictures(explanation, X) if is_image else {},
+        "contributions": contribution_groups(explanation, clf.term_means_) if is_sum else None,
         **_what_if(clf, names, factors, image_shape),
     }
 
@@ -158,12 +153,8 @@ def _choose_rows(listed: list[int], losses: NDArray, table: PageRows) -> NDArray
 
 def _listed_rows(table: PageRows, listed: dict[str, Any]) -> list[int]:
     """Return the indices of the rows listed on the page, which link to the explorer."""
-    numbers = {
-        row["row"]
-        for kind in ("least_confident", "highest_loss")
-        for row in listed[kind]
-        if row["of_data"]
-    }
+    rows = (*listed["least_confident"], *listed["highest_loss"])
+    numbers = {row["row"] for row in rows if row["of_data"]}
     return [n for n in range(table.n) if table.number(n) in numbers]
 
 
@@ -177,11 +168,6 @@ def _predicted(clf: BaseLMMClassifier, predicted: NDArray) -> list[dict[str, Any
         }
         for label in clf.classes_
     ]
-
-
-def _rows_text(table: PageRows, is_training: bool) -> str:
-    rows = f"the {plural(table.n, 'row')} of {table.name}"
-    return f"{rows}, which the model was trained on" if is_training else rows
 
 
 def _fit(clf: BaseLMMClassifier, correct: NDArray | None) -> dict[str, Any]:
@@ -232,54 +218,42 @@ def _what_if(
             "cannot be edited here. In Python, change a row and call explain and certified_radius."
         )
     if reason is not None:
-        return {"network": None, "columns": [], "why_not": reason}
+        return {"network": None, "columns": [], "disabled_reason": reason}
     return {
         "network": model_data(clf.model_, scale),
         "columns": editable_columns(getattr(clf, "encoder_", None), names),
-        "why_not": None,
+        "disabled_reason": None,
     }
 
 
-def certified(
-    correct: NDArray | None,
-    radius: NDArray,
-    whose: str,
-    scale: NDArray,
-    unit: str,
-    columns: Sequence[str],
+def _certified(
+    correct: NDArray | None, radius: NDArray, scale: NDArray, unit: str, columns: Sequence[str]
 ) -> dict[str, Any]:
     """Return the certified accuracy as a function of the radius.
 
-    Without labels, return the share of rows whose prediction is certified.
-
-    Parameters
-    ----------
-    correct, radius : whether each prediction is correct (or None), and the certified radii
-    whose : description of the rows
-    scale, unit : change of each feature for a radius of 1, and the unit of the radius
-    columns : the column from which each feature is derived
+    Without labels (``correct`` is None), return the share of rows whose prediction is certified.
+    ``columns`` are the columns from which the features are derived.
     """
     n = len(radius)
-    has_labels = correct is not None
     selected = np.ones(n, bool) if correct is None else correct
     radii = radius[selected]
-    eps = np.linspace(0.0, _max_radius(radii), CURVE_POINTS)
-    held_fixed = held_columns(columns, scale)
+    largest = radii[np.isfinite(radii)].max(initial=0.0)
+    eps = np.linspace(0.0, largest if largest > 0.0 else 1.0, CURVE_POINTS)
+    fixed = held_columns(columns, scale)
     n_certified = int((radii >= SMALL).sum())
     return {
-        "whose": whose,
-        "has_labels": has_labels,
+        "has_labels": correct is not None,
         "n_rows": n,
         "eps": eps.tolist(),
         "accuracy": [float((radii >= e).sum() / n) for e in eps],
         "small": SMALL,
-        "kept": n_certified,
+        "n_certified": n_certified,
         "share": percent(n_certified / n),
         "median_radius": CertifiedRows.of(radius, selected).median,
         "unit": unit,
-        "held": held_fixed,
-        "n_moving": len(dict.fromkeys(columns)) - len(held_fixed),
-        "figure": figures.certified_figure(radius, selected, unit) if has_labels else None,
+        "fixed": fixed,
+        "n_moving": len(dict.fromkeys(columns)) - len(fixed),
+        "figure": None if correct is None else figures.certified_figure(radius, correct, unit),
     }
 
 
@@ -288,11 +262,6 @@ def _robust(clf: BaseLMMClassifier, table: PageRows) -> dict[str, Any] | None:
     if table.y is None or not table.n or not hasattr(clf, "robust_eps_"):
         return None
     return to_jsonable(robust_errors(clf, table.X, table.y))
-
-
-def _max_radius(radius: NDArray) -> float:
-    finite = radius[np.isfinite(radius)]
-    return float(finite.max()) if finite.size and finite.max() > 0 else 1.0
 
 
 def training_certificate(estimator: Any) -> dict[str, Any]:

@@ -55,10 +55,6 @@ class PageRows:
         """Return the row number and the identifier of the row with index n."""
         return {"row": self.number(n), "id": None if self.ids is None else str(self.ids[n])}
 
-    def missing_columns(self, n: int) -> list[int]:
-        """Return the columns whose value is missing in row n."""
-        return [] if self.missing is None else np.flatnonzero(self.missing[n]).tolist()
-
 
 def editable_columns(
     encoder: TableEncoder | None, feature_names: Sequence[str]
@@ -72,17 +68,9 @@ def editable_columns(
     ``rest`` (the features after the first). Without an encoder, every feature is a numeric column.
     """
     if encoder is None:
+        unknown = {"missing": None, "choices": None, "low": None, "high": None}
         return [
-            {
-                "name": name,
-                "first": p,
-                "missing": None,
-                "choices": None,
-                "low": None,
-                "high": None,
-                "whole": False,
-                "rest": [],
-            }
+            {"name": name, "first": p, **unknown, "whole": False, "rest": []}
             for p, name in enumerate(feature_names)
         ]
     return [

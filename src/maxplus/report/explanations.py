@@ -13,23 +13,23 @@ from maxplus.report.data import PageRows
 
 
 def explorer_rows(
-    why: Explanation, table: PageRows, shown: NDArray, radius: NDArray
+    explanation: Explanation, table: PageRows, shown: NDArray, radius: NDArray
 ) -> list[dict[str, Any]]:
-    """Return the data of the rows with the indices ``shown``, which ``why`` explains."""
+    """Return the data of the rows with the indices ``shown``, with their explanations."""
     # The scripts of the page compute in float64 as well.
-    probability = special.softmax(why.score.astype(np.float64), axis=1)
+    probability = special.softmax(explanation.score.astype(np.float64), axis=1)
     rows = []
     for k, n in enumerate(shown.tolist()):
         classes = [
             {
-                "class": why.class_names[d],
-                "score": float(why.score[k, d]),
+                "class": explanation.class_names[d],
+                "score": float(explanation.score[k, d]),
                 "probability": float(probability[k, d]),
-                **_path(why, k, d),
+                **_path(explanation, k, d),
             }
-            for d in why.order[k].tolist()
+            for d in explanation.order[k].tolist()
         ]
-        flip = why.counterfactual_texts[k]
+        flip = explanation.counterfactual_texts[k]
         rows.append(
             {
                 **table.name_of(n),
@@ -37,7 +37,9 @@ def explorer_rows(
                 "predicted": classes[0]["class"],
                 "radius": float(radius[n]),
                 "values": table.X[n].astype(float).tolist(),
-                "missing": table.missing_columns(n),
+                "missing": []
+                if table.missing is None
+                else np.flatnonzero(table.missing[n]).tolist(),
                 "classes": classes,
                 "counterfactual": {
                     "column": flip.column,
@@ -47,27 +49,27 @@ def explorer_rows(
                 }
                 if flip.column
                 else None,
-                "reasons": _reasons(why, k),
+                "reasons": _reasons(explanation, k),
             }
         )
     return rows
 
 
-def _path(why: Explanation, n: int, d: int) -> dict[str, Any]:
-    """Return the unit, feature and threshold that determine a score of a single network."""
-    path = why.paths
+def _path(explanation: Explanation, n: int, d: int) -> dict[str, Any]:
+    """Return the unit, feature and wall that determine a score of a single network."""
+    path = explanation.paths
     if path is None:
         return {}
     unit, row, feature = (int(a[n, d]) for a in (path.unit, path.row, path.feature))
-    lmm = why.model.terms[0].lmm
+    lmm = explanation.model.terms[0].lmm
     slope, offset = float(lmm.W0[row]), float(lmm.W1[row, unit])
     runner_up = int(path.runner_up[n, d])
     return {
         "unit": unit,
-        "feature": why.feature_names[feature],
+        "feature": explanation.feature_names[feature],
         "feature_index": feature,
-        "value": float(why.X[n, feature]),
-        # The zero of the active linear function, which is a face of the box of the unit.
+        "value": float(explanation.X[n, feature]),
+        # The zero of the active linear function.
         "wall": None if slope == 0.0 else -offset / slope,
         "slope": slope,
         "runner_up": None if runner_up < 0 else runner_up,
@@ -75,22 +77,22 @@ def _path(why: Explanation, n: int, d: int) -> dict[str, Any]:
     }
 
 
-def _reasons(why: Explanation, n: int) -> dict[str, Any] | None:
+def _reasons(explanation: Explanation, n: int) -> dict[str, Any] | None:
     """Return the contributions to the margin in row n; None for a single network."""
-    if why.contributions is None:
+    if explanation.contributions is None:
         return None
     return {
-        "rival": why.class_names[why.contributions.rival[n]],
-        "margin": float(why.contributions.margin[n]),
-        "baseline": float(why.contributions.baseline[n]),
-        "amounts": why.contributions.contribution[n].tolist(),
+        "rival": explanation.class_names[explanation.contributions.rival[n]],
+        "margin": float(explanation.contributions.margin[n]),
+        "baseline": float(explanation.contributions.baseline[n]),
+        "amounts": explanation.contributions.contribution[n].tolist(),
     }
 
 
-def contribution_groups(why: Explanation, means: NDArray) -> dict[str, Any]:
+def contribution_groups(explanation: Explanation, means: NDArray) -> dict[str, Any]:
     """Return the groups of columns, their terms, and the mean scores of the terms (T, C)."""
-    assert why.contributions is not None
-    names, of_term = why.contributions.group_names, why.contributions.group_of_term
+    assert explanation.contributions is not None
+    names, of_term = explanation.contributions.group_names, explanation.contributions.group_of_term
     return {
         "groups": [
             {
@@ -98,18 +100,19 @@ def contribution_groups(why: Explanation, means: NDArray) -> dict[str, Any]:
                 "features": list(columns),
                 "terms": np.flatnonzero(of_term == g).tolist(),
             }
-            for g, columns in enumerate(why.contributions.groups)
+            for g, columns in enumerate(explanation.contributions.groups)
         ],
         "means": np.asarray(means, np.float64).tolist(),
     }
 
 
-def unit_pictures(why: Explanation, X: NDArray) -> dict[str, list[float]]:
+def unit_pictures(explanation: Explanation, X: NDArray) -> dict[str, list[float]]:
     """Return the centres of the active units of a single network, which are drawn as images."""
-    if why.paths is None:
+    if explanation.paths is None:
         return {}  # Each score of an additive model depends on several units.
     low, high = float(X.min()), float(X.max())
-    pictures = np.clip(np.nan_to_num(why.centres, nan=low), low, high)
+    pictures = np.clip(np.nan_to_num(explanation.centres, nan=low), low, high)
     return {
-        str(unit): [float(f"{v:.3g}") for v in pictures[unit]] for unit in np.unique(why.paths.unit)
+        str(unit): [float(f"{v:.3g}") for v in pictures[unit]]
+        for unit in np.unique(explanation.paths.unit)
     }

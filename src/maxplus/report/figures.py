@@ -106,8 +106,11 @@ def shapes_figure(clf: Any, X: NDArray, domain: Domain) -> dict[str, str] | None
     )
 
 
-def search_figure(search: dict[str, Any]) -> dict[str, str]:
-    """Return the figure of the model search."""
+def search_figure(estimator: Any) -> dict[str, str] | None:
+    """Return the figure of the model search, or None if there was no search."""
+    search = getattr(estimator, "search_", None)
+    if search is None:
+        return None
     losses = np.asarray(search["losses"], float)
     best = str(search["candidates"][search["chosen"]])
     return _figure(

@@ -1,4 +1,4 @@
-"""Metadata and serialised weights of a model."""
+"""Metadata and weights of a model."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from maxplus.certify.margins import Margins, shapes_of
 from maxplus.estimators._base import training_summary
 from maxplus.explain import feature_importances
 from maxplus.models import LMM, AdditiveLMM
-from maxplus.report import figures
 from maxplus.report.data import column_of_features
 
 # Larger models would make the page slow.
@@ -93,12 +92,6 @@ def importances(estimator: Any, X: NDArray, feature_names: Sequence[str]) -> dic
             if by_column[column] > 0.0
         ],
     }
-
-
-def search(estimator: Any) -> dict[str, str] | None:
-    """Return the figure of the model search, or None if there was no search."""
-    results = getattr(estimator, "search_", None)
-    return None if results is None else figures.search_figure(results)
 
 
 def n_weights(model: LMM | AdditiveLMM) -> int:

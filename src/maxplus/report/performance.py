@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import PurePath
 from typing import Any
 
@@ -18,32 +18,41 @@ from maxplus.report.figures import reliability_figure
 from maxplus.tables import row_hashes
 
 # Maximum number of rows in a list.
-N_NAMED = 25
+MAX_LISTED = 25
 REMEDY = "Train with maxplus train, or give rows with labels that were not used in training."
 
 
 def equal_to_training(estimator: Any, hashes: NDArray) -> NDArray | None:
-    """Return which hashes occur among the training rows; None if no hashes are stored."""
+    """Return whether each hash is that of a training row; None if no hashes are stored."""
     known = getattr(estimator, "training_rows_", None)
     return None if known is None else np.isin(hashes, known)
 
 
-def which_rows(table: PageRows, is_training: bool, equal: NDArray | None) -> str:
-    """Describe the overlap between the rows and the training rows."""
+def training_overlap(
+    estimator: Any, table: PageRows, is_training: bool, target: str
+) -> tuple[str, bool]:
+    """Describe the overlap of the rows with the training rows.
+
+    Also return whether some, but not all rows of a labelled table were used in training.
+    """
+    if table.y is None:
+        return f"{table.name} has no {target} to compare with.", False
     rows = f"{plural(table.n, 'row')} of {table.name}"
     if is_training:
-        return f"The model was trained on the {rows}."
+        return f"The model was trained on the {rows}.", False
+    equal = equal_to_training(estimator, row_hashes(table.X))
     if equal is None:
-        return (
+        text = (
             "The model file has no hashes of training rows, so it is not known whether some of the "
             f"{rows} were used in training."
         )
+        return text, False
     n = int(equal.sum())
     if n == 0:
-        return f"None of the {rows} has the values of a training row."
+        return f"None of the {rows} has the values of a training row.", False
     has = "has" if n == 1 else "have"
     same = f"{n:,} of the {rows} {has} the same values as a training row"
-    return f"{same}; the metrics include all rows."
+    return f"{same}; the metrics include all rows.", True
 
 
 def of_validation(estimator: Any, table: PageRows, is_training: bool) -> dict[str, Any] | None:
@@ -96,17 +105,19 @@ def of_rows(
         dispersion=1.0,
         baseline=_baseline(estimator, codes),
         bins=to_jsonable(reliability(codes, P)),
-        least_confident=named_rows(estimator, table, P, np.argsort(P.max(axis=1), kind="stable")),
-        highest_loss=named_rows(estimator, table, P, np.argsort(-losses, kind="stable")),
+        least_confident=listed_rows(estimator, table, P, np.argsort(P.max(axis=1), kind="stable")),
+        highest_loss=listed_rows(estimator, table, P, np.argsort(-losses, kind="stable")),
     )
 
 
-def named_rows(estimator: Any, table: PageRows, P: NDArray, order: NDArray) -> list[dict[str, Any]]:
+def listed_rows(
+    estimator: Any, table: PageRows, P: NDArray, order: NDArray
+) -> list[dict[str, Any]]:
     """Return the first rows in the given order, with labels and predictions."""
     classes = [str(label) for label in estimator.classes_]
     best = P.argmax(axis=1)
     rows = []
-    for n in order[:N_NAMED].tolist():
+    for n in order[:MAX_LISTED].tolist():
         code = None if table.y is None else int(np.searchsorted(estimator.classes_, table.y[n]))
         rows.append(
             {
@@ -151,11 +162,31 @@ def _source(metrics: dict, dispersion: float, bins: Any, **others: Any) -> dict[
     }
 
 
-def headline(source: dict[str, Any] | None, where: str) -> dict[str, Any]:
-    """Return the title and text on whether the model is better than the baseline on new rows."""
-    if source is None:
+def headline(
+    sources: Sequence[dict[str, Any]],
+    where: str,
+    is_overlapping: bool,
+    compare: Callable[[dict[str, Any]], tuple[bool, str]],
+) -> dict[str, Any]:
+    """Return the title and text on whether the model is better than the baseline on new rows.
+
+    The first source is used. ``compare`` returns whether the model is significantly better
+    according to a source, and the text. ``where`` and ``is_overlapping`` are the results of
+    `training_overlap`.
+    """
+    if not sources:
         text = f"No validation is stored with the model. {where} {REMEDY}"
         return {"holds": None, "title": "Not measured on new rows", "text": text}
+    is_better, text = compare(sources[0])
+    title = "Not shown to be better than the baseline"
+    if is_better:
+        title = f"Better than the baseline on {sources[0]['on']}"
+    text += f" {where}" if is_overlapping else ""
+    return {"holds": is_better, "title": title, "text": text}
+
+
+def compare_accuracy(source: dict[str, Any]) -> tuple[bool, str]:
+    """Return whether the accuracy is significantly better than that of the baseline, and a text."""
     metrics, baseline = source["metrics"], source["baseline"]
     low, high = metrics["interval"]
     rows, accuracy = plural(metrics["n_rows"], "row"), percent(metrics["accuracy"])
@@ -164,11 +195,10 @@ def headline(source: dict[str, Any] | None, where: str) -> dict[str, Any]:
         f"{percent(low)} to {percent(high)}). Always predicting {baseline['label']} has an "
         f"accuracy of {percent(baseline['accuracy'])}."
     )
-    if low > baseline["accuracy"]:
-        return {"holds": True, "title": f"Better than the baseline on {source['on']}", "text": text}
-    if _is_auc_significant(metrics):
+    is_better = low > baseline["accuracy"]
+    if not is_better and _is_auc_significant(metrics):
         text += f" The ROC AUC, {metrics['auc']:.3f}, is better than chance."
-    return {"holds": False, "title": "Not shown to be better than the baseline", "text": text}
+    return is_better, text
 
 
 def _is_auc_significant(metrics: dict[str, Any]) -> bool:
@@ -187,37 +217,26 @@ def performance_on_new_rows(
     clf: Any, table: PageRows, log_proba: NDArray, is_training: bool
 ) -> dict[str, Any]:
     """Return the performance on new rows, from the given rows and the stored validation."""
+    where, is_overlapping = training_overlap(clf, table, is_training, "true labels")
     validation = of_validation(clf, table, is_training)
     sources = [] if validation is None else [validation]
-    equal = equal_to_training(clf, row_hashes(table.X))
-    where = which_rows(table, is_training, equal)
-    given = None
     if table.y is None:
-        where = f"{table.name} has no true labels to compare with."
+        P = np.exp(log_proba)
+        order = np.argsort(P.max(axis=1), kind="stable")
+        evaluated = sources[0] if sources else None
+        listed = {"least_confident": listed_rows(clf, table, P, order), "highest_loss": []}
     else:
         given = of_rows(clf, table, log_proba, where)
         if not is_training:
             sources.insert(0, given)
-    first = headline(sources[0] if sources else None, where)
-    if given in sources and equal is not None and equal.any():
-        first["text"] += f" {where}"
-    evaluated = sources[0] if sources else given
+        evaluated = sources[0] if sources else given
+        listed = evaluated if evaluated["least_confident"] else given
     bins = None if evaluated is None else evaluated["bins"]
-    listed = next(
-        (source for source in (*sources[:1], given) if source and source["least_confident"]), None
-    )
     return {
-        "headline": first,
+        "headline": headline(sources, where, is_overlapping, compare_accuracy),
         "where": where,
         "sources": sources,
-        "judged": None if evaluated is None else {"is_new": bool(sources), **evaluated},
-        "named": _least_confident(clf, table, log_proba) if table.y is None else listed,
+        "evaluated": None if evaluated is None else {"is_new": bool(sources), **evaluated},
+        "listed": listed,
         "reliability": None if bins is None else reliability_figure(bins),
     }
-
-
-def _least_confident(clf: Any, table: PageRows, log_proba: NDArray) -> dict[str, Any]:
-    """Return the unlabelled rows with the lowest probability of the predicted class."""
-    P = np.exp(log_proba)
-    order = np.argsort(P.max(axis=1), kind="stable")
-    return {"least_confident": named_rows(clf, table, P, order), "highest_loss": []}

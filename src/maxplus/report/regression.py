@@ -15,8 +15,7 @@ from maxplus.metrics._readable import readable, with_error
 from maxplus.report import figures, model
 from maxplus.report._text import percent, plural
 from maxplus.report.data import MAX_COUNTED, PageRows
-from maxplus.report.performance import N_NAMED, REMEDY, equal_to_training, which_rows
-from maxplus.tables import row_hashes
+from maxplus.report.performance import MAX_LISTED, headline, training_overlap
 
 COVERAGE = 0.9
 
@@ -62,14 +61,8 @@ def regression_content(
     predicted, lower, upper = prediction
     names = feature_names or [f"feature {p}" for p in range(X.shape[1])]
     is_training = y is not None and is_training_table(reg, y)
-    equal = equal_to_training(reg, row_hashes(X))
-    where = which_rows(table, is_training, equal)
-    if y is None:
-        where = f"{table.name} has no target values to compare with."
+    where, is_overlapping = training_overlap(reg, table, is_training, "target values")
     sources = _sources(reg, table, prediction, is_training, where)
-    headline = _headline(sources[0] if sources else None, where)
-    if y is not None and not is_training and equal is not None and equal.any():
-        headline["text"] += f" {where}"
     order = np.argsort(np.zeros(table.n) if y is None else -np.abs(y - predicted), kind="stable")
     half = (upper - lower) / 2.0
     width = float(half[0]) if np.allclose(half, half[0]) else np.inf
@@ -78,15 +71,15 @@ def regression_content(
         "task": "regression",
         "model": model.about_model(reg),
         "data": {"name": table.name, "n_rows": table.n},
-        "headline": headline,
+        "headline": headline(sources, where, is_overlapping, _compare_errors),
         "sources": sources,
         "where": where,
         "coverage": COVERAGE,
         "figure": None if y is None else figures.predictions_figure(y, predicted, width),
         # Rows with the largest errors or, without target values, the first rows.
-        "rows": [_row(table, prediction, int(n)) for n in order[:N_NAMED]],
+        "rows": [_row(table, prediction, int(n)) for n in order[:MAX_LISTED]],
         "importances": model.importances(reg, table.X[table.sample(MAX_COUNTED)], names),
-        "search": model.search(reg),
+        "search": figures.search_figure(reg),
     }
 
 
@@ -136,11 +129,8 @@ def _sources(
     return sources
 
 
-def _headline(source: dict[str, Any] | None, where: str) -> dict[str, Any]:
-    """Return the title and text on whether the model is better than the baseline on new rows."""
-    if source is None:
-        text = f"No validation is stored with the model. {where} {REMEDY}"
-        return {"holds": None, "title": "Not measured on new rows", "text": text}
+def _compare_errors(source: dict[str, Any]) -> tuple[bool, str]:
+    """Return whether the errors are significantly smaller than those of the mean, and a text."""
     metrics, baseline = source["metrics"], source["baseline"]
     error = with_error(metrics["mae"], Z_95 * metrics["mae_error"])
     text = (
@@ -151,9 +141,7 @@ def _headline(source: dict[str, Any] | None, where: str) -> dict[str, Any]:
     if baseline is not None:
         text += f" The error of always predicting the mean is {readable(baseline['mae'])}."
         is_better = is_better and metrics["mae"] + Z_95 * metrics["mae_error"] < baseline["mae"]
-    if is_better:
-        return {"holds": True, "title": f"Better than the baseline on {source['on']}", "text": text}
-    return {"holds": False, "title": "Not shown to be better than the baseline", "text": text}
+    return is_better, text
 
 
 def _explained_variance_text(r2: float | None) -> str:

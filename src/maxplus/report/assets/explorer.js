@@ -2,29 +2,23 @@
 
 const { rows, features, labels, columns, image_shape: shape, units } = page;
 const network = page.network && readNetwork(page.network);
-const [MOST_VALUES, MOST_MARKED] = [30, 3];
-const hasPictures = rows.length > 0 && shape?.length === 2 &&
-  rows.every((row) => row.values.length === shape[0] * shape[1]);
+const [MAX_VALUES, MAX_MARKED] = [30, 3];
+const hasPictures = shape !== null && features.length === shape[0] * shape[1];
 const greys = hasPictures ? range(rows.map((row) => row.values)) : null;
-
-function pair(name, value, decides) {
-  return element("div", decides ? { class: "deciding" } : {},
-    element("dt", {}, name), element("dd", {}, short(value)));
-}
 
 /** Returns the features that determine a score, or those with the largest contributions. */
 function decidingFeatures(row) {
   if (!row.reasons) return row.classes.map((entry) => entry.feature_index);
-  return byAmount(row.reasons.amounts).slice(0, MOST_MARKED)
+  return byAmount(row.reasons.amounts).slice(0, MAX_MARKED)
     .map((g) => page.contributions.groups[g].features).filter((own) => own.length <= 2).flat();
 }
 
 /** Lists the first features and all deciding features, which are highlighted. */
 function valueList(row) {
   const deciding = new Set(decidingFeatures(row));
-  const shown = [...row.values.keys()].filter((i) => i < MOST_VALUES || deciding.has(i));
-  const pairs = shown.map((i) =>
-    pair(features[i] ?? `feature ${i}`, row.values[i], deciding.has(i)));
+  const shown = [...row.values.keys()].filter((i) => i < MAX_VALUES || deciding.has(i));
+  const pairs = shown.map((i) => element("div", deciding.has(i) ? { class: "deciding" } : {},
+    element("dt", {}, features[i] ?? `feature ${i}`), element("dd", {}, short(row.values[i]))));
   const rest = row.values.length - shown.length;
   const note = (row.reasons ? "Marked features contribute most."
     : "Marked features determine the score of a class.") +
@@ -44,8 +38,7 @@ function legend(kind, text) {
 /** Draws the input and the best box of each class, in descending order of the scores. */
 function pictures(row) {
   const [marks, notes] = [[], [legend("deciding", "deciding pixel")]];
-  const best = row.classes.find((entry) => entry.class === row.predicted);
-  const pixel = row.reasons ? decidingFeatures(row)[0] : best?.feature_index;
+  const [pixel] = decidingFeatures(row);
   if (pixel !== undefined) marks.push(["deciding", pixel]);
   const flip = row.counterfactual ? features.indexOf(row.counterfactual.column) : -1;
   if (flip >= 0) {
@@ -54,8 +47,7 @@ function pictures(row) {
   }
   notes.push(`black: ${short(greys[0])} or less, white: ${short(greys[1])} or more`);
   const input = picture(row.values, shape, greys, marks, `${nameOf(row)} as a picture`);
-  const classes = row.classes.filter((entry) => units[entry.unit]);
-  const boxes = classes.sort((a, b) => b.score - a.score).map((entry) => captioned(
+  const boxes = row.classes.filter((entry) => units[entry.unit]).map((entry) => captioned(
     picture(units[entry.unit], shape, greys, [["deciding", entry.feature_index]],
       `Centre of box ${entry.unit}, the best of class ${entry.class}`),
     entry.class, `box ${entry.unit}`));
@@ -64,36 +56,36 @@ function pictures(row) {
     element("p", { class: "note legend" }, ...notes)];
 }
 
+/** Shows the tiles and tables of a row; `before` is the row without the changed columns. */
+function showResults(row, before, changed) {
+  showTiles(row, before, changed);
+  showReasons(row);
+  showClasses(row);
+}
+
 /** Creates the what-if form, which updates the explorer after each edit. */
 function editor(row) {
-  const show = (now, changed) => {
-    showTiles(now, row, changed);
-    showReasons(now);
-    showClasses(now);
-    markDeciding(form, columns, decidingFeatures(now));
-    byId("reset").disabled = now === row;
+  const update = (edited, changed) => {
+    showResults(edited, row, changed);
+    markDeciding(form, columns, decidingFeatures(edited));
+    byId("reset").disabled = edited === row;
   };
-  const form = whatIfForm(network, columns, labels, row, show);
+  const form = whatIfForm(network, columns, labels, row, update);
   form.addEventListener("submit", (event) => event.preventDefault());
-  show(row, []);
+  update(row, []);
   return form;
 }
 
 function show(position) {
   const row = rows[position];
   byId("pick").selectedIndex = position;
-  if (network) {
-    byId("input").replaceChildren(editor(row));
-    return;
-  }
-  showTiles(row, row, []);
-  showReasons(row);
-  showClasses(row);
-  byId("input").replaceChildren(...(hasPictures ? pictures(row) : valueList(row)));
+  if (!network) showResults(row, row, []);
+  byId("input").replaceChildren(
+    ...(network ? [editor(row)] : hasPictures ? pictures(row) : valueList(row)));
 }
 
 /** Shows the row with this number, if the page contains it, and scrolls to the explorer. */
-function visit(number) {
+function showNumber(number) {
   const position = rows.findIndex((row) => String(row.row) === number);
   if (position < 0) return;
   show(position);
@@ -101,27 +93,24 @@ function visit(number) {
   byId("pick").focus({ preventScroll: true });
 }
 
-function visitAddress() {
-  visit(location.hash.match(/^#row-(-?\d+)$/)?.[1]);
+function showFragment() {
+  showNumber(location.hash.match(/^#row-(-?\d+)$/)?.[1]);
 }
 
-function start() {
-  const pick = byId("pick");
-  pick.append(...rows.map((row) => element("option", {}, `${nameOf(row)}: ${row.label ?? row.predicted}` +
-    ([null, row.predicted].includes(row.label) ? "" : `, predicted ${row.predicted}`))));
-  const step = (by) => show((pick.selectedIndex + by + rows.length) % rows.length);
-  pick.addEventListener("change", () => show(pick.selectedIndex));
-  byId("previous").addEventListener("click", () => step(-1));
-  byId("next").addEventListener("click", () => step(+1));
-  byId("reset")?.addEventListener("click", () => step(0));
-  // The hashchange event is not enough: a second click on the same link does not trigger it.
-  document.addEventListener("click", (event) => {
-    visit(event.target.closest("tr[data-row]")?.dataset.row);
-  });
-  addEventListener("hashchange", visitAddress);
-  byId("explored").hidden = false;
-  show(0);
-  visitAddress();
-}
-
-if (rows.length) start();
+const pick = byId("pick");
+pick.append(...rows.map((row) => element("option", {},
+  `${nameOf(row)}: ${row.label ?? row.predicted}` +
+  ([null, row.predicted].includes(row.label) ? "" : `, predicted ${row.predicted}`))));
+const step = (by) => show((pick.selectedIndex + by + rows.length) % rows.length);
+pick.addEventListener("change", () => show(pick.selectedIndex));
+byId("previous").addEventListener("click", () => step(-1));
+byId("next").addEventListener("click", () => step(+1));
+byId("reset")?.addEventListener("click", () => step(0));
+// The hashchange event is not enough: a second click on the same link does not trigger it.
+document.addEventListener("click", (event) => {
+  showNumber(event.target.closest("tr[data-row]")?.dataset.row);
+});
+addEventListener("hashchange", showFragment);
+byId("explored").hidden = false;
+show(0);
+showFragment();

@@ -1,6 +1,8 @@
 // Scores of the model: the same operations as models/additive.py and models/lmm.py, in the same
 // order and precision, so that scores are bitwise identical. Ties go to the lowest index.
 
+const double = (value) => value;
+
 /** Decodes a base64 array written by report/model.py. */
 function unpack(text, kind) {
   return new kind(Uint8Array.from(atob(text), (byte) => byte.charCodeAt(0)).buffer);
@@ -24,7 +26,7 @@ function readNetwork(data) {
   const map = data.map && { starts: data.map.starts, x: unpack(data.map.x, Float64Array),
     u: unpack(data.map.u, Float64Array), rises: unpack(data.map.rises, Float64Array) };
   return { ...data, terms, shapes, map, intercept: unpack(data.intercept, kind),
-    round: data.single ? Math.fround : (value) => value };
+    round: data.single ? Math.fround : double };
 }
 
 /** Maps feature p by linear interpolation between knots, constant outside. */
@@ -104,7 +106,7 @@ function softmax(scores) {
 }
 
 /** Scores and probabilities of all classes, and decision paths for a single network. */
-function decide(network, row) {
+function predict(network, row) {
   const { terms, round, n_classes: C } = network;
   const u = mappedRow(network, row, round);
   const scores = [...network.intercept];
@@ -118,7 +120,7 @@ function decide(network, row) {
 }
 
 /** Contributions of the groups of columns to the margin of class A over B, minus their means. */
-function amountsOf(network, { groups, means }, row, A, B) {
+function contributionsOf(network, { groups, means }, row, A, B) {
   const u = mappedRow(network, row, network.round);
   const total = [...network.intercept].map((b, d) => means.reduce((sum, own) => sum + own[d], b));
   const amounts = groups.map(({ terms }) => terms.reduce((sum, t) => {

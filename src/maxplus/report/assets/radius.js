@@ -3,7 +3,6 @@
 const TOLERANCE = 1e-6;
 const GROWTH = 4;
 
-const double = (value) => value;
 const sizeOf = (values) => values.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
 /** Rounds outwards by at least one unit in the last place. */
 const beyond = (x, sign) => x + sign * (Math.abs(x) * Number.EPSILON + Number.MIN_VALUE);

@@ -1,14 +1,22 @@
 // What-if form for the selected row, and the encoding of its values as features.
 
-const MOST_COLUMNS = 24;
-const MISSING = "missing";
+const MAX_COLUMNS = 24;
+const [MISSING, UNKNOWN_CHOICE] = ["missing", "none of the known values"];
 
 /** Features of a column in a row. */
-function partOf(column, row) {
+function featuresOf(column, row) {
   return row.values.slice(column.first, column.first + column.size);
 }
 
 const equal = (a, b) => a.length === b.length && a.every((value, i) => value === b[i]);
+
+/** Value of a column in a row as text. */
+function valueText(column, k, row) {
+  if (row.missing.includes(k)) return MISSING;
+  const own = featuresOf(column, row);
+  if (!column.choices) return short(own[0]);
+  return column.choices.find(({ values }) => equal(values, own))?.text ?? UNKNOWN_CHOICE;
+}
 
 /** Creates a drop-down list, with "missing" if allowed; `changed` receives the new features. */
 function choiceField(column, id, own, isMissing, changed) {
@@ -16,7 +24,7 @@ function choiceField(column, id, own, isMissing, changed) {
   if (column.missing) choices.push({ text: MISSING, values: column.missing });
   let chosen = isMissing ? choices.length - 1
     : choices.findIndex(({ text, values }) => text !== MISSING && equal(values, own));
-  if (chosen < 0) chosen = choices.push({ text: "none of the known values", values: own }) - 1;
+  if (chosen < 0) chosen = choices.push({ text: UNKNOWN_CHOICE, values: own }) - 1;
   const select = element("select", { id },
     ...choices.map(({ text }) => element("option", {}, text)));
   select.selectedIndex = chosen;
@@ -25,7 +33,7 @@ function choiceField(column, id, own, isMissing, changed) {
 }
 
 /** Returns the validation error of a number field, or null. */
-function problemOf(input, column) {
+function validationError(input, column) {
   const { validity } = input;
   if (input.value.trim() === "" || validity.badInput) return "enter a number";
   if (validity.stepMismatch) return "enter a whole number";
@@ -44,7 +52,7 @@ function numberField(column, id, own, isMissing, changed) {
     "aria-describedby": `${id}-problem` });
   const problem = element("span", { class: "problem", id: `${id}-problem`, role: "status" });
   const update = () => {
-    const error = problemOf(input, column);
+    const error = validationError(input, column);
     problem.textContent = error === null ? "" : `${error}; ${short(own[0])} is used`;
     input.ariaInvalid = String(error !== null);
     changed(error === null ? [Number(input.value), ...column.rest] : null);
@@ -62,13 +70,13 @@ function numberField(column, id, own, isMissing, changed) {
 }
 
 /** Creates one field of the form; `changed` receives the new features, null for the original. */
-function fieldOf(column, k, row, changed) {
-  const [id, own, isMissing] = [`column-${k}`, partOf(column, row), row.missing.includes(k)];
+function createField(column, k, row, changed) {
+  const [id, own, isMissing] = [`column-${k}`, featuresOf(column, row), row.missing.includes(k)];
   const make = column.choices ? choiceField : numberField;
   const line = element("div", { class: "field", "data-column": k },
     element("label", { for: id }, column.name),
     element("div", { class: "value" }, ...make(column, id, own, isMissing, changed)));
-  line.hidden = column.rank >= MOST_COLUMNS;
+  line.hidden = column.rank >= MAX_COLUMNS;
   return line;
 }
 
@@ -79,34 +87,35 @@ function editedValues(columns, row, edits) {
   return values;
 }
 
-/** Evaluates the model on edited features and returns a row of the explorer. */
-function answer(network, labels, row, values) {
-  const classes = decide(network, values).map((entry, d) => ({ ...entry, class: labels[d] }));
+/** Applies the model to edited features and returns a row of the explorer. */
+function editedRow(network, labels, row, values) {
+  const classes = predict(network, values).map((entry, d) => ({ ...entry, class: labels[d] }));
   const order = [...classes.keys()].sort((a, b) => classes[b].score - classes[a].score || a - b);
   const [best, rival] = order;
   const radius = certifiedRadius(network, values, best);
-  const reasons = row.reasons && { ...amountsOf(network, page.contributions, values, best, rival),
+  const reasons = row.reasons && {
+    ...contributionsOf(network, page.contributions, values, best, rival),
     rival: labels[rival], margin: classes[best].score - classes[rival].score };
-  return { ...row, values, classes, predicted: labels[best], reasons,
+  return { ...row, values, classes: order.map((d) => classes[d]), predicted: labels[best], reasons,
     radius: Number.isFinite(radius) ? radius : null };
 }
 
 /** Creates the form for a row; `show` is called with the updated row after each edit. */
 function whatIfForm(network, columns, labels, row, show) {
   const edits = new Map();
-  const lines = columns.map((column, k) => fieldOf(column, k, row, (own) => {
-    if (own === null || equal(own, partOf(column, row))) edits.delete(k);
+  const lines = columns.map((column, k) => createField(column, k, row, (own) => {
+    if (own === null || equal(own, featuresOf(column, row))) edits.delete(k);
     else edits.set(k, own);
     lines[k].classList.toggle("edited", edits.has(k));
     const missing = [...columns.keys()].filter((index) => (edits.has(index)
       ? edits.get(index) === columns[index].missing : row.missing.includes(index)));
     show(edits.size
-      ? answer(network, labels, { ...row, missing }, editedValues(columns, row, edits)) : row,
+      ? editedRow(network, labels, { ...row, missing }, editedValues(columns, row, edits)) : row,
       [...edits.keys()].map((index) => columns[index].name));
   }));
   const more = element("button", { type: "button", class: "more" },
     `Show all ${columns.length} columns`);
-  more.hidden = columns.length <= MOST_COLUMNS;
+  more.hidden = columns.length <= MAX_COLUMNS;
   more.addEventListener("click", () => {
     for (const line of lines) line.hidden = false;
     more.hidden = true;
