@@ -59,10 +59,10 @@ def run(settings: Settings) -> Result:
     by_data = pd.DataFrame({d: {m: np.mean(scores[d][m]) for m in models} for d in data}).T
     means = by_data.mean()
     coverage = np.mean([np.mean(c) for c in covered.values()])
-    rows = [
-        (d, *map(mean_and_spread, scores[d].values()), mean_and_spread(covered[d], 1, 100.0))
-        for d in data
-    ]
+    rows = []
+    for name in data:
+        percent = mean_and_spread((100 * share for share in covered[name]), 1)
+        rows.append((name, *map(mean_and_spread, scores[name].values()), percent))
     rows.append(("mean", *(f"{mean:.3f}" for mean in means), f"{100 * coverage:.1f}"))
     columns = ("data", *models, f"inside the {COVERAGE:.0%} interval, %")
     return Result(

@@ -152,7 +152,7 @@ def test_held_out_equals_cross_val_predict(folder):
     assert figures["calibration_error_within"] == pytest.approx(np.mean(within))
     assert figures["fit_seconds"] > 0
     assert figures["predict_seconds"] > 0
-    assert not {"chosen", "structures"} & set(part)
+    assert part["structures"].size == 0
 
 
 def test_held_out_has_test_rows_only(folder):
@@ -185,7 +185,6 @@ def test_held_out_has_chosen_structures():
     part = held_out(Chooser(), X, y, folds(3, 0))
     expected = [int(X[train[0], 0] > 0) for train, _ in folds(3, 0).split(X, y)]
     assert set(expected) == {0, 1}
-    assert part["chosen"].tolist() == expected
     assert part["structures"].tolist() == [("shapes", "boxes")[c] for c in expected]
 
 
@@ -291,8 +290,8 @@ def test_tables_quick_run(folder, light, tmp_path):
     # A part that was made before is taken as it is.
     y = read_folder(folder)[0].y
     perfect = {"labels": y, "fold": np.arange(len(y)) % 3, "probabilities": np.eye(2)[y]}
-    perfect |= {name: np.ones(3) for name in ("fit", "fit_cpu", "predict")}
-    Cache(out / "tables" / "parts-quick-None").get("short SVC 0", lambda: perfect)
+    perfect |= {name: np.ones(3) for name in ("fit", "fit_cpu", "predict", "structures")}
+    Cache(out / "tables" / "parts-quick").get("short SVC 0", lambda: perfect)
     arguments = ["tables", "--quick", "--resume", "--out", str(out)]
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 0, result.output
@@ -307,7 +306,7 @@ def test_tables_quick_run(folder, light, tmp_path):
         "XGBoost, LightGBM, CatBoost, EBM."
     ) in record["text"]
     assert (out / "tables" / "tables-models.png").stat().st_size > 1000
-    assert not (out / "tables" / "parts-quick-None").exists()
+    assert not (out / "tables" / "parts-quick").exists()
     with open(out / "tables" / "tables-1.csv", newline="", encoding="utf-8") as file:
         means = {row["model"]: row for row in csv.DictReader(file)}
     figures = record["values"]["figures"]["forest"].values()
@@ -316,11 +315,10 @@ def test_tables_quick_run(folder, light, tmp_path):
     )
 
 
-def test_measure_averages_over_seeds(folder, light):
+def test_measure_averages_over_seeds(folder, light, monkeypatch):
     found = read_folder(folder)[:1]
-    results = tables.measure(
-        found, {"forest": tables.MODELS["forest"]}, Settings(quick=True, seeds=3)
-    )
+    monkeypatch.setattr(tables, "QUICK_SEEDS", 3)
+    results = tables.measure(found, {"forest": tables.MODELS["forest"]}, Settings(quick=True))
     each = [
         figures_of(held_out(tables.MODELS["forest"](s), found[0].X, found[0].y, folds(3, s)))
         for s in range(3)
