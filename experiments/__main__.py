@@ -42,7 +42,7 @@ def run(
     """
     console, progress = Console(), Console(stderr=True)
     if not names:
-        for heading, group in (("all: the paper's", EXPERIMENTS), ("benchmarks", BENCHMARKS)):
+        for heading, group in (("all", EXPERIMENTS), ("benchmarks", BENCHMARKS)):
             console.print(heading)
             for experiment in group.values():
                 console.print(f"  [bold]{experiment.name:<14}[/] {experiment.summary}")
