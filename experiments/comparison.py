@@ -232,7 +232,7 @@ def train_mlp(
     X, y, rng = split.X_train, split.y_train, np.random.default_rng(seed)
     model = MLP.random((X.shape[1], *hidden, int(y.max()) + 1), rng, X.dtype)
     with watch("MLP (mean)") as callback:
-        training = train_by_adam(model, X, y, rate, iterations, batch, rng, callback)
+        training = train_by_adam(model, X, y, rate, iterations, rng, batch, callback)
     return TrainedModel(*_evaluate(model, split), *training)
 
 
@@ -242,21 +242,18 @@ def train_by_adam(
     y: NDArray,
     rate: float,
     iterations: int,
+    rng: np.random.Generator,
     batch: int | None = None,
-    rng: np.random.Generator | None = None,
     callback: Callback = lambda progress: None,
 ) -> tuple[float, NDArray]:
     """Minimise the mean loss with Adam; return the training time and the loss curve.
 
-    Batches are drawn by ``rng``; by default, each iteration uses all samples. The model is changed
-    in place.
+    By default, each iteration uses all samples. The model is changed in place.
     """
     adam, curve = Adam(model.theta, beta2=0.999), np.empty(iterations)
     start = time.perf_counter()
-    rows: Any = slice(None)
     for n in range(iterations):
-        if rng is not None and batch is not None:
-            rows = rng.integers(len(y), size=batch)
+        rows: Any = slice(None) if batch is None else rng.integers(len(y), size=batch)
         batch_losses, gradient = model.losses_and_gradient(X[rows], y[rows])
         curve[n] = batch_losses.mean()
         adam.move(gradient, rate)

@@ -10,7 +10,7 @@ from typing import Any
 from experiments.harness import BENCHMARKS, EXPERIMENTS, Result, Settings
 from maxplus._files import write_atomically
 
-TITLE = "The paper's tables and figures, measured again"
+TITLE = "Tables and figures of the paper, and further experiments"
 BENCHMARKS_TITLE = "Benchmarks"
 
 # Content of the JSON file of an experiment: the fields of its `Result`, with figures by name, and

@@ -107,7 +107,7 @@ def run(settings: Settings) -> Result:
     n_seeds = settings.pick(FULL_SEEDS, QUICK_SEEDS)
     results = measure(tables, MODELS, settings)
     return Result(
-        "Tables",
+        "Classification of tables",
         _text(results, settings.pick(FULL_FOLDS, QUICK_FOLDS), n_seeds),
         tables_of(results),
         results.plain(),
@@ -184,7 +184,7 @@ def read_folder(folder: Path) -> list[LabelledTable]:
     """Read all .csv and .csv.gz files, sorted by the number of rows."""
     paths = [path for path in sorted(folder.iterdir()) if path.name.endswith(ENDINGS)]
     if not paths:
-        raise DataNotFoundError(f"{folder} holds no file that ends in {' or '.join(ENDINGS)}")
+        raise DataNotFoundError(f"{folder} contains no file that ends in {' or '.join(ENDINGS)}")
     return sorted(map(_read, paths), key=lambda table: (len(table.y), table.name))
 
 
@@ -199,18 +199,17 @@ def _read(path: Path) -> LabelledTable:
         X, labels = data.X, data.y
         assert labels is not None
     except TableError as error:
-        raise DataNotFoundError(f"{error}; or take the table out of {path.parent}") from error
+        raise DataNotFoundError(f"{error}; or remove the table from {path.parent}") from error
     return LabelledTable(path.name.split(".")[0], X, np.unique(labels, return_inverse=True)[1])
 
 
 def held_out(model: Any, X: NDArray, y: NDArray, splitter: Any) -> Part:
-    """Return the results of a clone of the model for a splitter with disjoint test sets.
+    """Return the results of a clone of the model in each fold.
 
-    They are ``labels``, ``fold`` and ``probabilities`` of each held-out row, and of each split
-    the times ``fit``, ``fit_cpu`` and ``predict``, and ``structures``, the chosen structure, if
-    the model selects one.
+    They are ``labels``, ``fold`` and ``probabilities`` of each held-out row, and the times
+    ``fit``, ``fit_cpu`` and ``predict`` and the chosen structure, if any, of each fold.
     """
-    P, fold = np.zeros((len(y), int(y.max()) + 1)), np.full(len(y), -1)
+    P, fold = np.zeros((len(y), int(y.max()) + 1)), np.empty(len(y), int)
     seconds, structures = [], []
     for k, (train, test) in enumerate(splitter.split(X, y)):
         with warnings.catch_warnings():
@@ -226,11 +225,10 @@ def held_out(model: Any, X: NDArray, y: NDArray, splitter: Any) -> Part:
         if hasattr(fitted, "search_"):
             search = fitted.search_
             structures.append(str(search["candidates"][search["chosen"]]))
-    known = fold >= 0
     return {
-        "labels": y[known],
-        "fold": fold[known],
-        "probabilities": P[known],
+        "labels": y,
+        "fold": fold,
+        "probabilities": P,
         **dict(zip(("fit", "fit_cpu", "predict"), np.transpose(seconds), strict=True)),
         "structures": np.array(structures),
     }
@@ -276,10 +274,7 @@ class Results:
         """Return all results as JSON types."""
         return {
             "rows": self.rows,
-            "figures": {
-                model: self.figures.xs(model, level="model").to_dict("index")
-                for model in self.models
-            },
+            "figures": {m: self.figures.xs(m, level="model").to_dict("index") for m in self.models},
             "structures": {table: dict(counts) for table, counts in self.structures.items()},
         }
 

@@ -163,7 +163,7 @@ def test_mlp_gradient_equals_finite_differences(mlp_problem):
 
 def test_adam_decreases_mean_loss(mlp_problem):
     model, X, y = mlp_problem
-    _, loss = train_by_adam(model, X, y, 0.01, 200)
+    _, loss = train_by_adam(model, X, y, 0.01, 200, np.random.default_rng(1))
     assert loss[-1] < 0.7 * loss[0]
 
 
@@ -171,7 +171,7 @@ def test_first_adam_step_equals_learning_rate(mlp_problem):
     model, X, y = mlp_problem
     before = model.theta.copy()
     _, gradient = model.losses_and_gradient(X, y)
-    train_by_adam(model, X, y, 0.01, 1)
+    train_by_adam(model, X, y, 0.01, 1, np.random.default_rng(1))
     moved = np.abs(gradient) > 1e-4
     np.testing.assert_allclose(
         (before - model.theta)[moved], 0.01 * np.sign(gradient[moved]), rtol=1e-3
@@ -181,7 +181,6 @@ def test_first_adam_step_equals_learning_rate(mlp_problem):
 def test_adam_batches_are_drawn_from_all_samples(mlp_problem):
     model, X, y = mlp_problem
     before = model.losses(X, y).mean()
-    rng = np.random.default_rng(1)
-    _, loss = train_by_adam(model, X, y, 0.01, 300, 4, rng)
+    _, loss = train_by_adam(model, X, y, 0.01, 300, np.random.default_rng(1), 4)
     assert model.losses(X, y).mean() < 0.7 * before
     assert np.unique(loss).size > 250

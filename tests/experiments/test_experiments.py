@@ -204,4 +204,4 @@ def test_quality_lists_all_recipes(everything):
     assert [row["recipe"] for row in rows] == [recipe.name for recipe in quality.RECIPES]
     first = found["recipes"][quality.DEFAULT][0]
     assert rows[0]["test %"] == f"{first['test']:.2f}"
-    assert "Wrong labels" in printed
+    assert "Label noise" in printed
