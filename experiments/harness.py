@@ -172,7 +172,6 @@ class Experiment(NamedTuple):
         from experiments.measure import machine_facts, timed
         from maxplus.estimators import NoEffectWarning
 
-        self.require()
         module = import_module(f"experiments.{self.name.replace('-', '_')}")
         facts = machine_facts(*self.needs, *self.uses)
         with warnings.catch_warnings():

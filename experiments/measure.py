@@ -112,13 +112,6 @@ def timed(call: Callable[..., T], *arguments: Any) -> tuple[float, T]:
     return time.perf_counter() - start, result
 
 
-def timed_cpu(call: Callable[..., T], *arguments: Any) -> tuple[float, T]:
-    """Return the CPU time of all threads in seconds and the result of a call."""
-    start = time.process_time()
-    result = call(*arguments)
-    return time.process_time() - start, result
-
-
 def seconds_per_iteration(engine: Engine, iterations: int, history: History | None = None) -> float:
     """Return the mean time per iteration, which includes periodic work of the engine.
 

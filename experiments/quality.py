@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,13 +27,12 @@ COLOURS = (BLUE, VERMILION, GREEN, ORANGE, INK, GREY)
 Part = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Recipe:
+class Recipe(NamedTuple):
     """Data set and parameters of a network or an ensemble."""
 
     name: str
     data: str
-    options: dict[str, Any] = field(default_factory=dict)
+    options: dict[str, Any]
     blur: float = 0.0
     shift: int = 0
     members: int = 1

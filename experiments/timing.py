@@ -121,16 +121,7 @@ def measure_run(
     # Compile or load the kernels.
     running.advance(Block(1))
     seconds = {phase: measure.seconds_per_iteration(running, iterations) for phase in PHASES}
-    return {
-        "engine": engine,
-        "samples": samples,
-        "hidden": hidden,
-        "w0_update_interval": w0_update_interval,
-        "iterations": iterations,
-        **seconds,
-        "set_up": set_up,
-        "peak": measure.peak_bytes(),
-    }
+    return {**seconds, "set_up": set_up, "peak": measure.peak_bytes()}
 
 
 def run(settings: Settings) -> Result:
@@ -149,8 +140,8 @@ def run(settings: Settings) -> Result:
             options = {"engine": v.engine, "samples": samples, "hidden": hidden}
             options |= {"w0_update_interval": v.w0_update_interval, "iterations": v.iterations}
             make = partial(in_a_process, measure_run, {"folder": folder, **options})
-            cost = settings.cache.get("-".join(map(str, options.values())), make)
-            costs[v.name, samples, hidden] = cost
+            name = "-".join(map(str, options.values()))
+            costs[v.name, samples, hidden] = options | settings.cache.get(name, make)
     full, common, n_hidden = sizes.full, sizes.common, sizes.n_hidden
     tables = [_table(f"{full:,} images, {n_hidden} units", costs, full, n_hidden, PAPER)]
     if common < full:
