@@ -1,4 +1,4 @@
-# Two commands on a fresh machine: `make demo` and `make test`. Each sets itself up.
+# All targets install their requirements in .venv.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -6,15 +6,15 @@ BIN    := $(VENV)/bin
 .PHONY: demo test test-fast test-experiments test-documentation test-optional test-lowest test-mpi coverage soak \
         reproduce reproduce-quick pictures lint format dist bench bench-quick bench-mpi clean
 
-# The stamp is newer than pyproject.toml exactly when the environment is up to date.
+# The stamp file is newer than pyproject.toml if the environment is up to date.
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --editable ".[dev]"
 	touch $@
 
-# Numba's disk cache does not notice when a kernel in another file has changed: all kernels are dropped
-# when a module with kernels changes.
+# Numba's cache does not detect changes of kernels in other files. Delete all cached kernels if a module
+# with kernels has changed.
 KERNELS := $(shell grep -rlE '@(njit|inner|intrinsic)|_compile' src --include='*.py')
 $(VENV)/.kernels: $(VENV)/.installed $(KERNELS)
 	find src -name '*.nbi' -delete
@@ -24,58 +24,58 @@ $(VENV)/.kernels: $(VENV)/.installed $(KERNELS)
 demo: $(VENV)/.kernels
 	$(BIN)/python -m experiments.demo
 
-# Compiled once for all tests and experiments, whichever process needs them first.
+# Tests and experiments share one kernel cache.
 test test-fast test-experiments test-documentation test-optional test-mpi coverage docs reproduce \
   reproduce-quick $(VENV)/.compiled: \
   export NUMBA_CACHE_DIR := $(CURDIR)/build/kernels
 
-# Three workers for two cores, because tests wait for processes that they start; one thread each:
-# libraries for matrix products would take both cores. A worker that is done takes over tests of others.
+# Three workers for two cores, because some tests wait for subprocesses. BLAS libraries use one thread
+# per worker.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 3 --dist worksteal
-# Experiments and documentation have tests of their own: the two targets below.
+# The tests of experiments and documentation have separate targets.
 LIBRARY := --ignore=tests/experiments --ignore=tests/documentation
 test: $(VENV)/.compiled
 	$(PYTEST) $(LIBRARY)
 
-# What takes long is left out; with kernels compiled, an answer in a minute.
+# Skip slow tests. Takes a minute if kernels are compiled.
 test-fast: $(VENV)/.compiled
 	$(PYTEST) $(LIBRARY) -m "not slow"
 
 test-experiments: $(VENV)/.compiled
 	$(PYTEST) tests/experiments
 
-# README's numbers, docstrings and their examples, the parts of the site, the package page.
+# Numbers in README.md, docstrings and their examples, extensions of the documentation.
 test-documentation: $(VENV)/.compiled
 	$(PYTEST) tests/documentation
 
-# What nearly all tests need, on both cores, before their workers start.
+# Compile the kernels that most tests use before the workers start.
 $(VENV)/.compiled: $(VENV)/.kernels
 	$(BIN)/python tests/kernels.py
 	touch $@
 
-# What is skipped where PyTorch or a browser is not installed.
+# Tests that require PyTorch or a browser; skipped if they are not installed.
 test-optional: $(VENV)/.compiled
 	$(PYTEST) tests/test_export.py tests/test_torch.py tests/test_report_page_browser.py \
 	  tests/test_report_page_what_if.py
 
-# Python lines that tests reach, at least 95 %; pyproject.toml says what is left out, and why. The
-# tests take about half as long again as without. A page with every line is build/coverage/index.html.
+# Line coverage of at least 95 %. pyproject.toml lists the excluded lines. The report is
+# build/coverage/index.html.
 coverage: $(VENV)/.compiled
 	rm -f .coverage .coverage.*
 	$(PYTEST) $(LIBRARY) --cov --cov-report=html:build/coverage --cov-report=term
 
-# Once through everything with the lowest versions of what is needed, in a new environment.
+# A smoke test with the minimum supported versions of all dependencies, in a new environment.
 test-lowest:
 	$(PYTHON) -m venv --clear build/lowest
 	build/lowest/bin/python -m pip install --quiet --no-compile --constraint constraints/lowest.txt .
 	NUMBA_CACHE_DIR=build/lowest/kernels build/lowest/bin/python tests/smoke.py constraints/lowest.txt
 
-# Random trials for an hour, or as long as one says: SOAK_SECONDS=600. Its counts are kept.
+# Randomised stress tests for SOAK_SECONDS, an hour by default.
 SOAK_SECONDS ?= 3600
 soak: $(VENV)/.kernels
 	PYTHONPATH=tests $(BIN)/python -m soak --seconds $(SOAK_SECONDS) --out results/soak.json
 
-# On two and three ranks that mpiexec starts, a time limit on each: a deadlock fails, and ends.
+# Tests on two and three MPI ranks, with a time limit in case of a deadlock.
 RANKS := NUMBA_NUM_THREADS=1 timeout --kill-after=5
 MPI_TESTS := $(BIN)/python -m pytest -q -n 0 -p no:cacheprovider tests/mpi
 test-mpi: $(VENV)/.compiled
@@ -84,15 +84,16 @@ test-mpi: $(VENV)/.compiled
 	$(RANKS) 120 $(BIN)/mpiexec -n 3 $(MPI_TESTS)
 	MAXPLUS_LAUNCHES=1 $(RANKS) 300 $(MPI_TESTS)
 
-# The paper's experiments, about two hours; finished parts are kept. At reduced scale: under three minutes.
+# The experiments of the paper take about two hours. Finished parts are kept. With --quick, they take a
+# few minutes.
 reproduce: $(VENV)/.compiled
 	$(BIN)/python -m experiments all --resume --out build/reproduce
 
 reproduce-quick: $(VENV)/.compiled
 	$(BIN)/python -m experiments all --quick --out build/reproduce-quick
 
-# The site, into build/docs. All code on its pages is run; what it gave is kept (build/docs-cache,
-# docs/gallery) until the library, what draws or makes pages, or a measurement has changed.
+# Build the documentation in build/docs and execute the code on its pages. Outputs are cached in
+# build/docs-cache and docs/gallery until the library, the extensions or the results change.
 $(VENV)/.docs: $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet --editable ".[docs]"
 	touch $@
@@ -109,7 +110,7 @@ docs: build/docs-cache
 	touch build/docs-cache
 	@echo "The site is build/docs/index.html"
 
-# The README's picture of an explanation; needs MNIST. Two minutes on two cores.
+# The figure of an explanation in docs/guide/images.md. Requires MNIST; takes two minutes on two cores.
 pictures: $(VENV)/.kernels
 	mkdir -p build
 	$(BIN)/maxplus train mnist --algorithm subgradient --set n_hidden=500 --set max_iter=40000 \
@@ -129,7 +130,7 @@ format: $(VENV)/.installed
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-# The two files of a release, checked: README's page, and what is inside.
+# Build the wheel and the sdist, and check their metadata and contents.
 dist: $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet --editable ".[release]"
 	rm -rf dist
@@ -137,8 +138,8 @@ dist: $(VENV)/.installed
 	$(BIN)/twine check --strict dist/*
 	$(BIN)/python tests/dist_contents.py dist
 
-# The whole takes about half an hour; bench-quick leaves the two long runs out. Results go to BENCH;
-# BENCH=results renews what is committed, and then the numbers in README.md, which a test compares.
+# Benchmarks take about half an hour; bench-quick skips the two long ones. BENCH is the output folder.
+# After BENCH=results, update the numbers in README.md, which are compared by a test.
 BENCH ?= build/bench
 bench: bench-quick
 	$(BIN)/python -m experiments long-run million --out $(BENCH)
@@ -147,7 +148,7 @@ bench-quick: $(VENV)/.kernels
 	$(BIN)/python -m pip install --quiet --editable ".[bench]"
 	$(BIN)/python -m experiments products timing --out $(BENCH)
 
-# Cost and gain of several ranks: six minutes on two otherwise idle cores.
+# Cost and speed-up of several ranks; takes nine minutes on two idle cores.
 bench-mpi: $(VENV)/.kernels
 	$(BIN)/python -m pip install --quiet --editable ".[mpi,plot]"
 	$(BIN)/python -m experiments mpi --out $(BENCH)

@@ -29,7 +29,8 @@ models = {
 # ------------------
 #
 # The certified accuracy is the fraction of test images that are classified correctly and certified
-# for changes up to ε. ``robust_eps`` minimises a bound of the loss over all changes of this size.
+# for changes up to ε. With ``robust_eps``, training minimises an upper bound of the loss over all
+# changes of this size.
 
 eps = np.linspace(0, 0.3, 31)
 fig, ax = plt.subplots(figsize=(8, 3.8), layout="constrained")

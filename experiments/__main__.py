@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -30,17 +29,11 @@ def run(
         ),
     ] = None,
     quick: Annotated[bool, typer.Option(help="Measure at a reduced scale.")] = False,
-    seeds: Annotated[
-        int | None,
-        typer.Option(
-            min=1, help="Number of random repetitions; each experiment has its own default."
-        ),
-    ] = None,
     out: Annotated[
         Path, typer.Option(file_okay=False, writable=True, help="Folder of all results.")
     ] = Path("results"),
     resume: Annotated[
-        bool, typer.Option(help="Reuse finished parts of a run with the same settings.")
+        bool, typer.Option(help="Reuse finished parts of a run at the same scale.")
     ] = False,
 ) -> None:
     """Run experiments; write tables, figures and a report.
@@ -49,18 +42,14 @@ def run(
     """
     console, progress = Console(), Console(stderr=True)
     if not names:
-        for heading, group in (("all: the paper's", EXPERIMENTS), ("benchmarks", BENCHMARKS)):
+        for heading, group in (("all", EXPERIMENTS), ("benchmarks", BENCHMARKS)):
             console.print(heading)
             for experiment in group.values():
                 console.print(f"  [bold]{experiment.name:<14}[/] {experiment.summary}")
         return
     selected = _select(names)
     make_folder(out)
-    settings = Settings(
-        quick=quick,
-        seeds=seeds,
-        track=partial(_track, progress),
-    )
+    settings = Settings(quick=quick, track=partial(track, transient=True, console=progress))
     try:
         for experiment in selected:
             experiment.require()
@@ -69,7 +58,7 @@ def run(
             if resume and is_finished(out / name, name, settings):
                 console.print(f"{name}: finished before")
                 continue
-            cache = Cache(out / name / f"parts-{'quick' if quick else 'full'}-{seeds}")
+            cache = Cache(out / name / f"parts-{'quick' if quick else 'full'}")
             if not resume:
                 cache.clear()
             result = experiment.run(replace(settings, cache=cache))
@@ -112,10 +101,6 @@ def _select(names: list[str]) -> list[Experiment]:
             param_hint="NAME",
         )
     return [known[name] for name in selected]
-
-
-def _track(console: Console, items: Iterable[Any], text: str) -> Iterator[Any]:
-    yield from track(list(items), text, transient=True, console=console)
 
 
 if __name__ == "__main__":

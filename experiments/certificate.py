@@ -20,7 +20,7 @@ UNITS = {"iris": 40, "wine": 40, "breast_cancer": 120}
 
 def run(settings: Settings) -> Result:
     """Measure the training accuracy at the first iteration with a maximum loss below log 2."""
-    seeds = range(settings.n_seeds(FULL_SEEDS, QUICK_SEEDS))
+    seeds = range(settings.pick(FULL_SEEDS, QUICK_SEEDS))
     iterations = settings.pick(50_000, 5_000)
     values = []
     for name, seed in settings.track([(n, s) for n in UNITS for s in seeds], "certificates"):

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from experiments.harness import Table
+from experiments.harness import Table, mean_and_spread
 from experiments.measure import timed
 from maxplus.estimators import SubgradientLMMClassifier
 from maxplus.models import Model
@@ -22,9 +21,7 @@ from maxplus.training.monitor import Callback, Progress
 from maxplus.training.smooth.annealing import Adam
 
 SIDES = ("train", "test")
-FIGURES = {"max_loss": "max loss", "mean_loss": "mean loss", "accuracy": "accuracy"}
-# Formatted values of FIGURES.
-Cells = tuple[str, str, str]
+METRICS = {"max_loss": "max loss", "mean_loss": "mean loss", "accuracy": "accuracy"}
 # Opens the progress bar of a fit, given the name of the model.
 Watch = Callable[[str], AbstractContextManager[Callback]]
 
@@ -32,35 +29,6 @@ Watch = Callable[[str], AbstractContextManager[Callback]]
 def unwatched(name: str) -> AbstractContextManager[Callback]:
     """Return a callback context that shows no progress."""
     return nullcontext(lambda progress: None)
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """Cross-entropy (without clipping), true class and prediction of each sample."""
-
-    losses: NDArray
-    labels: NDArray
-    predicted: NDArray
-
-    @property
-    def correct(self) -> NDArray:
-        """Mask of the samples that are classified correctly."""
-        return self.labels == self.predicted
-
-    @property
-    def max_loss(self) -> float:
-        """The maximum loss."""
-        return float(self.losses.max())
-
-    @property
-    def mean_loss(self) -> float:
-        """The mean loss."""
-        return float(self.losses.mean())
-
-    @property
-    def accuracy(self) -> float:
-        """Fraction of correct predictions."""
-        return float(self.correct.mean())
 
 
 class PaperResult(NamedTuple):
@@ -80,34 +48,53 @@ class Split(NamedTuple):
     y_test: NDArray
 
 
-@dataclass(frozen=True)
-class TrainedModel:
+class Evaluation(NamedTuple):
+    """Cross-entropy (without clipping), true class and prediction of each sample."""
+
+    losses: NDArray
+    labels: NDArray
+    predicted: NDArray
+
+    @property
+    def max_loss(self) -> float:
+        """The maximum loss."""
+        return float(self.losses.max())
+
+    @property
+    def mean_loss(self) -> float:
+        """The mean loss."""
+        return float(self.losses.mean())
+
+    @property
+    def accuracy(self) -> float:
+        """Fraction of correct predictions."""
+        return float((self.labels == self.predicted).mean())
+
+
+class TrainedModel(NamedTuple):
     """Results of a model; ``loss_curve`` is the objective before each step."""
 
-    name: str
     train: Evaluation
     test: Evaluation
     seconds: float
     loss_curve: NDArray
 
-    @classmethod
-    def of(
-        cls, name: str, model: Model | MLP, split: Split, seconds: float, loss_curve: NDArray
-    ) -> TrainedModel:
-        """Evaluate a model on the training and the test samples."""
-        train, test = (
-            Evaluation(model.losses(X, y), y, model.scores(X).argmax(axis=1))
-            for X, y in ((split.X_train, split.y_train), (split.X_test, split.y_test))
-        )
-        return cls(name, train, test, seconds, loss_curve)
-
     def values(self) -> dict[str, float]:
         """Return the metrics of both sets by name."""
         return {
-            f"{side}_{what}": getattr(getattr(self, side), what)
+            f"{side}_{metric}": getattr(getattr(self, side), metric)
             for side in SIDES
-            for what in FIGURES
+            for metric in METRICS
         }
+
+
+def _evaluate(model: Model | MLP, split: Split) -> tuple[Evaluation, Evaluation]:
+    """Evaluate a model on the training and the test samples."""
+    train, test = (
+        Evaluation(model.losses(X, y), y, model.scores(X).argmax(axis=1))
+        for X, y in ((split.X_train, split.y_train), (split.X_test, split.y_test))
+    )
+    return train, test
 
 
 def train_lmm(
@@ -124,34 +111,51 @@ def train_lmm(
             **settings, max_iter=iterations, random_state=seed, callbacks=callback
         )
         seconds, _ = timed(model.fit, split.X_train, split.y_train)
-    return TrainedModel.of(name, model.model_, split, seconds, model.loss_curve_)
+    return TrainedModel(*_evaluate(model.model_, split), seconds, model.loss_curve_)
 
 
-def comparison_table(caption: str, rows: list[tuple[str, Cells, Cells]]) -> Table:
-    """Return a table of the paper's results next to the measured results."""
-    columns = [column for name in FIGURES.values() for column in (f"{name} (paper)", name)]
-    cells = [
-        (name, *(cell for pair in zip(paper, measured, strict=True) for cell in pair))
-        for name, paper, measured in rows
-    ]
-    return Table(caption, ("model", *columns), cells)
+def format_metrics(evaluations: Sequence[Evaluation], digits: int) -> tuple[str, ...]:
+    """Format means and standard deviations of `METRICS`, the accuracy in percent."""
+    max_losses, mean_losses, accuracies = (
+        [getattr(evaluation, metric) for evaluation in evaluations] for metric in METRICS
+    )
+    percent = mean_and_spread(100 * np.array(accuracies), digits)
+    unit = " %" if len(evaluations) > 1 else "%"
+    return mean_and_spread(max_losses), mean_and_spread(mean_losses), percent + unit
+
+
+def comparison_table(
+    caption: str,
+    side: str,
+    paper: Mapping[str, PaperResult],
+    models: Mapping[str, Sequence[TrainedModel]],
+    digits: int,
+) -> Table:
+    """Return a table of the paper's results next to those of one or several runs of each model."""
+    rows = []
+    for name, runs in models.items():
+        published = ("–", "–", "–")
+        if name in paper:
+            max_loss, mean_loss, accuracy = getattr(paper[name], side)
+            published = (str(max_loss), str(mean_loss), f"{accuracy:.{digits}%}")
+        measured = format_metrics([getattr(run, side) for run in runs], digits)
+        pairs = zip(published, measured, strict=True)
+        rows.append((name, *(cell for pair in pairs for cell in pair)))
+    columns = (column for name in METRICS.values() for column in (f"{name} (paper)", name))
+    return Table(caption, ("model", *columns), rows)
 
 
 # -- multilayer perceptron -------------------------------------------------------------------------
 
-# Seconds between calls of a callback.
-INTERVAL = 0.2
+# Number of iterations between calls of a callback.
+INTERVAL = 100
 
 
 class MLP:
     """MLP with layers a_l = relu(W_l·a_{l−1}) and scores z = W_L·a_{L−1}.
 
     The last column of each matrix is the bias. The matrices are views of the vector ``theta``.
-
-    Parameters
-    ----------
-    widths : (P, hidden layers, C)
-    theta : vector of all weights, layer by layer
+    ``widths`` are P, the widths of the hidden layers, and C.
     """
 
     def __init__(self, widths: tuple[int, ...], theta: NDArray) -> None:
@@ -228,8 +232,8 @@ def train_mlp(
     X, y, rng = split.X_train, split.y_train, np.random.default_rng(seed)
     model = MLP.random((X.shape[1], *hidden, int(y.max()) + 1), rng, X.dtype)
     with watch("MLP (mean)") as callback:
-        training = train_by_adam(model, X, y, rate, iterations, batch, rng, callback)
-    return TrainedModel.of("MLP (mean)", model, split, *training)
+        training = train_by_adam(model, X, y, rate, iterations, rng, batch, callback)
+    return TrainedModel(*_evaluate(model, split), *training)
 
 
 def train_by_adam(
@@ -238,27 +242,24 @@ def train_by_adam(
     y: NDArray,
     rate: float,
     iterations: int,
+    rng: np.random.Generator,
     batch: int | None = None,
-    rng: np.random.Generator | None = None,
     callback: Callback = lambda progress: None,
 ) -> tuple[float, NDArray]:
     """Minimise the mean loss with Adam; return the training time and the loss curve.
 
-    Batches are drawn by ``rng``; by default, each iteration uses all samples. The model is changed
-    in place. The callback is called about five times a second.
+    By default, each iteration uses all samples. The model is changed in place.
     """
     adam, curve = Adam(model.theta, beta2=0.999), np.empty(iterations)
-    start = reported = time.perf_counter()
-    rows: Any = slice(None)
+    start = time.perf_counter()
     for n in range(iterations):
-        if rng is not None and batch is not None:
-            rows = rng.integers(len(y), size=batch)
+        rows: Any = slice(None) if batch is None else rng.integers(len(y), size=batch)
         batch_losses, gradient = model.losses_and_gradient(X[rows], y[rows])
         curve[n] = batch_losses.mean()
         adam.move(gradient, rate)
-        now, is_last = time.perf_counter(), n == iterations - 1
-        if is_last or now - reported > INTERVAL:
-            reported, best = now, float(curve[: n + 1].min())
-            state: Any = (curve[n], best, now - start, model, is_last, None)
+        is_last = n == iterations - 1
+        if is_last or n % INTERVAL == 0:
+            best, seconds = float(curve[: n + 1].min()), time.perf_counter() - start
+            state: Any = (curve[n], best, seconds, model, is_last, None)
             callback(Progress("iterations", n + 1, iterations, *state))
     return time.perf_counter() - start, curve

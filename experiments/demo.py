@@ -12,11 +12,11 @@ from rich.console import Console
 from rich.table import Table
 
 from experiments.__main__ import make_folder
-from experiments.comparison import SIDES
+from experiments.comparison import SIDES, TrainedModel
 from experiments.iris import (
+    LMM_MAX,
     N_ITERATIONS,
     TYPICAL_SEED,
-    IrisComparison,
     compare_on_iris,
     compile_kernels,
     plot_comparison,
@@ -55,21 +55,27 @@ def demo(
         with announce_compilation(progress.print):
             compile_kernels(iterations)
         console.print(f"Iris, seed {seed}: three models, {iterations:,} iterations each\n")
-        comparison = compare_on_iris(
+        models = compare_on_iris(
             seed, iterations, lambda name: ProgressBar(name.ljust(10), progress)
         )
     except KeyboardInterrupt:
         typer.echo("Interrupted; nothing was saved.", err=True)
         raise typer.Exit(130) from None
     for side in SIDES:
-        console.print(_table(comparison, side))
-    console.print(_certificate(comparison))
-    _draw(comparison, out / FIGURE, console)
+        console.print(_table(models, side))
+    console.print(_certificate(models[LMM_MAX]))
+    try:
+        figure = plot_comparison(models)
+    except ImportError as error:
+        console.print(f"No figure: {error}", markup=False, soft_wrap=True)
+    else:
+        figure.savefig(out / FIGURE)
+        console.print(f"Figure: {out / FIGURE}", markup=False, soft_wrap=True)
 
 
-def _table(comparison: IrisComparison, side: str) -> Table:
+def _table(models: dict[str, TrainedModel], side: str) -> Table:
     """Return a table of the paper's and the measured results."""
-    found = table(side, [comparison])
+    found = table(side, {name: [model] for name, model in models.items()})
     # Narrow enough for terminals of 80 columns.
     style: dict[str, Any] = {"box": box.SIMPLE_HEAD, "pad_edge": False, "collapse_padding": True}
     shown = Table(title=found.caption, title_justify="left", **style)
@@ -77,36 +83,24 @@ def _table(comparison: IrisComparison, side: str) -> Table:
         is_model = name == "model"
         shown.add_column(name, justify="left" if is_model else "right", no_wrap=is_model)
     for row in found.rows:
-        seconds = comparison.models[row[0]].seconds
-        shown.add_row(*map(str, row), f"{seconds:.1f}")
+        shown.add_row(*row, f"{models[row[0]].seconds:.1f}")
     return shown
 
 
-def _certificate(comparison: IrisComparison) -> str:
+def _certificate(model: TrainedModel) -> str:
     """Describe the certificate of LMM (max)."""
-    evaluation = comparison.lmm_max.train
-    loss, n, n_correct = evaluation.max_loss, evaluation.correct.size, int(evaluation.correct.sum())
+    loss, is_correct = model.train.max_loss, model.train.labels == model.train.predicted
     if loss < LOG2:
         return (
             f"[bold]The certificate holds[/]: LMM (max)'s largest training loss, {loss:.3f}, is "
-            f"below log 2 = 0.693, which proves that all {n} training flowers are classified "
-            "correctly."
+            f"below log 2 = 0.693, which proves that all {is_correct.size} training flowers are "
+            "classified correctly."
         )
     return (
         f"[bold]The certificate does not hold[/]: LMM (max)'s largest training loss, {loss:.3f}, "
-        f"is not below log 2 = 0.693; {n_correct} of {n} training flowers are classified correctly."
+        f"is not below log 2 = 0.693; {is_correct.sum()} of {is_correct.size} training flowers are "
+        "classified correctly."
     )
-
-
-def _draw(comparison: IrisComparison, path: Path, console: Console) -> None:
-    """Save the figure, or print a message if Matplotlib is not installed."""
-    try:
-        figure = plot_comparison(comparison)
-    except ImportError as error:
-        console.print(f"No figure: {error}", markup=False, soft_wrap=True)
-        return
-    figure.savefig(path)
-    console.print(f"Figure: {path}", markup=False, soft_wrap=True)
 
 
 if __name__ == "__main__":

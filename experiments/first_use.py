@@ -31,7 +31,7 @@ CASES = {
 
 def run(settings: Settings) -> Result:
     """Measure each case in new processes, each with an empty cache of kernels."""
-    n_runs = settings.n_seeds(FULL_RUNS, QUICK_RUNS)
+    n_runs = settings.pick(FULL_RUNS, QUICK_RUNS)
     seconds: dict[str, list[float]] = {name: [] for name in CASES}
     for name, _ in settings.track([(name, k) for name in CASES for k in range(n_runs)], "runs"):
         seconds[name].append(_cpu_seconds(*CASES[name]))

@@ -6,7 +6,7 @@ import os
 import pickle
 import shutil
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from importlib.util import find_spec
@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from maxplus._files import write_atomically
 from maxplus.datasets import DataNotFoundError
@@ -28,12 +27,7 @@ else:
     Axes = Figure = Any
 
 T = TypeVar("T")
-Part = dict[str, NDArray]
 Track = Callable[[Iterable[Any], str], Iterable[Any]]
-
-
-def _untracked(items: Iterable[T], text: str) -> Iterator[T]:
-    yield from items
 
 
 class Cache:
@@ -69,13 +63,11 @@ class Cache:
 class Settings:
     """Scale, progress display and cache of an experiment.
 
-    ``track`` wraps an iterable, given a description, to show progress. Without ``seeds``, each
-    experiment has its own number of random repetitions.
+    ``track`` wraps an iterable, given a description, to show progress.
     """
 
     quick: bool = False
-    seeds: int | None = None
-    track: Track = _untracked
+    track: Track = lambda items, text: items
     cache: Cache = field(default_factory=Cache)
 
     def pick(self, full: T, quick: T) -> T:
@@ -86,10 +78,6 @@ class Settings:
         """Return the results of functions by name; those in the cache are not computed again."""
         tracked = self.track(list(makers.items()), text)
         return {name: self.cache.get(name, make) for name, make in tracked}
-
-    def n_seeds(self, full: int, quick: int) -> int:
-        """Return the number of seeds, or the default for this scale."""
-        return self.pick(full, quick) if self.seeds is None else self.seeds
 
 
 @dataclass(frozen=True)
@@ -115,10 +103,9 @@ class Table:
 
 @dataclass(frozen=True)
 class Result:
-    """Markdown text, tables, all values as JSON types, and figures by name, of one experiment.
+    """Markdown text, tables, values as JSON types, and figures by name, of one experiment.
 
-    ``scale`` describes the reduced scale; `Experiment.run` removes it from full runs, and sets the
-    duration and the processor, load and versions.
+    ``scale`` describes the reduced scale. `Experiment.run` sets the duration and the machine.
     """
 
     title: str
@@ -139,7 +126,7 @@ def data_folder(variable: str, name: str, content: str) -> Path:
             f"this experiment needs a folder of {content}: name it in the environment variable "
             f"{variable}, or put it into the folder of MAXPLUS_DATA under the name {name!r}"
         )
-    folder = Path(chosen or "") if chosen else Path(str(data), name)
+    folder = Path(chosen) if chosen else Path(str(data), name)
     if not folder.is_dir():
         source = f"{variable}={chosen}" if chosen else f"MAXPLUS_DATA={data}"
         raise DataNotFoundError(f"{source}: {folder} is no folder; name one with {content}")
@@ -155,12 +142,11 @@ def axes(width: float, height: float, title: str, **properties: Any) -> tuple[Fi
     return figure, ax
 
 
-def mean_and_spread(values: Iterable[float], digits: int = 3, factor: float = 1.0) -> str:
+def mean_and_spread(values: Iterable[float], digits: int = 3) -> str:
     """Format the mean and, for several values, the standard deviation."""
-    numbers = factor * np.array(list(values), float)
-    if numbers.size == 1:
-        return f"{numbers[0]:.{digits}f}"
-    return f"{numbers.mean():.{digits}f} ± {numbers.std(ddof=1):.{digits}f}"
+    array = np.array(list(values), float)
+    spread = f" ± {array.std(ddof=1):.{digits}f}" if array.size > 1 else ""
+    return f"{array.mean():.{digits}f}{spread}"
 
 
 class Experiment(NamedTuple):
@@ -186,7 +172,6 @@ class Experiment(NamedTuple):
         from experiments.measure import machine_facts, timed
         from maxplus.estimators import NoEffectWarning
 
-        self.require()
         module = import_module(f"experiments.{self.name.replace('-', '_')}")
         facts = machine_facts(*self.needs, *self.uses)
         with warnings.catch_warnings():
@@ -202,33 +187,30 @@ def _by_name(*experiments: Experiment) -> dict[str, Experiment]:
     return {experiment.name: experiment for experiment in experiments}
 
 
-# Experiments of the paper, and this library's default methods on the same data.
+# Experiments of the paper, and the default estimators on images, noisy labels and regression.
 EXPERIMENTS = _by_name(
-    Experiment("iris", "MLP against LMM on Iris, two tables and training times"),
-    Experiment("init", "structured against random initialisation on Iris"),
-    Experiment("sparsity", "how many weights a subgradient touches, on MNIST"),
-    Experiment("zero-hidden", "the plateau of the model without hidden layers"),
-    Experiment("mnist", "MLP against LMM on MNIST, convergence and confusion"),
-    Experiment("timing", "seconds per iteration and memory of all engines, and their growth"),
-    Experiment("approximation", "the theorem's error bound 2Kδ"),
-    Experiment("certificate", "when the maximum loss falls below log 2"),
-    Experiment("noise", "wrong labels: the maximum, the trimmed maximum, top-k, the mean"),
-    Experiment("quality", "accuracy and certificates of the library's own recipes on images"),
-    Experiment("regression", "R² and intervals on noisy data, beside scikit-learn's models"),
+    Experiment("iris", "MLP and LMM on Iris: losses, accuracies and training times"),
+    Experiment("init", "structured and random initialisation on Iris"),
+    Experiment("sparsity", "fraction of nonzero entries of subgradients on MNIST"),
+    Experiment("zero-hidden", "maximum loss of the model without hidden layers on MNIST"),
+    Experiment("mnist", "MLP and LMM on MNIST: convergence and confusion matrix"),
+    Experiment("timing", "time per iteration and memory of all engines by problem size"),
+    Experiment("approximation", "error of the approximation theorem and its bound 2Kδ"),
+    Experiment("certificate", "first iteration with a maximum loss below log 2"),
+    Experiment("noise", "objectives and estimators with wrong labels"),
+    Experiment("quality", "accuracy and certificates on images"),
+    Experiment("regression", "R² and prediction intervals, compared with scikit-learn"),
 )
 BENCHMARKS = _by_name(
-    Experiment("products", "min-plus and max-plus products against others", ("tropical-gemm",)),
-    Experiment("long-run", "200,000 sparse iterations on MNIST, checked by dense ones"),
-    Experiment("first-use", "CPU time of the first calls, when no compiled kernel is cached"),
-    Experiment("million", "time and memory with a million images"),
-    Experiment("mpi", "exact training over several processes: equality and speed", ("mpi4py",)),
+    Experiment("products", "speed of min-plus and max-plus products", ("tropical-gemm",)),
+    Experiment("long-run", "200,000 sparse iterations on MNIST, verified by dense ones"),
+    Experiment("first-use", "CPU time of the first calls without cached kernels"),
+    Experiment("million", "time and memory of training on a million images"),
+    Experiment("mpi", "training on several MPI ranks: equality and speed", ("mpi4py",)),
     Experiment(
         "tables",
-        "the default on a folder of tables against scikit-learn's and boosted models",
+        "classifiers with default parameters on a folder of tables",
         uses=("xgboost", "xgboost-cpu", "lightgbm", "catboost", "interpret-core"),
     ),
-    Experiment(
-        "robust",
-        "certified errors on tables and images, beside those of robust trees",
-    ),
+    Experiment("robust", "certified errors on tables and images, compared with robust trees"),
 )

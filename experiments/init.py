@@ -18,7 +18,7 @@ STARTS = {"prototypes": "structured", "gaussian": "Gaussian", "uniform": "unifor
 def run(settings: Settings) -> Result:
     """Fit models with each initialisation and several seeds on one split."""
     iterations = settings.pick(N_ITERATIONS, QUICK_ITERATIONS)
-    seeds = range(settings.n_seeds(FULL_RUNS, QUICK_RUNS))
+    seeds = range(settings.pick(FULL_RUNS, QUICK_RUNS))
     X, y = load_iris(return_X_y=True)
     X, _, y, _ = train_test_split(X, y, test_size=0.3, random_state=0)
     losses: dict[str, list[float]] = {start: [] for start in STARTS}

@@ -7,7 +7,7 @@ Settings of the section "MLP vs. LMM on Iris" of the paper: random 70/30 splits,
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,9 +15,7 @@ from sklearn.datasets import load_iris
 from sklearn.model_selection import train_test_split
 
 from experiments.comparison import (
-    FIGURES,
     SIDES,
-    Evaluation,
     PaperResult,
     Split,
     TrainedModel,
@@ -45,9 +43,7 @@ from maxplus.plots._canvas import (
     quiet_frame,
 )
 
-N_HIDDEN = 20
-N_ITERATIONS = 50_000
-MLP_RATE = 0.01
+N_HIDDEN, N_ITERATIONS, MLP_RATE = 20, 50_000, 0.01
 # The seed with the lower median of the training losses of LMM (max) over seeds 0 to 9.
 TYPICAL_SEED = 8
 
@@ -63,16 +59,16 @@ LMM_SETTINGS: dict[str, Any] = {
 MEAN_SETTINGS: dict[str, Any] = {"objective": "mean", "step": "constant"}
 MAX_SETTINGS: dict[str, Any] = {"objective": "max", "step": "two-phase", "polyak_fraction": 0.5}
 
+MLP, LMM_MEAN, LMM_MAX = "MLP (mean)", "LMM (mean)", "LMM (max)"
 PAPER = {
-    "MLP (mean)": PaperResult((1.839, 0.025, 0.99), (8.744, 0.047, 0.88), 33),
-    "LMM (mean)": PaperResult((1.025, 0.16, 0.981), (1.253, 0.227, 0.9111)),
-    "LMM (max)": PaperResult((0.426, 0.245, 1.0), (1.03, 0.311, 0.9333), 151),
+    MLP: PaperResult((1.839, 0.025, 0.99), (8.744, 0.047, 0.88), 33),
+    LMM_MEAN: PaperResult((1.025, 0.16, 0.981), (1.253, 0.227, 0.9111)),
+    LMM_MAX: PaperResult((0.426, 0.245, 1.0), (1.03, 0.311, 0.9333), 151),
 }
 
 FULL_SEEDS, QUICK_SEEDS, QUICK_ITERATIONS = 10, 3, 5_000
 # Slopes of models with one unit per training sample.
 SLOPES = (4.0, 20.0, 40.0)
-INTERPOLATED = 1e-3
 ONE_UNIT_COLUMNS = {
     "slope k": "{slope:g}",
     "max loss at first": "{first:.3g}",
@@ -80,43 +76,19 @@ ONE_UNIT_COLUMNS = {
 }
 
 
-@dataclass(frozen=True)
-class IrisComparison:
-    """Results of the three models on one split, by name."""
-
-    seed: int
-    iterations: int
-    models: dict[str, TrainedModel]
-
-    @property
-    def lmm_max(self) -> TrainedModel:
-        """The LMM trained on the maximum loss."""
-        return self.models["LMM (max)"]
-
-
 def compare_on_iris(
     seed: int = TYPICAL_SEED, iterations: int = N_ITERATIONS, watch: Watch = unwatched
-) -> IrisComparison:
-    """Train the three models on one random split and evaluate them.
+) -> dict[str, TrainedModel]:
+    """Train the three models on one random split; return them by name.
 
-    Parameters
-    ----------
-    seed : int
-        Seed of the split and of each initialisation.
-    iterations : int
-        Number of iterations of each fit.
-    watch : callable, optional
-        Called with the name of a model; returns a context manager that yields a callback, such
-        as `maxplus.training.progress.ProgressBar`.
+    ``seed`` is that of the split and of each initialisation.
     """
     compile_kernels(iterations)
     split = Split(*train_test_split(*load_iris(return_X_y=True), test_size=0.3, random_state=seed))
-    models = [train_mlp((8, N_HIDDEN), MLP_RATE, split, seed, iterations, watch=watch)]
-    models += [
-        train_lmm(name, LMM_SETTINGS | settings, split, seed, iterations, watch)
-        for name, settings in (("LMM (mean)", MEAN_SETTINGS), ("LMM (max)", MAX_SETTINGS))
-    ]
-    return IrisComparison(seed, iterations, {model.name: model for model in models})
+    models = {MLP: train_mlp((8, N_HIDDEN), MLP_RATE, split, seed, iterations, watch=watch)}
+    for name, settings in ((LMM_MEAN, MEAN_SETTINGS), (LMM_MAX, MAX_SETTINGS)):
+        models[name] = train_lmm(name, LMM_SETTINGS | settings, split, seed, iterations, watch)
+    return models
 
 
 def compile_kernels(iterations: int) -> None:
@@ -134,38 +106,55 @@ def compile_kernels(iterations: int) -> None:
 def run(settings: Settings) -> Result:
     """Train all three models on every split."""
     iterations = settings.pick(N_ITERATIONS, QUICK_ITERATIONS)
-    seeds = range(settings.n_seeds(FULL_SEEDS, QUICK_SEEDS))
+    seeds = range(settings.pick(FULL_SEEDS, QUICK_SEEDS))
     runs = [compare_on_iris(seed, iterations) for seed in settings.track(seeds, "Iris, splits")]
-    worst = sorted(run.lmm_max.train.max_loss for run in runs)
+    models = {name: [run[name] for run in runs] for name in PAPER}
+    ours = models[LMM_MAX]
+    worst = sorted(model.train.max_loss for model in ours)
     median, certified = worst[len(worst) // 2], sum(loss < LOG2 for loss in worst)
-    perfect = sum(r.lmm_max.train.accuracy == 1.0 for r in runs)
-    accuracy = sum(r.lmm_max.test.accuracy for r in runs) / len(runs)
+    perfect = sum(model.train.accuracy == 1.0 for model in ours)
+    accuracy = np.mean([model.test.accuracy for model in ours])
     text = (
         f"{len(runs)} random 70/30 splits, {iterations:,} iterations each. The LMM on the maximum "
         f"loss ends at a median training maximum of {median:.3f}, at best {worst[0]:.3f} (the "
-        f"paper, on one split: {PAPER['LMM (max)'].train[0]}); all training flowers are right in "
-        f"{perfect} of {len(runs)} runs, in {certified} of them provably (maximum loss below log "
-        f"2). Its mean test accuracy is {accuracy:.1%}. The paper's test set has 45 flowers, so "
-        "its 93.3 % and 91.1 % differ by one flower; hence many splits. Our MLP reaches a lower "
-        "loss than the paper's; losses are not clipped. The paper does not state k for Iris; we "
-        "use 4, its value for MNIST."
+        f"paper, on one split: {PAPER[LMM_MAX].train[0]}). All training flowers are classified "
+        f"correctly in {perfect} of {len(runs)} runs, and in {certified} of them the maximum loss "
+        f"is below log 2. The mean test accuracy is {accuracy:.1%}. The paper's test set has 45 "
+        "flowers, so its accuracies of 93.3 % and 91.1 % differ by one flower. Our MLP reaches a "
+        "lower loss than the paper's. Losses are not clipped. The paper does not state k for Iris; "
+        "we use 4, its value for MNIST."
     )
     all_units = [_one_unit_each(k, iterations) for k in settings.track(SLOPES, "H = N")]
-    text += _one_unit_each_text(all_units)
-    typical = min(runs, key=lambda run: abs(run.lmm_max.train.max_loss - median))
+    lowest = min(all_units, key=lambda result: result["best"])
+    text += (
+        " With one unit per training sample, the paper's construction interpolates, and the "
+        "maximum loss depends only on the slope k. It is about exp(−0.2·k) on Iris, where the "
+        "smallest distance between classes is 0.2. Training hardly improves this initialisation. "
+        f"With k = {lowest['slope']:g} it is {lowest['best']:.1e}; the paper reports convergence "
+        "to zero and does not state k."
+    )
+    typical = min(runs, key=lambda run: abs(run[LMM_MAX].train.max_loss - median))
+    times = [
+        (
+            name,
+            "–" if math.isnan(paper.seconds) else f"{paper.seconds:.0f}",
+            mean_and_spread((model.seconds for model in models[name]), 2),
+        )
+        for name, paper in PAPER.items()
+    ]
     return Result(
         "MLP against LMM on Iris",
         text,
         [
-            *(table(side, runs) for side in SIDES),
-            _times(runs),
+            *(table(side, models) for side in SIDES),
+            Table("Seconds of training", ("model", "paper", "ours"), times),
             Table.of("As many units as training flowers", all_units, ONE_UNIT_COLUMNS),
         ],
         {
             "runs": [
-                {"seed": run.seed}
-                | {name: {"seconds": m.seconds} | m.values() for name, m in run.models.items()}
-                for run in runs
+                {"seed": seed}
+                | {name: {"seconds": m.seconds} | m.values() for name, m in run.items()}
+                for seed, run in zip(seeds, runs, strict=True)
             ],
             "median": median,
             "best": worst[0],
@@ -186,41 +175,9 @@ def _one_unit_each(slope: float, iterations: int) -> dict[str, float]:
     return {"slope": slope, "first": float(model.loss_curve_[0]), "best": model.max_loss_}
 
 
-def _one_unit_each_text(results: list[dict[str, float]]) -> str:
-    lowest = min(results, key=lambda r: r["best"])
-    reached = "is" if lowest["best"] < INTERPOLATED else "is not"
-    return (
-        " With one unit per training sample, the paper's construction interpolates, and the "
-        "maximum loss depends only on the slope k. It is about exp(−0.2·k) on Iris, where the "
-        "smallest distance between classes is 0.2. Training hardly improves this initialisation. "
-        f"With k = {lowest['slope']:g} it is {lowest['best']:.1e}, which {reached} below "
-        f"{INTERPOLATED:g}; the paper reports convergence to zero and does not state k."
-    )
-
-
-def table(side: str, runs: list[IrisComparison]) -> Table:
+def table(side: str, models: Mapping[str, Sequence[TrainedModel]]) -> Table:
     """Return a table of the paper's and the measured results on "train" or "test" flowers."""
-    rows = []
-    for name, paper in PAPER.items():
-        max_loss, mean_loss, accuracy = getattr(paper, side)
-        evaluations = [getattr(run.models[name], side) for run in runs]
-        losses, means, accuracies = ([getattr(e, what) for e in evaluations] for what in FIGURES)
-        published = (str(max_loss), str(mean_loss), f"{accuracy:.1%}")
-        percent = mean_and_spread(accuracies, 1, 100) + " %"
-        rows.append((name, published, (mean_and_spread(losses), mean_and_spread(means), percent)))
-    return comparison_table(f"Iris, {side} flowers", rows)
-
-
-def _times(runs: list[IrisComparison]) -> Table:
-    rows = [
-        (
-            name,
-            "–" if math.isnan(paper.seconds) else f"{paper.seconds:.0f}",
-            mean_and_spread((run.models[name].seconds for run in runs), 2),
-        )
-        for name, paper in PAPER.items()
-    ]
-    return Table("Seconds of training", ("model", "paper", "ours"), rows)
+    return comparison_table(f"Iris, {side} flowers", side, PAPER, models, 1)
 
 
 # -- figure ----------------------------------------------------------------------------------------
@@ -233,31 +190,36 @@ GOLDEN = (5**0.5 - 1) / 2
 LOWEST, RIGHT = 1.14, 1.30
 
 
-def plot_comparison(comparison: IrisComparison) -> Figure:
+def plot_comparison(models: dict[str, TrainedModel]) -> Figure:
     """Plot the loss curve of LMM (max) and the probabilities of the true labels of all models."""
     figure = new_figure(12.0, 4.8)
     left, right = figure.subplots(1, 2, gridspec_kw={"wspace": 0.08})
     # The step size is constant from this iteration.
-    switch = math.ceil(MAX_SETTINGS["polyak_fraction"] * comparison.iterations)
-    curve = comparison.lmm_max.loss_curve
+    curve = models[LMM_MAX].loss_curve
+    switch = math.ceil(MAX_SETTINGS["polyak_fraction"] * curve.size)
     plot_convergence(curve, 3, switch=switch, sample="flower", ax=left)
-    _draw_confidence(right, list(comparison.models.values()))
+    _draw_confidence(right, models)
     return figure
 
 
-def _draw_confidence(ax: Axes, models: list[TrainedModel]) -> None:
+def _draw_confidence(ax: Axes, models: dict[str, TrainedModel]) -> None:
     """Draw the probability of the true label of each sample; ½ corresponds to a loss of log 2."""
     head, bottom = -0.85, BAND * len(models) - 0.5
     label: dict[str, Any] = {"va": "center", "fontsize": SMALL}
     rows = []
-    for band, (model, colour) in enumerate(zip(models, (VERMILION, GREEN, BLUE), strict=True)):
+    colours = zip(models.items(), (VERMILION, GREEN, BLUE), strict=True)
+    for band, ((name, model), colour) in enumerate(colours):
         top = band * BAND
-        ax.text(0, top, model.name, va="center", fontsize=TEXT, fontweight="bold", color=colour)
+        ax.text(0, top, name, va="center", fontsize=TEXT, fontweight="bold", color=colour)
         for y, evaluation, alpha in (
             (top + TRAIN, model.train, 0.4),
             (top + TEST, model.test, 1.0),
         ):
-            _draw_dots(ax, y, evaluation, color=colour, alpha=alpha)
+            # Multiples of the golden ratio are more evenly distributed than random numbers.
+            jitter = np.arange(evaluation.losses.size) * GOLDEN % 1 - 0.5
+            ax.axhline(y, color=PALE, linewidth=0.6, zorder=0)
+            dots: dict[str, Any] = {"s": 12, "linewidth": 0, "color": colour, "alpha": alpha}
+            ax.scatter(np.exp(-evaluation.losses), y + SPREAD * jitter, clip_on=False, **dots)
             lowest = _probability(evaluation.max_loss)
             ax.text(LOWEST, y, lowest, ha="right", color=INK, **label)
             ax.text(RIGHT, y, f"{evaluation.accuracy:.1%}", ha="right", color=INK, **label)
@@ -272,15 +234,6 @@ def _draw_confidence(ax: Axes, models: list[TrainedModel]) -> None:
     quiet_frame(ax, "Probability of the true label")
     ax.spines["left"].set_visible(False)
     ax.tick_params(axis="y", length=0)
-
-
-def _draw_dots(ax: Axes, y: float, evaluation: Evaluation, **style: Any) -> None:
-    """Draw the probability of the true label of each sample at height ``y``, with jitter."""
-    # Multiples of the golden ratio are more evenly distributed than random numbers.
-    jitter = np.arange(evaluation.losses.size) * GOLDEN % 1 - 0.5
-    ax.axhline(y, color=PALE, linewidth=0.6, zorder=0)
-    heights = y + SPREAD * jitter
-    ax.scatter(np.exp(-evaluation.losses), heights, s=12, linewidth=0, clip_on=False, **style)
 
 
 def _probability(loss: float) -> str:

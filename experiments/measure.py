@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from maxplus.models import LMM
 from maxplus.models.initialization import choose_prototypes, prototype_lmm
 from maxplus.training import (
+    History,
     MaxLoss,
     StepRule,
     TrainingProblem,
@@ -111,31 +112,21 @@ def timed(call: Callable[..., T], *arguments: Any) -> tuple[float, T]:
     return time.perf_counter() - start, result
 
 
-def timed_cpu(call: Callable[..., T], *arguments: Any) -> tuple[float, T]:
-    """Return the CPU time of all threads in seconds and the result of a call."""
-    start = time.process_time()
-    result = call(*arguments)
-    return time.process_time() - start, result
+def seconds_per_iteration(engine: Engine, iterations: int, history: History | None = None) -> float:
+    """Return the mean time per iteration, which includes periodic work of the engine.
 
-
-def warm_up(engine: Engine) -> None:
-    """Run one iteration to compile or load kernels."""
-    engine.advance(Block(1))
-
-
-def seconds_per_iteration(engine: Engine, iterations: int) -> float:
-    """Return the mean time per iteration.
-
-    It includes periodic work of the engine, such as regrouping samples.
+    Iterations are appended to ``history``.
     """
-    done, spent = 0, 0.0
+    done, seconds = 0, 0.0
     while done < iterations:
         block = Block(min(BLOCK, iterations - done))
-        spent += timed(engine.advance, block)[0]
+        seconds += timed(engine.advance, block)[0]
         done += block.n
+        if history is not None:
+            history.append(block)
         if block.signal:
             break
-    return spent / done
+    return seconds / done
 
 
 def _version(package: str) -> str | None:
@@ -152,11 +143,7 @@ def in_a_process(
 ) -> T:
     """Return ``function(**arguments)``, computed in a new process.
 
-    Parameters
-    ----------
-    function : module-level function
-    arguments : keyword arguments
-    environment : additional environment variables
+    ``environment`` contains additional environment variables.
     """
     with (
         patch.dict(os.environ, environment or {}),

@@ -65,12 +65,12 @@ def describe(timings: list[dict[str, Any]], shape: Shape) -> Result:
     ratios = {name: minplus_rows[name]["ratio"] for name in COMPARED}
     faster = ", ".join(f"{ratio:.1f} times as fast as {name}" for name, ratio in ratios.items())
     text = (
-        f"A product of {n} × {m} by {m} × {k} numbers, as in the min-plus layer of an MNIST "
-        "network. Results are bit-identical; times are medians of alternating runs. maxplus "
-        f"does {minplus_rows[OURS]['speed']:.0f} G sums/s in float32: {faster}."
+        f"Products of a {n} × {m} and a {m} × {k} matrix in float32, as in the min-plus layer of "
+        "an MNIST network. Results are bit-identical, and times are medians of alternating runs. "
+        f"maxplus computes {minplus_rows[OURS]['speed']:.0f} G sums/s and is {faster}."
     )
     return Result(
-        "Products over the two semirings",
+        "Min-plus and max-plus products",
         text,
         [Table.of(f"{n} × {m} times {m} × {k}", cells, COLUMNS)],
         {"shape": list(shape), "ratios": ratios, "timings": timings},

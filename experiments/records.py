@@ -10,7 +10,7 @@ from typing import Any
 from experiments.harness import BENCHMARKS, EXPERIMENTS, Result, Settings
 from maxplus._files import write_atomically
 
-TITLE = "The paper's tables and figures, measured again"
+TITLE = "Tables and figures of the paper, and further experiments"
 BENCHMARKS_TITLE = "Benchmarks"
 
 # Content of the JSON file of an experiment: the fields of its `Result`, with figures by name, and
@@ -33,14 +33,8 @@ def write_result(folder: Path, name: str, result: Result, settings: Settings) ->
             figure.savefig(folder / f"{name}-{what}.{kind}")
     record = {
         "name": name,
-        "title": result.title,
-        "text": result.text,
-        "scale": result.scale,
         "quick": settings.quick,
-        "seeds": settings.seeds,
-        "seconds": result.seconds,
-        "machine": result.machine,
-        "values": result.values,
+        **vars(result),
         "tables": [vars(table) for table in result.tables],
         "figures": list(result.figures),
     }
@@ -59,27 +53,24 @@ def read_record(folder: Path, name: str) -> Record | None:
 
 
 def is_finished(folder: Path, name: str, settings: Settings) -> bool:
-    """Return whether the folder contains a result with the same settings."""
+    """Return whether the folder contains a result at the same scale."""
     record = read_record(folder, name)
-    expected = (settings.quick, settings.seeds)
-    return record is not None and (record["quick"], record["seeds"]) == expected
+    return record is not None and record["quick"] == settings.quick
 
 
-def write_report(out: Path) -> list[str]:
-    """Write REPORT.md from all records in ``out``; return their names."""
+def write_report(out: Path) -> None:
+    """Write REPORT.md from all records in ``out``."""
     papers, benchmarks = (
         [record for name in group if (record := read_record(out / name, name))]
         for group in (EXPERIMENTS, BENCHMARKS)
     )
-    records = papers + benchmarks
-    facts = _common_facts(records)
+    facts = _common_facts(papers + benchmarks)
     parts = [f"# {TITLE}\n", *([f"{facts}\n"] if facts else [])]
     parts += [_section(record, f"{record['name']}/") for record in papers]
     if benchmarks:
         parts += [f"# {BENCHMARKS_TITLE}\n"]
         parts += [_section(record, f"{record['name']}/") for record in benchmarks]
     (out / "REPORT.md").write_text("\n".join(parts), encoding="utf-8")
-    return [record["name"] for record in records]
 
 
 def _common_facts(records: list[Record]) -> str:

@@ -20,7 +20,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from experiments.harness import Figure, Result, Settings, Table, axes, mean_and_spread
-from experiments.measure import timed
 from maxplus.estimators import LMMRegressor
 from maxplus.plots._canvas import BLUE, GREEN, GREY, INK, VERMILION
 
@@ -45,31 +44,29 @@ def run(settings: Settings) -> Result:
     models = _models(QUICK_EPOCHS if settings.quick else "auto")
     scores: dict[str, dict[str, list[float]]] = {d: {m: [] for m in models} for d in data}
     covered: dict[str, list[float]] = {d: [] for d in data}
-    seconds: dict[str, list[float]] = {m: [] for m in models}
     folds = range(settings.pick(FOLDS, 1))
     for name, fold, model in settings.track(list(product(data, folds, models)), "regression"):
         X, y = data[name]
         train, test = list(KFold(FOLDS, shuffle=True, random_state=SEED).split(X))[fold]
-        fit_seconds, fitted = timed(clone(models[model]).fit, X[train], y[train])
+        fitted = clone(models[model]).fit(X[train], y[train])
         scores[name][model].append(r2_score(y[test], fitted.predict(X[test])))
-        seconds[model].append(fit_seconds)
         if model == OURS:
             lower, upper = fitted.predict_interval(X[test], COVERAGE)
             covered[name].append(float(((lower <= y[test]) & (y[test] <= upper)).mean()))
     by_data = pd.DataFrame({d: {m: np.mean(scores[d][m]) for m in models} for d in data}).T
     means = by_data.mean()
     coverage = np.mean([np.mean(c) for c in covered.values()])
-    rows = [
-        (d, *map(mean_and_spread, scores[d].values()), mean_and_spread(covered[d], 1, 100.0))
-        for d in data
-    ]
+    rows = []
+    for name in data:
+        percent = mean_and_spread((100 * share for share in covered[name]), 1)
+        rows.append((name, *map(mean_and_spread, scores[name].values()), percent))
     rows.append(("mean", *(f"{mean:.3f}" for mean in means), f"{100 * coverage:.1f}"))
     columns = ("data", *models, f"inside the {COVERAGE:.0%} interval, %")
     return Result(
         "Regression",
         _text(by_data, len(data["waves"][1])),
         [Table("R² on held-out rows, five folds", columns, rows)],
-        {"scores": scores, "covered": covered, "seconds": seconds},
+        {"scores": scores, "covered": covered},
         {"scores": _draw(by_data)},
         f"one fold of five, {QUICK_MADE} rows, {QUICK_EPOCHS} epochs",
     )

@@ -91,15 +91,9 @@ def _linear_max_plus(n_features: int, n_hidden: int, rng: np.random.Generator) -
 
 
 def _draw(widths: tuple[int, ...], curve: list[Sparsity]) -> Figure:
-    figure, ax = axes(
-        7.0,
-        4.4,
-        "Linear Max-Plus, MNIST: sparsity of subgradients",
-        xscale="log",
-        yscale="log",
-        xlabel="hidden units H",
-        ylabel="γ, share of non-zero entries",
-    )
+    title = "Linear Max-Plus, MNIST: sparsity of subgradients"
+    labels = {"xlabel": "hidden units H", "ylabel": "γ, share of non-zero entries"}
+    figure, ax = axes(7.0, 4.4, title, xscale="log", yscale="log", **labels)
     for values, colour, label, paper in (
         ([g.of_mean for g in curve], VERMILION, "average loss", PAPER_MEAN),
         ([g.of_single for g in curve], BLUE, "one image (mean)", PAPER_SINGLE),

@@ -7,6 +7,7 @@ variable MAXPLUS_TABLES, or is the subfolder ``tables`` of MAXPLUS_DATA.
 from __future__ import annotations
 
 import os
+import time
 import warnings
 from collections import Counter
 from collections.abc import Callable
@@ -25,8 +26,8 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import StratifiedKFold
 
-from experiments.harness import Axes, Figure, Part, Result, Settings, Table, data_folder
-from experiments.measure import timed, timed_cpu
+from experiments.harness import Axes, Figure, Result, Settings, Table, data_folder
+from experiments.measure import timed
 from maxplus.datasets import DataNotFoundError
 from maxplus.estimators import LMMClassifier
 from maxplus.evaluation.comparison import SKLEARN_CLASSIFIERS
@@ -50,6 +51,8 @@ FULL_SEEDS, QUICK_SEEDS = 2, 1
 FULL_FOLDS, QUICK_FOLDS = 5, 3
 QUICK_TABLES = 3
 OURS = "LMM"
+# Predictions and times, see `held_out`.
+Part = dict[str, NDArray]
 # Column heading and number of decimals of each metric. Times are per fold.
 FIGURES = {
     "accuracy": ("accuracy %", 2),
@@ -76,15 +79,15 @@ BOOSTING_BASELINES: dict[str, tuple[str, str, dict[str, Any]]] = {
 }
 
 
-def _boosted(name: str, seed: int) -> Any:
-    module, class_name, options = BOOSTING_BASELINES[name]
-    return getattr(import_module(module), class_name)(random_state=seed, **options)
-
-
 def installed_baselines() -> Models:
     """Return the factories of boosting models whose packages are installed."""
+
+    def boosted(name: str, seed: int) -> Any:
+        module, class_name, options = BOOSTING_BASELINES[name]
+        return getattr(import_module(module), class_name)(random_state=seed, **options)
+
     return {
-        name: partial(_boosted, name)
+        name: partial(boosted, name)
         for name, (module, _, _) in BOOSTING_BASELINES.items()
         if find_spec(module.partition(".")[0]) is not None
     }
@@ -102,11 +105,11 @@ def run(settings: Settings) -> Result:
     tables = read_folder(find_folder())
     if settings.quick:
         tables = sorted(tables, key=lambda table: table.X.size)[:QUICK_TABLES]
-    n_seeds = settings.n_seeds(FULL_SEEDS, QUICK_SEEDS)
+    n_seeds = settings.pick(FULL_SEEDS, QUICK_SEEDS)
     results = measure(tables, MODELS, settings)
     return Result(
-        "Tables",
-        _text(results, settings, n_seeds),
+        "Classification of tables",
+        _text(results, settings.pick(FULL_FOLDS, QUICK_FOLDS), n_seeds),
         tables_of(results),
         results.plain(),
         {"models": draw(results)},
@@ -120,30 +123,23 @@ def measure(tables: list[LabelledTable], models: Models, settings: Settings) -> 
     The predictions of a model with a seed are cached. A full run uses one single-threaded process
     per CPU.
     """
-    n_folds = QUICK_FOLDS if settings.quick else FULL_FOLDS
-    n_seeds = settings.n_seeds(FULL_SEEDS, QUICK_SEEDS)
+    n_folds = settings.pick(FULL_FOLDS, QUICK_FOLDS)
+    n_seeds = settings.pick(FULL_SEEDS, QUICK_SEEDS)
     runs = [(table, model, seed) for table in tables for seed in range(n_seeds) for model in models]
-    parallel = Parallel(n_jobs=1 if settings.quick else os.cpu_count(), return_as="generator")
-    parts = parallel(
-        delayed(settings.cache.get)(
-            f"{table.name} {model} {seed}",
-            partial(
-                held_out,
-                models[model](seed),
-                table.X,
-                table.y,
-                StratifiedKFold(n_folds, shuffle=True, random_state=seed),
-            ),
-        )
-        for table, model, seed in runs
-    )
+
+    def part_of(table: LabelledTable, model: str, seed: int) -> Any:
+        splitter = StratifiedKFold(n_folds, shuffle=True, random_state=seed)
+        make = partial(held_out, models[model](seed), table.X, table.y, splitter)
+        return delayed(settings.cache.get)(f"{table.name} {model} {seed}", make)
+
+    parallel = Parallel(n_jobs=settings.pick(os.cpu_count(), 1), return_as="generator")
+    parts = parallel(part_of(*run) for run in runs)
     figures = []
     structures: dict[str, Counter[str]] = {}
     for (table, model, _), part in zip(settings.track(runs, "tables"), parts, strict=True):
         figures.append({"table": table.name, "model": model, **figures_of(part)})
         if model == OURS:
-            counts = structures.setdefault(table.name, Counter())
-            counts.update(part["structures"].tolist() if "structures" in part else [])
+            structures.setdefault(table.name, Counter()).update(part["structures"].tolist())
     return Results(
         {table.name: len(table.y) for table in tables},
         pd.DataFrame(figures).groupby(["table", "model"], sort=False).mean(),
@@ -151,21 +147,17 @@ def measure(tables: list[LabelledTable], models: Models, settings: Settings) -> 
     )
 
 
-def _text(results: Results, settings: Settings, n_seeds: int) -> str:
+def _text(results: Results, n_folds: int, n_seeds: int) -> str:
     ours, others = results.means.loc[OURS], results.means.drop(OURS)
     accurate, calibrated = others["accuracy"].idxmax(), others["log_loss"].idxmin()
-    n_folds = QUICK_FOLDS if settings.quick else FULL_FOLDS
     missing = ", ".join(model for model in BOOSTING_BASELINES if model not in others.index)
-    left_out = (
-        f"Left out (`pip install 'maxplus[baselines]'` installs them): {missing}. "
-        if missing
-        else ""
-    )
+    left_out = f"Left out (`pip install 'maxplus[baselines]'` installs them): {missing}. "
     return (
         f"`LMMClassifier()` on {len(results.rows)} tables with unscaled numbers and one-hot "
         "encoded categories, scikit-learn's models on standardised features, and boosted models "
         "of other packages; all with their defaults, except more iterations for logistic "
-        f"regression and the MLP. {left_out}{n_folds} stratified folds, {n_seeds} "
+        f"regression and the MLP. {left_out if missing else ''}"
+        f"{n_folds} stratified folds, {n_seeds} "
         f"seed{'s' * (n_seeds > 1)}. Mean accuracy {ours.accuracy:.2f} % and log loss "
         f"{ours.log_loss:.3f}; the most accurate other model is {accurate} with "
         f"{others['accuracy'].max():.2f} %, the one with the lowest log loss {calibrated} with "
@@ -174,9 +166,6 @@ def _text(results: Results, settings: Settings, n_seeds: int) -> str:
         "within folds it is larger, because bins have fewer rows. Seconds are those of one fold, "
         "with other fits running on the same machine; CPU seconds are summed over threads."
     )
-
-
-# -- data ------------------------------------------------------------------------------------------
 
 
 class LabelledTable(NamedTuple):
@@ -196,7 +185,7 @@ def read_folder(folder: Path) -> list[LabelledTable]:
     """Read all .csv and .csv.gz files, sorted by the number of rows."""
     paths = [path for path in sorted(folder.iterdir()) if path.name.endswith(ENDINGS)]
     if not paths:
-        raise DataNotFoundError(f"{folder} holds no file that ends in {' or '.join(ENDINGS)}")
+        raise DataNotFoundError(f"{folder} contains no file that ends in {' or '.join(ENDINGS)}")
     return sorted(map(_read, paths), key=lambda table: (len(table.y), table.name))
 
 
@@ -211,58 +200,42 @@ def _read(path: Path) -> LabelledTable:
         X, labels = data.X, data.y
         assert labels is not None
     except TableError as error:
-        raise DataNotFoundError(f"{error}; or take the table out of {path.parent}") from error
+        raise DataNotFoundError(f"{error}; or remove the table from {path.parent}") from error
     return LabelledTable(path.name.split(".")[0], X, np.unique(labels, return_inverse=True)[1])
 
 
-# -- measurement ----------------------------------------------------------------------------------
-
-
 def held_out(model: Any, X: NDArray, y: NDArray, splitter: Any) -> Part:
-    """Return the predicted probabilities of held-out rows and the time of each fit.
+    """Return the results of a clone of the model in each fold.
 
-    Parameters
-    ----------
-    model : unfitted classifier, which is cloned
-    X, y : features and class indices
-    splitter : scikit-learn splitter with disjoint test sets
-
-    Returns
-    -------
-    Part
-        ``labels``, ``fold`` and ``probabilities`` of each held-out row; ``fit``, ``fit_cpu`` and
-        ``predict`` times of each split; ``chosen`` and ``structures``, the index and name of the
-        structure chosen in each split, if the model selects one.
+    They are ``labels``, ``fold`` and ``probabilities`` of each held-out row, and the times
+    ``fit``, ``fit_cpu`` and ``predict`` and the chosen structure, if any, of each fold.
     """
-    P, fold = np.zeros((len(y), int(y.max()) + 1)), np.full(len(y), -1)
-    seconds = np.empty((3, splitter.get_n_splits(X, y)))
-    chosen, structures = [], []
+    P, fold = np.zeros((len(y), int(y.max()) + 1)), np.empty(len(y), int)
+    seconds, structures = [], []
     for k, (train, test) in enumerate(splitter.split(X, y)):
         with warnings.catch_warnings():
             # Some models reach max_iter, and EBM warns about plots.
             warnings.simplefilter("ignore", ConvergenceWarning)
             warnings.filterwarnings("ignore", "For multiclass we cannot currently visualize pairs")
-            seconds[0, k], (seconds[1, k], fitted) = timed(
-                timed_cpu, clone(model).fit, X[train], y[train]
-            )
-        seconds[2, k], probabilities = timed(fitted.predict_proba, X[test])
+            # The CPU time includes all threads.
+            start = time.process_time()
+            fit, fitted = timed(clone(model).fit, X[train], y[train])
+            fit_cpu = time.process_time() - start
+        predict, probabilities = timed(fitted.predict_proba, X[test])
+        seconds.append((fit, fit_cpu, predict))
         # Classes without training rows have no column.
         P[np.ix_(test, fitted.classes_)] = probabilities
         fold[test] = k
         if hasattr(fitted, "search_"):
-            chosen.append(fitted.search_["chosen"])
-            structures.append(str(fitted.search_["candidates"][chosen[-1]]))
-    known = fold >= 0
-    part = {
-        "labels": y[known],
-        "fold": fold[known],
-        "probabilities": P[known],
-        "fit": seconds[0],
-        "fit_cpu": seconds[1],
-        "predict": seconds[2],
+            search = fitted.search_
+            structures.append(str(search["candidates"][search["chosen"]]))
+    return {
+        "labels": y,
+        "fold": fold,
+        "probabilities": P,
+        **dict(zip(("fit", "fit_cpu", "predict"), np.transpose(seconds), strict=True)),
+        "structures": np.array(structures),
     }
-    choices = {"chosen": np.array(chosen), "structures": np.array(structures)}
-    return part | (choices if chosen else {})
 
 
 def figures_of(part: Part) -> dict[str, float]:
@@ -290,7 +263,7 @@ class Results:
     @property
     def models(self) -> list[str]:
         """Names of the models."""
-        return list(dict.fromkeys(self.figures.index.get_level_values("model")))
+        return list(self.figures.index.unique("model"))
 
     @property
     def means(self) -> pd.DataFrame:
@@ -305,10 +278,7 @@ class Results:
         """Return all results as JSON types."""
         return {
             "rows": self.rows,
-            "figures": {
-                model: self.figures.xs(model, level="model").to_dict("index")
-                for model in self.models
-            },
+            "figures": {m: self.figures.xs(m, level="model").to_dict("index") for m in self.models},
             "structures": {table: dict(counts) for table, counts in self.structures.items()},
         }
 
@@ -337,8 +307,8 @@ def differences_table(results: Results) -> Table:
     accuracies, losses = results.by_table("accuracy"), results.by_table("log_loss")
     for model in results.means.drop(OURS).index:
         points, nats = accuracies[OURS] - accuracies[model], losses[OURS] - losses[model]
-        counts = [(points > 0).sum(), (points < 0).sum(), (nats < 0).sum(), (nats > 0).sum()]
-        higher, lower, better, worse = map(str, counts)
+        higher, lower = str((points > 0).sum()), str((points < 0).sum())
+        better, worse = str((nats < 0).sum()), str((nats > 0).sum())
         shown = _mean_and_error(points, 2), _mean_and_error(nats, 4)
         rows.append((model, shown[0], higher, lower, shown[1], better, worse))
     columns = ("accuracy, points", "higher on", "lower on", "log loss", "better on", "worse on")
@@ -394,29 +364,17 @@ def _draw_differences(ax: Axes, results: Results) -> None:
     """Draw the difference from the best accuracy for each table and model."""
     accuracy = results.by_table("accuracy")
     best = accuracy.max(axis=1)
-    clipped: dict[int, list[str]] = {}
     for k, model in enumerate(results.models):
         shape, colour = MARKS[k % len(MARKS)]
-        difference = accuracy[model] - best
+        difference = (accuracy[model] - best).clip(MIN_DIFFERENCE)
         # Draw the first model filled, behind the outlines of the other models.
-        is_first = k == 0
-        ax.plot(
-            difference.clip(MIN_DIFFERENCE),
-            range(len(difference)),
-            shape,
-            ms=9 if is_first else 5.5,
-            mfc=colour if is_first else "none",
-            mec=colour,
-            alpha=0.9,
-            zorder=1 if is_first else 2,
-            linestyle="none",
-        )
-        for row, points in enumerate(difference):
-            if points < MIN_DIFFERENCE:
-                clipped.setdefault(row, []).append(f"−{-points:.0f}")
-    for row, points_behind in clipped.items():
-        _annotate(ax, MIN_DIFFERENCE, row, ", ".join(points_behind))
-    for k in range(len(results.rows)):
+        style: dict[str, Any] = {"ms": 5.5, "mfc": "none", "zorder": 2}
+        if k == 0:
+            style = {"ms": 9, "mfc": colour, "zorder": 1}
+        ax.plot(difference, range(len(best)), shape, mec=colour, alpha=0.9, **style)
+    for k, own in enumerate(accuracy.sub(best, axis=0).to_numpy()):
+        clipped = [f"−{-points:.0f}" for points in own if points < MIN_DIFFERENCE]
+        _annotate(ax, MIN_DIFFERENCE, k, ", ".join(clipped))
         ax.axhline(k, color=PALE, linewidth=0.5, zorder=0)
     names = [f"{table}, {best[table]:.1f} %" for table in results.rows]
     ax.set_yticks(range(len(names)), names)
@@ -428,14 +386,13 @@ def _draw_differences(ax: Axes, results: Results) -> None:
 def _draw_log_losses(ax: Axes, results: Results) -> None:
     """Draw the mean log loss of each model, which also serves as legend."""
     losses = results.means["log_loss"].sort_values()
-    order = list(losses.index)
-    for k, model in enumerate(order):
+    for k, (model, loss) in enumerate(losses.items()):
         shape, colour = MARKS[results.models.index(model) % len(MARKS)]
-        ax.plot([0, losses[model]], [k, k], color=PALE, linewidth=2, zorder=0)
-        ax.plot(losses[model], k, shape, color=colour, ms=9, clip_on=False)
-        _annotate(ax, losses[model], k, f"{losses[model]:.3f}")
-    ax.set_yticks(range(len(order)), order)
-    ax.set_ylim(len(order) - 0.5, -0.5)
+        ax.plot([0, loss], [k, k], color=PALE, linewidth=2, zorder=0)
+        ax.plot(loss, k, shape, color=colour, ms=9, clip_on=False)
+        _annotate(ax, loss, k, f"{loss:.3f}")
+    ax.set_yticks(range(len(losses)), list(losses.index))
+    ax.set_ylim(len(losses) - 0.5, -0.5)
     ax.set_xlim(0, 1.15 * losses.max())
     ax.set_xlabel("mean log loss")
     quiet_frame(ax, "Log loss over all tables")

@@ -19,6 +19,7 @@ from maxplus.plots._canvas import BLUE, GREEN, GREY, SMALL, VERMILION, new_figur
 from maxplus.training import MaxLoss, TrainingProblem, polyak
 from maxplus.training.engines import TreeEngine
 from maxplus.training.memory import human_bytes
+from maxplus.training.result import Block
 
 # Numbers of features and classes of MNIST, and update intervals of W⁰.
 N_FEATURES, N_CLASSES, ALWAYS, SELDOM = 784, 10, 1, measure.W0_UPDATE_INTERVAL
@@ -27,9 +28,8 @@ PHASES = {"polyak": "Polyak steps", "constant": "constant steps"}
 # Dimensions of the problem: symbol of each.
 SYMBOLS = {"samples": "N", "hidden": "H"}
 
-# Engine, update interval of W⁰, number of images, number of units.
-Key = tuple[str, int, int, int]
-Costs = dict[Key, dict[str, Any]]
+# Results by name of the variant, number of images and number of units.
+Costs = dict[tuple[str, int, int], dict[str, Any]]
 
 
 class Variant(NamedTuple):
@@ -45,10 +45,6 @@ class Variant(NamedTuple):
     def name(self) -> str:
         """Name in the paper's table."""
         return self.engine + (", W⁰ every 100" if self.w0_update_interval == SELDOM else "")
-
-    def at(self, samples: int, hidden: int) -> Key:
-        """Return the key of a run."""
-        return self.engine, self.w0_update_interval, samples, hidden
 
 
 DENSE = Variant("dense", ALWAYS, 5, GREY, "-")
@@ -86,15 +82,14 @@ class Sizes(NamedTuple):
             range(1, self.full + 1), TREE_LIMIT, key=lambda n: tree_bytes(n, self.n_hidden)
         )
 
-    def keys(self, variant: Variant, along: str) -> list[Key]:
-        """Return the runs of an engine along "samples" or "hidden" that fit into memory."""
-        if along == "samples":
+    def along(self, dimension: str, engine: str) -> list[tuple[int, int]]:
+        """Return the numbers of images and units along "samples" or "hidden" that fit."""
+        is_tree = engine == "tree"
+        if dimension == "samples":
             pairs = [(n, self.n_hidden) for n in sorted({*self.samples, self.common})]
         else:
-            n = self.common if variant.engine == "tree" else self.full
-            pairs = [(n, h) for h in self.hidden]
-        is_tree = variant.engine == "tree"
-        return [variant.at(*p) for p in pairs if not is_tree or tree_bytes(*p) <= TREE_LIMIT]
+            pairs = [(self.common if is_tree else self.full, h) for h in self.hidden]
+        return [pair for pair in pairs if not is_tree or tree_bytes(*pair) <= TREE_LIMIT]
 
 
 FULL = Sizes((250, 1_000, 4_000, 15_000, 60_000), (60, 125, 250, 500, 1_000), 500)
@@ -123,36 +118,30 @@ def measure_run(
     set_up, running = measure.timed(
         measure.engine_on, X, y, steps, engine, hidden, w0_update_interval
     )
-    measure.warm_up(running)
+    # Compile or load the kernels.
+    running.advance(Block(1))
     seconds = {phase: measure.seconds_per_iteration(running, iterations) for phase in PHASES}
-    return {
-        "engine": engine,
-        "samples": samples,
-        "hidden": hidden,
-        "w0_update_interval": w0_update_interval,
-        "iterations": iterations,
-        **seconds,
-        "set_up": set_up,
-        "peak": measure.peak_bytes(),
-    }
+    return {**seconds, "set_up": set_up, "peak": measure.peak_bytes()}
 
 
 def run(settings: Settings) -> Result:
     """Measure each engine at each size in a separate process."""
     sizes = settings.pick(FULL, QUICK)
     costs: Costs = {}
-    keys = {key: v for v in VARIANTS for along in SYMBOLS for key in sizes.keys(v, along)}
+    runs = [
+        (v, *size) for v in VARIANTS for along in SYMBOLS for size in sizes.along(along, v.engine)
+    ]
     with TemporaryDirectory() as folder:
         data = datasets.load_mnist()
         order = np.random.default_rng(0).permutation(len(data.y_train))[: sizes.full]
         np.save(Path(folder) / "X.npy", data.X_train[order])
         np.save(Path(folder) / "y.npy", data.y_train[order])
-        for key in settings.track(keys, "engines"):
-            engine, interval, samples, hidden = key
-            options = {"engine": engine, "samples": samples, "hidden": hidden}
-            options |= {"w0_update_interval": interval, "iterations": keys[key].iterations}
+        for v, samples, hidden in settings.track(dict.fromkeys(runs), "engines"):
+            options = {"engine": v.engine, "samples": samples, "hidden": hidden}
+            options |= {"w0_update_interval": v.w0_update_interval, "iterations": v.iterations}
             make = partial(in_a_process, measure_run, {"folder": folder, **options})
-            costs[key] = settings.cache.get("-".join(map(str, options.values())), make)
+            name = "-".join(map(str, options.values()))
+            costs[v.name, samples, hidden] = options | settings.cache.get(name, make)
     full, common, n_hidden = sizes.full, sizes.common, sizes.n_hidden
     tables = [_table(f"{full:,} images, {n_hidden} units", costs, full, n_hidden, PAPER)]
     if common < full:
@@ -161,24 +150,31 @@ def run(settings: Settings) -> Result:
             f"{human_bytes(TREE_LIMIT)}"
         )
         tables.append(_table(caption, costs, common, n_hidden, {}))
-    dense = costs[DENSE.at(full, n_hidden)]
+    at_full = {v.name: costs.get((v.name, full, n_hidden), {}) for v in VARIANTS}
     # Speed-up of the sparse engine over the dense engine at the largest size.
     ratios = {
-        v.name: {phase: dense[phase] / costs[v.at(full, n_hidden)][phase] for phase in PHASES}
+        v.name: {phase: at_full[DENSE.name][phase] / at_full[v.name][phase] for phase in PHASES}
         for v in VARIANTS
         if v.engine == "sparse"
     }
-    exponents = {variant.name: _exponents(costs, variant, sizes) for variant in VARIANTS}
+    exponents = {
+        v.name: {
+            f"{symbol}, {text}": _exponent(*_curve(costs, v, sizes, along, phase))
+            for along, symbol in SYMBOLS.items()
+            for phase, text in PHASES.items()
+        }
+        for v in VARIANTS
+    }
     rows = [
         (name, *("–" if b is None else f"{b:.2f}" for b in own.values()))
         for name, own in exponents.items()
     ]
-    columns = ("engine", *next(iter(exponents.values())))
+    columns = ("engine", *exponents[DENSE.name])
     tables.append(Table("Exponents of growth with the images N and the units H", columns, rows))
-    fast = VARIANTS[-1]
+    fast = VARIANTS[-1].name
     return Result(
         "Cost of an iteration",
-        _text(costs[fast.at(full, n_hidden)], ratios[fast.name], sizes),
+        _text(at_full[fast], ratios[fast], sizes),
         tables,
         {"runs": [*costs.values()], "common": common, "ratios": ratios, "exponents": exponents},
         {"growth": _draw(costs, sizes)},
@@ -208,7 +204,7 @@ def _table(
     rows = []
     for variant in VARIANTS:
         published: tuple[str, ...] = paper.get(variant.name, ("–", "–")) if paper else ()
-        cost = costs.get(variant.at(n, n_hidden))
+        cost = costs.get((variant.name, n, n_hidden))
         if cost is None:
             measured = ("–", "–", f"would need {human_bytes(tree_bytes(n, n_hidden))}")
         else:
@@ -224,19 +220,13 @@ def _curve(
     costs: Costs, variant: Variant, sizes: Sizes, along: str, phase: str
 ) -> tuple[list[int], list[float]]:
     """Return the sizes and times per iteration along "samples" or "hidden"."""
-    runs = [costs[key] for key in sizes.keys(variant, along)]
+    runs = [costs[variant.name, n, h] for n, h in sizes.along(along, variant.engine)]
     return [run[along] for run in runs], [run[phase] for run in runs]
 
 
-def _exponents(costs: Costs, variant: Variant, sizes: Sizes) -> dict[str, float | None]:
-    """Fit log(seconds) = a + b·log(size) and return b along N and H for both phases."""
-    exponents: dict[str, float | None] = {}
-    for along, symbol in SYMBOLS.items():
-        for phase, text in PHASES.items():
-            x, seconds = _curve(costs, variant, sizes, along, phase)
-            b = float(np.polyfit(np.log(x), np.log(seconds), 1)[0]) if len(x) > 1 else None
-            exponents[f"{symbol}, {text}"] = b
-    return exponents
+def _exponent(x: list[int], seconds: list[float]) -> float | None:
+    """Fit log(seconds) = a + b·log(x) and return b, or None for a single point."""
+    return float(np.polyfit(np.log(x), np.log(seconds), 1)[0]) if len(x) > 1 else None
 
 
 def _draw(costs: Costs, sizes: Sizes) -> Figure:

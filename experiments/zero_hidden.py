@@ -50,7 +50,7 @@ def run(settings: Settings) -> Result:
                 "test": model.score(data.X_test, data.y_test),
             }
         )
-    lowest = min(runs, key=lambda run: float(run["best"]))
+    lowest = min(runs, key=lambda run: run["best"])
     decrease = lowest["halfway"] - lowest["best"]
     plateau = (
         f"the second half of the iterations lowers it by {decrease:.4f} only: a plateau"
@@ -78,14 +78,8 @@ def run(settings: Settings) -> Result:
 
 
 def _draw(curves: dict[str, NDArray]) -> Figure:
-    figure, ax = axes(
-        7.0,
-        4.4,
-        "Maximum loss without hidden layers",
-        xscale="log",
-        xlabel="iteration",
-        ylabel="best maximum loss so far",
-    )
+    labels = {"xlabel": "iteration", "ylabel": "best maximum loss so far"}
+    figure, ax = axes(7.0, 4.4, "Maximum loss without hidden layers", xscale="log", **labels)
     styles = product((BLUE, VERMILION), ("-", "--"))
     for (name, curve), (colour, line) in zip(curves.items(), styles, strict=True):
         ax.plot(np.arange(1, curve.size + 1), curve, line, color=colour, label=name)

@@ -1,8 +1,6 @@
-"""Whether wheel and sdist hold what they should, and nothing else.
+"""Check of the contents of wheel and sdist: missing and unexpected files are errors.
 
-    python tests/dist_contents.py FOLDER
-
-A file that is not in the repository, or that nobody thought of, is an error; so is one that lacks.
+python tests/dist_contents.py FOLDER
 """
 
 import subprocess
@@ -16,9 +14,9 @@ from maxplus import __version__
 
 ROOT = Path(__file__).resolve().parents[1]
 NAME = f"maxplus-{__version__}"
-# What a user's installation needs besides Python files.
+# Suffixes of package data.
 ASSETS = {".html", ".js", ".css"}
-# Files at the top that a source distribution holds, and whole folders of the repository.
+# Top-level files and folders of the source distribution.
 TOP = {
     "ARCHITECTURE.md",
     "CHANGELOG.md",
@@ -33,11 +31,11 @@ TOP = {
     ".gitignore",
 }
 FOLDERS = ("src", "experiments", "tests", "examples", "constraints")
-MOST_BYTES = 2_000_000
+MAX_BYTES = 2_000_000
 
 
 def tracked() -> set[str]:
-    """The repository's files."""
+    """Return the files of the repository."""
     found = subprocess.run(
         ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
     )
@@ -45,53 +43,53 @@ def tracked() -> set[str]:
 
 
 def in_wheel(files: set[str]) -> set[str]:
-    """What the wheel is to hold."""
+    """Return the expected files of the wheel."""
     package = {
         name.removeprefix("src/")
         for name in files
         if name.startswith("src/maxplus/")
         and (Path(name).suffix in {".py", *ASSETS} or Path(name).name == "py.typed")
     }
-    about = ("METADATA", "WHEEL", "RECORD", "entry_points.txt", "licenses/LICENSE")
-    return package | {f"{NAME}.dist-info/{name}" for name in about}
+    metadata = ("METADATA", "WHEEL", "RECORD", "entry_points.txt", "licenses/LICENSE")
+    return package | {f"{NAME}.dist-info/{name}" for name in metadata}
 
 
 def in_sdist(files: set[str]) -> set[str]:
-    """What the source distribution is to hold."""
+    """Return the expected files of the source distribution."""
     folders = {name for name in files if name.split("/")[0] in FOLDERS}
     return {f"{NAME}/{name}" for name in folders | TOP | {"PKG-INFO"}}
 
 
-def complaints(archive: str, found: set[str], wanted: set[str]) -> list[str]:
-    """One line for each file too many or too few."""
-    return [f"{archive}: {name} should not be there" for name in sorted(found - wanted)] + [
-        f"{archive}: {name} is missing" for name in sorted(wanted - found)
+def differences(archive: str, found: set[str], expected: set[str]) -> list[str]:
+    """Return a message for each unexpected or missing file."""
+    return [f"{archive}: {name} is not expected" for name in sorted(found - expected)] + [
+        f"{archive}: {name} is missing" for name in sorted(expected - found)
     ]
 
 
 def check(folder: Path) -> list[str]:
-    """What is wrong with the two archives of a folder."""
+    """Return all errors of the two archives in a folder."""
     wheel, sdist = folder / f"{NAME}-py3-none-any.whl", folder / f"{NAME}.tar.gz"
     files = tracked()
     with zipfile.ZipFile(wheel) as archive:
-        wrong = complaints(wheel.name, set(archive.namelist()), in_wheel(files))
+        errors = differences(wheel.name, set(archive.namelist()), in_wheel(files))
         metadata = archive.read(f"{NAME}.dist-info/METADATA").decode()
     with tarfile.open(sdist) as archive:
-        wrong += complaints(sdist.name, set(archive.getnames()), in_sdist(files))
-    wrong += [
-        f"{path.name}: {path.stat().st_size:,} bytes are more than {MOST_BYTES:,}"
+        errors += differences(sdist.name, set(archive.getnames()), in_sdist(files))
+    errors += [
+        f"{path.name}: {path.stat().st_size:,} bytes are more than {MAX_BYTES:,}"
         for path in (wheel, sdist)
-        if path.stat().st_size > MOST_BYTES
+        if path.stat().st_size > MAX_BYTES
     ]
     headers = HeaderParser().parsestr(metadata)
     if "](docs/" in metadata or "](results/" in metadata:
-        wrong.append("METADATA: a link of README leads to a file beside it, which is not there")
+        errors.append("METADATA: README.md contains a relative link")
     if not headers.get_all("Project-URL"):
-        wrong.append("METADATA: no addresses")
-    return wrong
+        errors.append("METADATA: no Project-URL")
+    return errors
 
 
 if __name__ == "__main__":
-    wrong = check(Path(sys.argv[1]))
-    print("\n".join(wrong) or "wheel and sdist hold what they should, and nothing else")
-    sys.exit(bool(wrong))
+    errors = check(Path(sys.argv[1]))
+    print("\n".join(errors) or "wheel and sdist contain exactly the expected files")
+    sys.exit(bool(errors))

@@ -40,10 +40,11 @@ def check(app: Sphinx, error: Exception | None) -> None:
                 continue
             goal = (path.parent / unquote(parts.path)).resolve() if parts.path else path
             goal = goal / "index.html" if goal.is_dir() else goal
+            source = path.relative_to(root)
             if not goal.exists():
-                logger.warning("%s links to %s, which is not there", path.relative_to(root), target)
+                logger.warning("%s links to %s, which does not exist", source, target)
             elif goal in pages and unquote(parts.fragment) not in pages[goal].anchors | {""}:
-                logger.warning("%s links to %s: no such place", path.relative_to(root), target)
+                logger.warning("%s links to %s: the anchor does not exist", source, target)
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

@@ -2,16 +2,15 @@
 
 import math
 import sys
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from experiments import demo as demo_module
-from experiments.comparison import MLP, Evaluation, train_by_adam
+from experiments.comparison import MLP, Evaluation, TrainedModel, train_by_adam
 from experiments.demo import app
-from experiments.iris import PAPER, IrisComparison, compare_on_iris, plot_comparison
+from experiments.iris import LMM_MAX, PAPER, compare_on_iris, plot_comparison
 from experiments.mnist import _draw_probabilities
 from figure_helpers import pixels, texts
 
@@ -79,19 +78,19 @@ def test_demo_exit_code_after_ctrl_c(tmp_path, monkeypatch):
 
 
 def test_iris_comparison_has_all_samples_and_models(comparison):
-    assert list(comparison.models) == list(PAPER)
-    for model in comparison.models.values():
+    assert list(comparison) == list(PAPER)
+    for model in comparison.values():
         assert model.train.losses.shape == (105,)
         assert model.test.losses.shape == (45,)
         assert model.seconds > 0
-    assert comparison.lmm_max.loss_curve.shape == (300,)
-    assert comparison.lmm_max.train.max_loss == comparison.lmm_max.loss_curve.min()
+    assert comparison[LMM_MAX].loss_curve.shape == (300,)
+    assert comparison[LMM_MAX].train.max_loss == comparison[LMM_MAX].loss_curve.min()
 
 
 def test_iris_comparison_is_reproducible(comparison):
     again = compare_on_iris(seed=1, iterations=300)
-    for name, model in comparison.models.items():
-        np.testing.assert_array_equal(again.models[name].test.losses, model.test.losses)
+    for name, model in comparison.items():
+        np.testing.assert_array_equal(again[name].test.losses, model.test.losses)
 
 
 def test_evaluation():
@@ -101,37 +100,27 @@ def test_evaluation():
     assert unsure.accuracy == 0.5
 
 
-def a_comparison(losses=(0.4, 0.1)):
-    """Return a comparison of made-up models, given the training losses of LMM (max)."""
-
-    def evaluation(losses, predicted=1):
-        return Evaluation(np.array(losses), np.array([1, 1]), np.array([predicted, 1]))
-
-    models = {
-        "MLP (mean)": SimpleNamespace(
-            name="MLP", train=evaluation([1e-9, 1e-3]), test=evaluation([80.0, 0.0], 0)
-        ),
-        "LMM (mean)": SimpleNamespace(
-            name="LMM", train=evaluation([0.4, 0.1]), test=evaluation([1.0, 0.2])
-        ),
-        "LMM (max)": SimpleNamespace(
-            name="max",
-            train=evaluation(losses),
-            test=evaluation([1.0, 0.2]),
-            loss_curve=2.0 / np.sqrt(np.arange(1, 3000)),
-        ),
-    }
-    return IrisComparison(0, 2999, models)
+def trained(train, test, predicted=1):
+    """Return a made-up model, given its losses and the prediction of its first test sample."""
+    labels = np.array([1, 1])
+    return TrainedModel(
+        Evaluation(np.array(train), labels, labels),
+        Evaluation(np.array(test), labels, np.array([predicted, 1])),
+        1.0,
+        2.0 / np.sqrt(np.arange(1, 3000)),
+    )
 
 
 @pytest.mark.parametrize(("loss", "words"), [(0.4, "certificate holds"), (0.9, "does not hold")])
 def test_demo_certificate_text(loss, words):
-    assert words in demo_module._certificate(a_comparison([loss, 0.1]))
+    assert words in demo_module._certificate(trained([loss, 0.1], [1.0, 0.2]))
 
 
 def test_iris_figure_has_models_metrics_and_a_dot_per_sample():
     pytest.importorskip("matplotlib")
-    figure = plot_comparison(a_comparison())
+    losses = [[1e-9, 1e-3], [0.4, 0.1], [0.4, 0.1]]
+    models = [trained(losses[0], [80.0, 0.0], 0), *(trained(row, [1.0, 0.2]) for row in losses[1:])]
+    figure = plot_comparison(dict(zip(PAPER, models, strict=True)))
     written = texts(figure)
     for words in ("MLP", "LMM", "$10^{-35}$", "0.67", "50.0%", "worst training flower"):
         assert words in written
@@ -174,7 +163,7 @@ def test_mlp_gradient_equals_finite_differences(mlp_problem):
 
 def test_adam_decreases_mean_loss(mlp_problem):
     model, X, y = mlp_problem
-    _, loss = train_by_adam(model, X, y, 0.01, 200)
+    _, loss = train_by_adam(model, X, y, 0.01, 200, np.random.default_rng(1))
     assert loss[-1] < 0.7 * loss[0]
 
 
@@ -182,7 +171,7 @@ def test_first_adam_step_equals_learning_rate(mlp_problem):
     model, X, y = mlp_problem
     before = model.theta.copy()
     _, gradient = model.losses_and_gradient(X, y)
-    train_by_adam(model, X, y, 0.01, 1)
+    train_by_adam(model, X, y, 0.01, 1, np.random.default_rng(1))
     moved = np.abs(gradient) > 1e-4
     np.testing.assert_allclose(
         (before - model.theta)[moved], 0.01 * np.sign(gradient[moved]), rtol=1e-3
@@ -192,7 +181,6 @@ def test_first_adam_step_equals_learning_rate(mlp_problem):
 def test_adam_batches_are_drawn_from_all_samples(mlp_problem):
     model, X, y = mlp_problem
     before = model.losses(X, y).mean()
-    rng = np.random.default_rng(1)
-    _, loss = train_by_adam(model, X, y, 0.01, 300, 4, rng)
+    _, loss = train_by_adam(model, X, y, 0.01, 300, np.random.default_rng(1), 4)
     assert model.losses(X, y).mean() < 0.7 * before
     assert np.unique(loss).size > 250

@@ -10,7 +10,18 @@ import pytest
 from sklearn.datasets import load_digits
 from typer.testing import CliRunner
 
-from experiments import EXPERIMENTS, mnist, noise, quality, sparsity, timing, zero_hidden
+from experiments import (
+    EXPERIMENTS,
+    certificate,
+    init,
+    iris,
+    mnist,
+    noise,
+    quality,
+    sparsity,
+    timing,
+    zero_hidden,
+)
 from experiments.__main__ import app
 from maxplus import LMMClassifier, datasets
 from mnist_files import HAS_MNIST, NEEDS_MNIST
@@ -63,7 +74,13 @@ def reproduce_all(out):
         patch.setattr(quality, "QUICK_IMAGES", 100)
         patch.setattr(timing, "QUICK", timing.Sizes((40, 80), (10, 20), 20))
         patch.setattr(timing, "VARIANTS", (timing.DENSE, *timing.VARIANTS[-2:]))
-        result = runner.invoke(app, [*NAMES, "--quick", "--seeds", "1", "--out", str(out)])
+        for module, seeds in (
+            (certificate, "QUICK_SEEDS"),
+            (init, "QUICK_RUNS"),
+            (iris, "QUICK_SEEDS"),
+        ):
+            patch.setattr(module, seeds, 1)
+        result = runner.invoke(app, [*NAMES, "--quick", "--out", str(out)])
     assert result.exit_code == 0, result.output
     (out / "printed.txt").write_text(result.output, encoding="utf-8")
 
@@ -127,7 +144,7 @@ def test_mnist_tables_are_consistent(everything):
     assert right == pytest.approx(found["LMM (max)"]["test_accuracy"], abs=1e-12)
     assert 0.0 < found["macro_f1"]["LMM (max)"] <= 1.0
     assert len(found["seeds"]) == 1
-    assert not (out / "mnist" / "parts-quick-1").exists()
+    assert not (out / "mnist" / "parts-quick").exists()
 
 
 @NEEDS_MNIST
@@ -143,7 +160,7 @@ def test_resumed_run_keeps_finished_experiments(everything):
     out, _ = everything
     path = out / "init" / "init.json"
     before = path.stat().st_mtime_ns
-    args = ["init", "--quick", "--seeds", "1", "--resume", "--out", str(out)]
+    args = ["init", "--quick", "--resume", "--out", str(out)]
     result = runner.invoke(app, args)
     assert "finished before" in result.output
     assert path.stat().st_mtime_ns == before
@@ -187,4 +204,4 @@ def test_quality_lists_all_recipes(everything):
     assert [row["recipe"] for row in rows] == [recipe.name for recipe in quality.RECIPES]
     first = found["recipes"][quality.DEFAULT][0]
     assert rows[0]["test %"] == f"{first['test']:.2f}"
-    assert "Wrong labels" in printed
+    assert "Label noise" in printed
