@@ -12,13 +12,16 @@ from maxplus.training.smooth.interval import (
     TABLE_ANNEALING,
     _lowest_margins,
     _margin_gradient,
-    image_windows,
     interval_buffers,
     train_interval,
+)
+from maxplus.training.smooth.soft_terms import TermState, softmax_gradient, train_terms
+from maxplus.training.smooth.structures import (
+    Structure,
+    image_windows,
+    initial_terms,
     window_terms,
 )
-from maxplus.training.smooth.soft_terms import FlatWeights, pack, softmax_gradient, train_terms
-from maxplus.training.smooth.structures import Structure, initial_terms
 
 REACH = np.full(5, 0.07)
 STRUCTURE = Structure(units=2, boxes=2, box_units=2, size=2.0)
@@ -44,15 +47,15 @@ class SoftMargins:
 
     def __init__(self, model, X, y, reach):
         self.model, self.y = model, y.astype(np.int64)
-        self.layout, flat = pack(model)
-        self.weights = FlatWeights(*(W.astype(np.float32) for W in flat))
-        self.buffers = interval_buffers(self.layout, X.shape[1], model.n_classes, len(y))
+        self.state = TermState.of(model, np.float32)
+        self.buffers = interval_buffers(self.state.layout, X.shape[1], model.n_classes, len(y))
         self.buffers.U_low[:] = model.feature_map(X - reach).T
         self.buffers.U_high[:] = model.feature_map(X + reach).T
 
     def margins(self, tau):
+        layout, weights = self.state.layout, self.state.weights
         for t in range(len(self.model.terms)):
-            _lowest_margins(self.y, self.layout, self.weights, np.float32(1 / tau), self.buffers, t)
+            _lowest_margins(self.y, layout, weights, np.float32(1 / tau), self.buffers, t)
         b = self.model.intercept
         soft = -tau * np.log(self.buffers.Q.astype(np.float64)).sum(axis=0)
         return soft + b[self.y] - b[:, None]
@@ -67,9 +70,9 @@ class SoftMargins:
 
     def gradient(self, tau):
         self.loss(tau)
-        gradient = FlatWeights(*map(np.zeros_like, self.weights))
+        layout, gradient = self.state.layout, self.state.gradient
         for t in range(len(self.model.terms)):
-            _margin_gradient(self.y, self.derivatives, self.layout, self.buffers, True, gradient, t)
+            _margin_gradient(self.y, self.derivatives, layout, self.buffers, True, gradient, t)
         return gradient
 
 
@@ -78,7 +81,7 @@ def test_gradient_is_the_derivative_of_the_loss(layer):
     X, y = three_classes()
     soft = SoftMargins(untrained(X, y)[0], X, y, REACH)
     computed = getattr(soft.gradient(0.2), layer).ravel().copy()
-    weights, step = getattr(soft.weights, layer).reshape(-1), 2e-3
+    weights, step = getattr(soft.state.weights, layer).reshape(-1), 2e-3
     for i in np.random.default_rng(1).choice(weights.size, 30, replace=False):
         here = weights[i]
         weights[i] = here + step

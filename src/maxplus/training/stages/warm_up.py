@@ -108,9 +108,10 @@ class WarmUp:
             run.restore(state)
             state.restore_generator(rng)
         rows, soft = scaling.rows(X), SoftLMM(scaling.W0, annealing.scale)
-        batches = Batches.of(comm, len(y), annealing)
-        n_batches, n_epochs = batches.n_batches, annealing.epochs(sum(batches.counts))
-        schedule = annealing.schedule(n_epochs * n_batches, coldest=scaling.coldest)
+        counts = comm.allgather(len(y))
+        schedule = annealing.schedule(sum(counts), coldest=scaling.coldest)
+        n_batches, n_epochs = schedule.n_batches, schedule.n_epochs
+        batches = Batches(comm, counts, schedule.batch, n_batches)
         status = run.status(n_epochs, self.patience)
         checkpoint = run.state(held_out, rng)
         while status is None:
