@@ -53,12 +53,12 @@ from maxplus.training.smooth.soft_terms import (
 # Largest exponents at the lowest temperature: of offsets and heights, and of slopes times mapped
 # features. Products of two exponentials and sums of thousands stay within the range of float32.
 LIMIT, INPUT_LIMIT = 40.0, 30.0
-# Sums are at least LEAST. Ratios up to NOTHING and derivatives up to NEGLIGIBLE are replaced by 0,
+# Lower bounds of sums, ratios and derivatives. Smaller ratios and derivatives are replaced by 0,
 # because they would lead to denormal numbers, which are slow.
-LEAST, NOTHING, NEGLIGIBLE = np.float32(1e-36), np.float32(1e-30), np.float32(1e-12)
+MIN_SUM, MIN_RATIO, MIN_DERIVATIVE = np.float32(1e-36), np.float32(1e-30), np.float32(1e-12)
 _ZERO, _ONE = np.float32(0.0), np.float32(1.0)
-# Number of values that are mapped at once.
-AT_ONCE = 4_000_000
+# Maximum number of values that are mapped at once.
+MAX_MAPPED = 4_000_000
 
 # Settings for tables and for images.
 TABLE_ANNEALING = Annealing(hot=0.15, cold=0.1, rate=0.05)
@@ -120,7 +120,7 @@ def train_interval(
     labels = np.asarray(y, np.int64)
     weight = np.ones(len(y)) if weight is None else np.asarray(weight, np.float64)
     kernel = train_boxes if is_parallel else train_boxes.serial
-    n_mapped, step = batch * max(1, AT_ONCE // (batch * X.shape[1])), 0
+    n_mapped, step = batch * max(1, MAX_MAPPED // (batch * X.shape[1])), 0
 
     def trained() -> AdditiveLMM:
         return unpack(model, state.layout, state.weights)
@@ -243,7 +243,7 @@ def _lowest_margins(y, layout, weights, factor, buffers, t):
     np.dot(V1, buffers.E_low[rows], L)
     np.dot(V1, buffers.E_high[rows], H)
     best = buffers.B[t]
-    best[:] = LEAST
+    best[:] = MIN_SUM
     for h in range(n_units):
         for n in range(B):
             L[h, n] = _ONE / L[h, n]
@@ -252,12 +252,12 @@ def _lowest_margins(y, layout, weights, factor, buffers, t):
         for n in range(B):
             H[h, n] = _ONE / H[h, n]
             ratio = H[h, n] / fmax(best[n], H[h, n] * V2[h, y[n]])
-            R[h, n] = ratio if ratio > NOTHING else _ZERO
+            R[h, n] = ratio if ratio > MIN_RATIO else _ZERO
     Q = buffers.Q[t]
     np.dot(V2.T, R, Q)
     for d in range(C):
         for n in range(B):
-            Q[d, n] = fmax(Q[d, n], LEAST)
+            Q[d, n] = fmax(Q[d, n], MIN_SUM)
 
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=FAST)
@@ -283,7 +283,7 @@ def _margin_gradient(y, p, layout, buffers, has_slopes, gradient, t):
         for n in range(B):
             # D may be infinite where R is 0.
             w = D[h, n] * R[h, n] if R[h, n] > _ZERO else _ZERO
-            w = w if w > NEGLIGIBLE else _ZERO
+            w = w if w > MIN_DERIVATIVE else _ZERO
             if H[h, n] * V2[h, y[n]] > best[n]:
                 # The bound g_h + W2[h, y] is tighter: it does not depend on the other units.
                 d_W2[h, y[n]] -= w
@@ -293,7 +293,7 @@ def _margin_gradient(y, p, layout, buffers, has_slopes, gradient, t):
     for h in range(n_units):
         for n in range(B):
             w = lost[n] * (L[h, n] * V2[h, y[n]] / best[n])
-            w = w if w > NEGLIGIBLE else _ZERO
+            w = w if w > MIN_DERIVATIVE else _ZERO
             d_W2[h, y[n]] -= w
             D[h, n] = w * L[h, n]
     d_W1 = gradient.W1[walls].reshape(V1.shape)
