@@ -119,19 +119,12 @@ class Batches:
     In a single process, a batch is a part of a permutation of all samples. With several ranks, each
     rank permutes its samples and splits them into one part for each batch, so that batches depend
     on the number of ranks.
-
-    Attributes
-    ----------
-    comm : the communicator
-    counts : number of samples of each rank
-    size : number of samples of a batch
-    n_batches : number of batches of an epoch
     """
 
     comm: Communicator
-    counts: list[int]
-    size: int
-    n_batches: int
+    counts: list[int]  # samples of each rank
+    size: int  # samples of a batch
+    n_batches: int  # batches of an epoch
 
     def split(self, rng: np.random.Generator) -> tuple[list[NDArray], np.random.Generator]:
         """Return the samples of this rank in each batch, and a generator for augmentation."""

@@ -28,19 +28,16 @@ from maxplus.training.smooth.annealing import Adam
 
 # exp(±LIMIT) squared times a few thousand terms stays within the range of float32.
 LIMIT = 40.0
-# Factors below this become 0, so that a product with exp(−LIMIT) is not denormal.
-TINY = 1e-19
-# Derivatives below this become 0: their squares would be denormal in Adam's averages.
-ROOT = 1e-15
-
-_LIMIT, _TINY, _ROOT = np.float32(LIMIT), np.float32(TINY), np.float32(ROOT)
-_ZERO = np.float32(0.0)
+_LIMIT, _ZERO = np.float32(LIMIT), np.float32(0.0)
+# Smaller factors become 0, so that a product with exp(−LIMIT) is not denormal, and so do smaller
+# derivatives, because their squares would be denormal in Adam's averages.
+MIN_FACTOR, MIN_DERIVATIVE = np.float32(1e-19), np.float32(1e-15)
 # Derivatives below this share of the largest one become 0.
 NEGLIGIBLE = 1e-7
 # Lower bounds of the factors of a matrix product, so that their products are not denormal.
 SMALL, SMALLEST = np.float32(1e-13), np.float32(1e-24)
 # Share of the values at either end of a feature that may be outliers.
-RARE = 0.005
+OUTLIER_SHARE = 0.005
 # Inputs are clipped at this multiple of the value at which exponents are clipped.
 FAR = 4.0
 # Rows per block of computations in float64, to save memory.
@@ -84,18 +81,14 @@ class Rescaling(NamedTuple):
     def offsets(self, model: LMM) -> tuple[NDArray, NDArray]:
         """Return W1 and W2 in these units."""
         W1 = (model.W1.astype(np.float64) + self.offset[:, None]) / self.size
-        return W1.astype(np.float32, order="C"), (model.W2 / self.size).astype(
-            np.float32, order="C"
-        )
+        W2 = model.W2 / self.size
+        return W1.astype(np.float32, order="C"), W2.astype(np.float32, order="C")
 
     def hard(self, model: LMM, W1: NDArray, W2: NDArray) -> LMM:
         """Return the model with these offsets, in its original units and float type."""
-        own = W1.astype(np.float64) * self.size - self.offset[:, None]
-        return LMM(
-            model.W0.copy(),
-            own.astype(model.dtype),
-            (W2.astype(np.float64) * self.size).astype(model.dtype),
-        )
+        W1 = W1.astype(np.float64) * self.size - self.offset[:, None]
+        W2 = W2.astype(np.float64) * self.size
+        return LMM(model.W0.copy(), W1.astype(model.dtype), W2.astype(model.dtype))
 
 
 def _typical_range(X: NDArray, reach: float) -> tuple[NDArray, NDArray]:
@@ -106,7 +99,7 @@ def _typical_range(X: NDArray, reach: float) -> tuple[NDArray, NDArray]:
     """
     low, high = X.min(axis=0).astype(np.float64), X.max(axis=0).astype(np.float64)
     sample = X[:: max(1, len(X) // 10_000)].astype(np.float64)
-    inner_low, inner_high = np.quantile(sample, (RARE, 1 - RARE), axis=0)
+    inner_low, inner_high = np.quantile(sample, (OUTLIER_SHARE, 1 - OUTLIER_SHARE), axis=0)
     margin = np.maximum(inner_high - inner_low, reach)
     return np.maximum(low, inner_low - margin), np.minimum(high, inner_high + margin)
 
@@ -253,5 +246,5 @@ def times(a, b):
     """Compute b ← a·b; numbers whose squares would be denormal become 0; O(size)."""
     use_widest_vectors()
     for i in range(a.size):
-        product = a[i] * (b[i] if abs(b[i]) > _TINY else _ZERO)
-        b[i] = product if abs(product) > _ROOT else _ZERO
+        product = a[i] * (b[i] if abs(b[i]) > MIN_FACTOR else _ZERO)
+        b[i] = product if abs(product) > MIN_DERIVATIVE else _ZERO
