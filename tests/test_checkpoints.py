@@ -33,15 +33,19 @@ SETTINGS = {
 }
 
 
+def write_checkpoint(path, data, estimator, stop=3):
+    """Write a checkpoint of a fit that is stopped early."""
+    callbacks = [Checkpoint(path, every=0.0), lambda progress: progress.iteration >= stop]
+    estimator.set_params(callbacks=callbacks).fit(*data)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SETTINGS)
 def test_resumed_training_ends_with_the_same_weights(tmp_path, iris, name):
     options = {"n_hidden": 8, "max_iter": 1500, "random_state": 3, **SETTINGS[name]}
     whole = SubgradientLMMClassifier(**options).fit(iris.X, iris.y)
-    stop = whole.n_iter_ // 3
     path = tmp_path / "checkpoint"
-    callbacks = [Checkpoint(path, every=0.0), lambda progress: progress.iteration >= stop]
-    SubgradientLMMClassifier(**options, callbacks=callbacks).fit(iris.X, iris.y)
+    write_checkpoint(path, iris, SubgradientLMMClassifier(**options), whole.n_iter_ // 3)
     for _ in range(2):  # the second time from the checkpoint of a finished training
         again = maxplus.resume(path, iris.X, iris.y, Checkpoint(path))
         assert again.status_ == whole.status_
@@ -67,12 +71,6 @@ def test_checkpoint_of_parameter_that_cannot_be_stored_fails_at_the_start(tmp_pa
     assert not hasattr(clf, "model_")
 
 
-def interrupt(path, step, data):
-    """Write a checkpoint of a fit that is stopped after ten iterations."""
-    callbacks = [Checkpoint(path, every=0.0), lambda progress: progress.iteration >= 10]
-    SubgradientLMMClassifier(8, max_iter=50, step=step, callbacks=callbacks).fit(*data)
-
-
 @pytest.mark.parametrize(
     "damage",
     [
@@ -84,7 +82,7 @@ def interrupt(path, step, data):
 )
 def test_resume_rejects_damaged_state_of_level_rule(tmp_path, iris, damage):
     path = tmp_path / "checkpoint"
-    interrupt(path, "level", iris)
+    write_checkpoint(path, iris, SubgradientLMMClassifier(8, max_iter=50, step="level"))
     tamper(path, damage)
     with pytest.raises(FileError, match="the memory of its step rule"):
         maxplus.resume(path, *iris)
@@ -94,8 +92,7 @@ def test_resume_requires_the_same_sample_weights(tmp_path, iris):
     path, weight = tmp_path / "checkpoint", 1.0 + np.arange(150) % 3
     options = {"n_hidden": 8, "max_iter": 300, "objective": "mean", "random_state": 3}
     whole = SubgradientLMMClassifier(**options).fit(iris.X, iris.y, weight)
-    callbacks = [Checkpoint(path, every=0.0), lambda progress: progress.iteration >= 100]
-    SubgradientLMMClassifier(**options, callbacks=callbacks).fit(iris.X, iris.y, weight)
+    write_checkpoint(path, (*iris, weight), SubgradientLMMClassifier(**options), 100)
     with pytest.raises(FileError, match="sample_weight"):
         maxplus.resume(path, iris.X, iris.y)
     again = maxplus.resume(path, iris.X, iris.y, sample_weight=weight)
@@ -169,12 +166,6 @@ def test_resumed_partial_fit_keeps_history_after_crash(tmp_path, cloud, engine):
     for column in whole.history_:
         assert np.array_equal(again.history_[column], whole.history_[column])
     assert np.array_equal(again.W1_, whole.W1_)
-
-
-def write_checkpoint(path, iris, estimator):
-    """Write a checkpoint of a fit that is stopped early."""
-    callbacks = [Checkpoint(path, every=0.0), lambda progress: progress.iteration >= 3]
-    estimator.set_params(callbacks=callbacks).fit(*iris)
 
 
 INTERRUPTED = {

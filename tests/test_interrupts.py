@@ -1,7 +1,6 @@
 """Ctrl-C in a fit: KeyboardInterrupt, or the best model so far with `KeepBestOnInterrupt`."""
 
 import signal
-import threading
 
 import numpy as np
 import pytest
@@ -72,15 +71,6 @@ def test_ctrl_c_raises_keyboard_interrupt(model, iris, drive):
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_interrupted_fit_leaves_the_fitted_estimator_unchanged(model, iris):
-    press = model.callbacks
-    model.set_params(callbacks=None).fit(iris.X[:, :2], iris.y)
-    before = dict(vars(model))
-    with pytest.raises(KeyboardInterrupt):
-        model.set_params(callbacks=press).fit(*iris)
-    assert all(vars(model)[name] is value for name, value in before.items() if name != "callbacks")
-
-
 def test_keep_best_on_interrupt_keeps_the_model(model, iris):
     press = model.callbacks
     model.set_params(callbacks=[press, KeepBestOnInterrupt()])
@@ -90,15 +80,3 @@ def test_keep_best_on_interrupt_keeps_the_model(model, iris):
     assert model.status_ == Status.INTERRUPTED.value
     assert model.predict(iris.X).shape == (150,)
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-
-
-def test_training_works_outside_the_main_thread(iris):
-    fitted = []
-
-    def fit():
-        fitted.extend(model.set_params(callbacks=None).fit(*iris) for model in MODELS.values())
-
-    thread = threading.Thread(target=fit)
-    thread.start()
-    thread.join(60)
-    assert len(fitted) == 2

@@ -12,13 +12,16 @@ from maxplus.training.smooth.interval import (
     TABLE_ANNEALING,
     _lowest_margins,
     _margin_gradient,
-    image_windows,
     interval_buffers,
     train_interval,
+)
+from maxplus.training.smooth.soft_terms import TermState, softmax_gradient, train_terms
+from maxplus.training.smooth.structures import (
+    Structure,
+    image_windows,
+    initial_terms,
     window_terms,
 )
-from maxplus.training.smooth.soft_terms import FlatWeights, pack, softmax_gradient, train_terms
-from maxplus.training.smooth.structures import Structure, initial_terms
 
 REACH = np.full(5, 0.07)
 STRUCTURE = Structure(units=2, boxes=2, box_units=2, size=2.0)
@@ -40,19 +43,19 @@ def untrained(X, y, structure=STRUCTURE, pairs=((0, 1), (2, 3))):
 
 
 class SoftMargins:
-    """Soft margins, loss and gradient of a model on some rows, computed by the training kernels."""
+    """Soft margins, loss and gradient of a model, computed by the training kernels."""
 
     def __init__(self, model, X, y, reach):
         self.model, self.y = model, y.astype(np.int64)
-        self.layout, flat = pack(model)
-        self.weights = FlatWeights(*(W.astype(np.float32) for W in flat))
-        self.buffers = interval_buffers(self.layout, X.shape[1], model.n_classes, len(y))
+        self.state = TermState.of(model, np.float32)
+        self.buffers = interval_buffers(self.state.layout, X.shape[1], model.n_classes, len(y))
         self.buffers.U_low[:] = model.feature_map(X - reach).T
         self.buffers.U_high[:] = model.feature_map(X + reach).T
 
     def margins(self, tau):
+        layout, weights = self.state.layout, self.state.weights
         for t in range(len(self.model.terms)):
-            _lowest_margins(self.y, self.layout, self.weights, np.float32(1 / tau), self.buffers, t)
+            _lowest_margins(self.y, layout, weights, np.float32(1 / tau), self.buffers, t)
         b = self.model.intercept
         soft = -tau * np.log(self.buffers.Q.astype(np.float64)).sum(axis=0)
         return soft + b[self.y] - b[:, None]
@@ -67,9 +70,9 @@ class SoftMargins:
 
     def gradient(self, tau):
         self.loss(tau)
-        gradient = FlatWeights(*map(np.zeros_like, self.weights))
+        layout, gradient = self.state.layout, self.state.gradient
         for t in range(len(self.model.terms)):
-            _margin_gradient(self.y, self.derivatives, self.layout, self.buffers, True, gradient, t)
+            _margin_gradient(self.y, self.derivatives, layout, self.buffers, True, gradient, t)
         return gradient
 
 
@@ -78,7 +81,7 @@ def test_gradient_is_the_derivative_of_the_loss(layer):
     X, y = three_classes()
     soft = SoftMargins(untrained(X, y)[0], X, y, REACH)
     computed = getattr(soft.gradient(0.2), layer).ravel().copy()
-    weights, step = getattr(soft.weights, layer).reshape(-1), 2e-3
+    weights, step = getattr(soft.state.weights, layer).reshape(-1), 2e-3
     for i in np.random.default_rng(1).choice(weights.size, 30, replace=False):
         here = weights[i]
         weights[i] = here + step
@@ -126,7 +129,7 @@ def certified_share(model, X, y, reach):
     return (right & certified_at(model, X, 1.0, reach)).mean()
 
 
-def test_interval_training_certifies_more_rows_than_ordinary_training():
+def test_interval_training_certifies_more_samples_than_ordinary_training():
     rng = np.random.default_rng(0)
     X = rng.random((600, 4))
     y = (X[:, 0] > 0.5).astype(int)
@@ -141,22 +144,24 @@ def test_interval_training_certifies_more_rows_than_ordinary_training():
     assert certified_share(plain, X[300:], y[300:], reach) < 0.5
 
 
-def test_training_does_not_depend_on_threads():
-    X, y = three_classes(200)
+def trained(n=200, annealing=TABLE_ANNEALING, labels=lambda y: y, reach=REACH, **options):
+    """Return a model that was trained on n samples."""
+    X, y = three_classes(n)
     start, scale = untrained(X, y)
-    annealing = TABLE_ANNEALING._replace(scale=scale, n_epochs=3)
-    trained = [
-        train_interval(
-            start, X, y, REACH, annealing, np.random.default_rng(0), is_parallel=is_parallel
-        )
-        for is_parallel in (True, False)
-    ]
-    assert_allclose(trained[0].scores(X), trained[1].scores(X), rtol=1e-4, atol=1e-5)
+    annealing = annealing._replace(scale=scale)
+    return train_interval(
+        start, X, labels(y), reach, annealing, np.random.default_rng(0), **options
+    )
+
+
+def test_training_does_not_depend_on_threads():
+    X, _ = three_classes(200)
+    annealing = TABLE_ANNEALING._replace(n_epochs=3)
+    parallel, serial = (trained(annealing=annealing, is_parallel=p) for p in (True, False))
+    assert_allclose(parallel.scores(X), serial.scores(X), rtol=1e-4, atol=1e-5)
 
 
 def test_training_stops_if_the_callback_returns_true():
-    X, y = three_classes(200)
-    start, scale = untrained(X, y)
     seen = []
 
     def on_epoch(epoch, loss, now):
@@ -164,60 +169,38 @@ def test_training_stops_if_the_callback_returns_true():
         assert isinstance(now(), AdditiveLMM)
         return epoch == 1
 
-    train_interval(
-        start,
-        X,
-        y,
-        REACH,
-        TABLE_ANNEALING._replace(scale=scale),
-        np.random.default_rng(0),
-        on_epoch=on_epoch,
-    )
+    trained(on_epoch=on_epoch)
     assert [epoch for epoch, _ in seen] == [0, 1]
     assert np.isfinite([loss for _, loss in seen]).all()
 
 
-def test_rows_of_weight_zero_are_ignored():
+def test_samples_of_weight_zero_are_ignored():
     X, y = three_classes(200)
-    wrong = np.where(np.arange(200) % 2, y, (y + 1) % 3)
-    start, scale = untrained(X, y, pairs=())
-    annealing = TABLE_ANNEALING._replace(scale=scale)
     weight = (np.arange(200) % 2).astype(float)
-    model = train_interval(
-        start, X, wrong, np.zeros(5), annealing, np.random.default_rng(0), weight
+    model = trained(
+        labels=lambda y: np.where(weight, y, (y + 1) % 3), reach=np.zeros(5), weight=weight
     )
     assert (model.scores(X).argmax(axis=1) == y).mean() > 0.85
 
 
 def test_long_training_keeps_weights_within_limits():
-    X, y = three_classes(100)
-    start, scale = untrained(X, y)
-    annealing = Annealing(scale, hot=0.1, cold=0.03, rate=0.5, n_epochs=60)
-    model = train_interval(start, X, y, REACH, annealing, np.random.default_rng(0))
+    annealing = Annealing(hot=0.1, cold=0.03, rate=0.5, n_epochs=60)
+    model = trained(100, annealing)
+    _, scale = untrained(*three_classes(100))
     for _, lmm in model.terms:
         assert np.abs(lmm.W1).max() <= 40 * 0.03 * scale * (1 + 1e-6)
         assert (lmm.W0[::2] >= 0).all()
         assert (lmm.W0[1::2] <= 0).all()
 
 
-def test_augment_is_called_with_raw_rows():
-    X, y = three_classes(120)
-    start, scale = untrained(X, y)
+def test_augment_is_called_with_raw_samples():
     shapes = []
 
     def augment(rows, rng):
         shapes.append(rows.shape)
         return rows + 0.01 * rng.random(rows.shape)
 
-    train_interval(
-        start,
-        X,
-        y,
-        REACH,
-        TABLE_ANNEALING._replace(scale=scale, n_epochs=2, batch_size=60),
-        np.random.default_rng(0),
-        augment=augment,
-    )
+    trained(120, TABLE_ANNEALING._replace(n_epochs=2, batch_size=60), augment=augment)
     assert shapes == [(120, 5)] * 2
 
 

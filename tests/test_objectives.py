@@ -274,11 +274,6 @@ def test_top_k_default_is_one_in_ten(iris):
     assert not np.array_equal(fitted(iris).W2_, fitted(iris, top_k=16).W2_)
 
 
-def test_classifier_with_top_1_minimises_the_maximum(iris):
-    options = {"n_hidden": 8, "max_iter": 300, "random_state": 0}
-    assert_same_fit(fitted(iris, top_k=1), SubgradientLMMClassifier(**options).fit(iris.X, iris.y))
-
-
 def test_trimmed_max_ignores_wrong_labels(iris):
     """Equal samples with different labels keep the maximum above log 2."""
     twice = [0, 60, 120]

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,6 +13,7 @@ from maxplus.explain import Domain, OneHotGroup, feature_importances, term_means
 from maxplus.metrics import reliability
 from maxplus.models import LMM, AdditiveLMM, Term
 from maxplus.plots import (
+    plot_certified_accuracy,
     plot_convergence,
     plot_importances,
     plot_reliability,
@@ -56,14 +58,31 @@ def test_convergence_plot_options():
     assert "constant steps" in texts(plot_convergence(CURVE, 3, switch=1500))
     assert "constant steps" not in texts(plot_convergence(CURVE, 3, switch=len(CURVE)))
     assert "uniform guess" not in texts(plot_convergence(CURVE, n_classes=2))
-    with pytest.raises(ValueError, match="scale must be 'log' or 'linear', got 'cubic'"):
-        plot_convergence(CURVE, 3, scale="cubic")
 
 
-@pytest.mark.parametrize("curve", [[], [[1.0]]])
-def test_convergence_plot_rejects_other_shapes(curve):
-    with pytest.raises(ValueError, match="loss_curve must be a non-empty vector"):
-        plot_convergence(curve, 3)
+LOSSES = [[0.5, np.inf], [0.6, 0.2], [0.3, 0.4]]
+
+
+@pytest.mark.parametrize(
+    ("plot", "arguments", "message"),
+    [
+        (plot_convergence, ([], 3), "loss_curve must be a non-empty vector"),
+        (plot_convergence, ([[1.0]], 3), "loss_curve must be a non-empty vector"),
+        (partial(plot_convergence, scale="cubic"), ([1.0], 3), "'linear', got 'cubic'"),
+        (plot_stages, ([],), "warmup_losses must be a non-empty vector"),
+        (plot_search, ("ab", LOSSES, 0), "a row for each of the 2 candidates"),
+        (plot_search, ("abc", LOSSES, 3), "chosen must be 0 to 2; got 3"),
+        (plot_importances, ([0.1, 0.5, 0.4], "ab"), "names must have one entry .* got 2"),
+        (plot_reliability, (SimpleNamespace(count=np.zeros(3)),), "bins holds no samples"),
+        (plot_certified_accuracy, ([], []), "radius and correct must be non-empty vectors"),
+        (plot_certified_accuracy, ([0.1], [True, False]), "of one length"),
+        (plot_certified_accuracy, ([[0.1, 0.2]], [[True, False]]), "got shapes"),
+        (plot_certified_accuracy, (0.1, True), "radius and correct must be"),
+    ],
+)
+def test_plots_reject_invalid_arguments(plot, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        plot(*arguments)
 
 
 def test_missing_matplotlib_error_names_extra(monkeypatch):
@@ -87,23 +106,16 @@ def test_stages_plot_has_both_curves():
     assert right.get_lines()[0].get_xydata().tolist() == [[0, 4.0], [1, 1.1], [2, 0.6]]
     assert "log 2" in texts(figure)
     assert len(plot_stages([0.5]).axes) == 1
-    with pytest.raises(ValueError, match="warmup_losses must be a non-empty vector"):
-        plot_stages([])
 
 
 def test_search_plot_has_all_losses_and_chosen_candidate_first():
-    losses = [[0.5, np.inf], [0.6, 0.2], [0.3, 0.4]]
-    figure = plot_search(["a", "b", "c"], losses, 2)
+    figure = plot_search(["a", "b", "c"], LOSSES, 2)
     (ax,) = figure.axes
     assert [label.get_text() for label in ax.get_yticklabels()] == ["c", "b", "a"]
     dots = [line for line in ax.lines if line.get_marker() == "o"]
     assert [dot.get_xdata().tolist() for dot in dots] == [[0.3, 0.4], [0.6, 0.2], [0.5]]
     means = [float(line.get_xdata()[0]) for line in ax.lines if line.get_marker() == "|"]
     assert means == pytest.approx([0.35, 0.4, 0.5])
-    with pytest.raises(ValueError, match="a row for each of the 2 candidates"):
-        plot_search(["a", "b"], losses, 0)
-    with pytest.raises(ValueError, match="chosen must be 0 to 2; got 3"):
-        plot_search(["a", "b", "c"], losses, 3)
 
 
 def test_importances_plot_is_sorted():
@@ -114,8 +126,6 @@ def test_importances_plot_is_sorted():
     assert widths == [0.5, 0.3, 0.1]
     assert ax.get_yticklabels()[0].get_text() == "b"
     assert ax.yaxis_inverted()
-    with pytest.raises(ValueError, match=r"^names must have one entry for each importance; got 2"):
-        plot_importances(shares, names[:2])
 
 
 def test_predictions_plot_has_points_and_interval():
@@ -141,8 +151,6 @@ def test_reliability_has_a_dot_for_each_bin_with_samples():
     assert bars.get_data().values.tolist() == bins.count.tolist()
     assert f"expected calibration error {bins.error:.3f}" in texts(figure)
     assert np.ptp(pixels(figure)) > 200
-    with pytest.raises(ValueError, match="bins holds no samples"):
-        plot_reliability(SimpleNamespace(count=np.zeros(3)))
 
 
 @pytest.fixture
@@ -228,16 +236,6 @@ def test_certified_accuracy_plot_equals_share_of_larger_radii(plots, radius, is_
     for eps in (np.append(jumps[1:], end) + jumps) / 2:
         assert y[np.flatnonzero(x <= eps)[-1]] == pytest.approx(np.mean(correct & (radius > eps)))
     assert any(f"{100 * correct.mean():.1f}%" in text for text in labels(figure))
-
-
-@pytest.mark.parametrize(
-    ("radius", "correct"),
-    [([], []), ([0.1], [True, False]), ([[0.1, 0.2]], [[True, False]]), (0.1, True)],
-    ids=str,
-)
-def test_certified_accuracy_plot_rejects_other_shapes(plots, radius, correct):
-    with pytest.raises(ValueError, match="radius"):
-        plots.plot_certified_accuracy(radius, correct)
 
 
 # -- shape functions ----------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from maxplus.explain import unit_boxes
 from maxplus.models import LMM
 from maxplus.models.initialization import box_lmm, class_distance
 from maxplus.training import Status
-from maxplus.training.smooth.soft_lmm import LIMIT, Rescaling, SoftLMM, SoftWeights
+from maxplus.training.smooth.soft_lmm import LIMIT, Rescaling, SoftLMM
 from maxplus.training.stages import Annealing
 from thread_communicator import run_ranks
 from trainings import polish, warm_up
@@ -37,12 +37,11 @@ def small():
     return model, X, rng.integers(C, size=40)
 
 
-def soft_gradient(soft, X, y, model, *options):
+def soft_gradient(X, y, model, *options, size=1.0):
     """Return the loss and its derivatives by W1 and W2."""
-    weights = SoftWeights(SERIAL, model.W1, model.W2)
-    loss = soft.gradient(X, y, weights, *options)
-    weights.gradient()
-    return loss, *weights.sums()
+    soft = SoftLMM(SERIAL, model.W0, model.W1, model.W2, size)
+    loss = soft.loss(X, y, *options)
+    return loss, *soft.layers(soft.gradient())
 
 
 def soft_loss(model, X, y, W1, W2, tau, margin=0.0, weight=None, size=1.0):
@@ -59,10 +58,9 @@ def soft_loss(model, X, y, W1, W2, tau, margin=0.0, weight=None, size=1.0):
 )
 def test_soft_gradient_is_the_derivative_of_soft_loss(small, margin, weighted, size):
     model, X, y = small
-    soft = SoftLMM(model.W0, size)
     tau = 0.4
     weight = np.random.default_rng(1).random(len(y)) if weighted else None
-    loss, *gradients = soft_gradient(soft, X, y, model, tau, margin, weight)
+    loss, *gradients = soft_gradient(X, y, model, tau, margin, weight, size=size)
     W1, W2 = model.W1.astype(float), model.W2.astype(float)
     assert loss == pytest.approx(
         soft_loss(model, X, y, W1, W2, tau, margin, weight, size), rel=1e-5
@@ -82,7 +80,7 @@ def test_soft_gradient_is_the_derivative_of_soft_loss(small, margin, weighted, s
 def test_soft_losses_at_low_temperature_are_close_to_hard_losses(small):
     model, X, y = small
     tau = 0.1
-    found, _, _ = soft_gradient(SoftLMM(model.W0), X, y, model, tau)
+    found, _, _ = soft_gradient(X, y, model, tau)
     off = 2 * tau * (math.log(model.W0.size) + math.log(model.n_hidden))
     assert abs(found - model.losses(X, y).mean()) <= off
 
@@ -92,7 +90,7 @@ def test_soft_gradients_are_finite_at_every_temperature(small):
     for scale in (1e-6, 1.0, 50.0, 1e6):
         for tau in (1e-3, 0.1, 10.0):
             scaled = (X * scale).astype(np.float32)
-            loss, *gradients = soft_gradient(SoftLMM(model.W0), scaled, y, model, tau)
+            loss, *gradients = soft_gradient(scaled, y, model, tau)
             assert math.isfinite(loss)
             assert all(np.isfinite(gradient).all() for gradient in gradients)
 
@@ -292,21 +290,22 @@ def pushes(layers):
 
 def course(comm, layers, pushes):
     """Return the weights and the state after some steps, each resumed from a saved state."""
-    weights = SoftWeights(comm, *layers)
+    W0, nothing = np.ones(6), np.empty((0, 3), np.float32)
+    soft = SoftLMM(comm, W0, *layers)
     for k in range(STEPS):
-        shown = [layer.copy() for layer in weights.soft_layers(np.float32(0.3 - 0.05 * k))]
-        for sums, push in zip(weights.sums(), pushes, strict=True):
-            sums[:] = push[k].sum(axis=0)
-        weights.move(0.1)
-        state, weights = weights.state(), SoftWeights(comm, *layers)
-        weights.restore(state)
-    return [*shown, *weights.state().values()]
+        soft.loss(nothing, np.empty(0, int), 0.3 - 0.05 * k)
+        for own, push in zip(soft.layers(soft._sums), pushes, strict=True):
+            own[:] = push[k].sum(axis=0)
+        soft.move(0.1)
+        state, soft = soft.state(), SoftLMM(comm, W0, *layers)
+        soft.restore(state)
+    return soft.layers(soft.theta)[0], *soft.state().values()
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5])
 def test_distributed_soft_steps_equal_one_process(layers, pushes, size):
     alone = course(SERIAL, layers, pushes)
-    assert not np.array_equal(alone[2], layers[0])
+    assert not np.array_equal(alone[0], layers[0])
     owners = np.arange(BATCHES) % size
     found = run_ranks(
         size, lambda r: course(current(), layers, [push[:, owners == r] for push in pushes])

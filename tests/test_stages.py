@@ -329,16 +329,21 @@ def test_warm_up_uses_sample_weights(iris):
     assert recalls[1] < recalls[0]
 
 
-def test_polish_reinitializes_idle_units(iris):
+@pytest.fixture(scope="module")
+def warm(iris):
+    """Return a classifier of iris before the polish."""
+    return LMMClassifier(30, standardize=False, polish=None, random_state=0).fit(*iris)
+
+
+def test_polish_reinitializes_idle_units(iris, warm):
     """Steps on one of two close samples of different classes undo those on the other."""
-    clf = LMMClassifier(30, standardize=False, polish=None, random_state=0).fit(*iris)
-    assert (clf.unit_activation_counts_ == 0).any()
-    result = polish(clf.model_, *iris, np.random.default_rng(0))
+    idle = warm.unit_activation_counts_ == 0
+    assert idle.any()
+    result = polish(warm.model_, *iris, np.random.default_rng(0))
     assert result.succeeded
     assert result.status is Status.POLISHED
     assert result.n_iter > 3
     # Some units that were inactive before the polish are active after it.
-    idle = clf.unit_activation_counts_ == 0
     assert (result.model.activation_counts(iris.X)[idle] > 0).any()
 
 
@@ -399,8 +404,7 @@ def polish_if(model, X, y, *, helps=True, calls=None, **options):
     return ValidatedPolish(decide, Polish(**options)).run(model, problem, TrainingMonitor())
 
 
-def test_polish_runs_only_if_it_helps(iris):
-    warm = LMMClassifier(30, standardize=False, polish=None, random_state=0).fit(*iris)
+def test_polish_runs_only_if_it_helps(iris, warm):
     losses = warm.model_.losses(*iris)
     n_above = int((losses >= LOG2).sum())
     assert n_above >= 2

@@ -17,10 +17,15 @@ from maxplus.estimators._frames import ENCODER, change_of_features
 from maxplus.estimators._training_data import TrainingData, share_a_unit
 from maxplus.models import LMM, AdditiveLMM, FeatureMap, Term
 from maxplus.training import Status, TrainingMonitor
-from maxplus.training.smooth.annealing import Annealing
-from maxplus.training.smooth.interval import Augment, image_windows, train_interval, window_terms
+from maxplus.training.smooth.annealing import Annealing, Augment
+from maxplus.training.smooth.interval import train_interval
 from maxplus.training.smooth.soft_terms import OnEpoch
-from maxplus.training.smooth.structures import Structure, initial_terms
+from maxplus.training.smooth.structures import (
+    Structure,
+    image_windows,
+    initial_terms,
+    window_terms,
+)
 
 # Sizes of the boxes in training, as multiples of the certified box.
 FACTORS = (1.0, 1.5, 2.0, 3.0)

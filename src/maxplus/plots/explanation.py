@@ -45,7 +45,7 @@ def plot_explanation(
     ----------
     explanation : result of `maxplus.LMMClassifier.explain` or `maxplus.LMMRegressor.explain`
     n : int
-        Index of the row.
+        Index of the sample.
     image_shape : (height, width), optional
         Required for a single network; height · width is the number of features.
 
@@ -85,9 +85,10 @@ def plot_explanation(
             f"image_shape must be two positive numbers whose product is {P}; got {image_shape}"
         )
     order = np.argsort(-explanation.paths.score[n], kind="stable")
-    rows = -(-(1 + order.size) // N_COLUMNS)
-    figure = new_figure(1.75 * min(N_COLUMNS, 1 + order.size), 2.25 * rows)
-    panels = figure.subplots(rows, min(N_COLUMNS, 1 + order.size), squeeze=False).ravel()
+    n_columns = min(N_COLUMNS, 1 + order.size)
+    n_rows = -(-(1 + order.size) // n_columns)
+    figure = new_figure(1.75 * n_columns, 2.25 * n_rows)
+    panels = figure.subplots(n_rows, n_columns, squeeze=False).ravel()
     for ax in panels:
         ax.axis("off")
     limits = float(explanation.X.min()), float(explanation.X.max())
@@ -106,7 +107,7 @@ def plot_explanation(
 
 
 def _bars(contributions: Contributions, n: int, title: str, total: str) -> Figure:
-    """Plot the contributions to the margin of row n in descending order."""
+    """Plot the contributions to the margin of sample n in descending order."""
     shown, rest = contributions.order[n, :MAX_BARS], contributions.order[n, MAX_BARS:]
     bars = [("baseline", float(contributions.baseline[n]))]
     bars += [

@@ -88,7 +88,7 @@ def _draw_counts(ax: Axes, bins: Reliability) -> None:
 def plot_certified_accuracy(
     radius: ArrayLike, correct: ArrayLike, *, unit: str | None = None
 ) -> Figure:
-    """Plot the fraction of rows that are correct and certified, as a function of ε.
+    """Plot the fraction of samples that are correct and certified, as a function of ε.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ def plot_certified_accuracy(
     correct_radius = radius[correct]
     eps = np.sort(correct_radius[np.isfinite(correct_radius)])
     end = 1.05 * eps[-1] if eps.size and eps[-1] > 0 else 1.0
-    # Rows with an infinite radius remain certified at any ε.
+    # Samples with an infinite radius remain certified at any ε.
     fraction = (correct_radius.size - np.arange(eps.size + 1)) / radius.size
     figure = new_figure(7.0, 4.2)
     ax = figure.subplots()

@@ -50,25 +50,15 @@ COLOURS = (BLUE, VERMILION, GREEN, ORANGE, "#CC79A7", "#56B4E9", INK)
 
 
 class _Column(NamedTuple):
-    """Points at which a column is plotted, and a histogram of its values.
-
-    Attributes
-    ----------
-    name : name of the column
-    rows : array of shape (n, P), inputs with the values of the column and 0 elsewhere
-    x : array of shape (n,), positions on the axis
-    labels : tick labels of the positions, or None for continuous columns
-    limits : axis limits
-    counts, edges : histogram of the values
-    """
+    """Points at which a column is plotted, and a histogram of its values."""
 
     name: str
-    rows: NDArray
-    x: NDArray
-    labels: list[str] | None
-    limits: tuple[float, float]
+    rows: NDArray  # (n, P): inputs with the values of the column and 0 elsewhere
+    x: NDArray  # (n,): positions on the axis
+    labels: list[str] | None  # tick labels of the positions; None for continuous columns
+    limits: tuple[float, float]  # of the axis
     counts: NDArray
-    edges: NDArray
+    edges: NDArray  # (2, bins): left and right ends
 
 
 def plot_shape_functions(
@@ -192,7 +182,8 @@ def _column(attributions: Contributions, p: int, model: AdditiveLMM | None = Non
     rows = np.zeros((x.size, domain.n_features))
     rows[:, p] = x
     counts, edges = np.histogram(values, bins=N_BINS, range=(low, high))
-    return _Column(name, rows, x, None, (float(low), float(high)), counts, edges)
+    bins = np.stack([edges[:-1], edges[1:]])
+    return _Column(name, rows, x, None, (float(low), float(high)), counts, bins)
 
 
 def _discrete_column(
@@ -245,7 +236,7 @@ def _draw_curves(
             style = "-" if curve.labels is None else "o:"
             for colour, z in zip(colours, values.T, strict=True):
                 ax.plot(curve.x, z, style, color=colour, lw=1.4, ms=3.5)
-        left, right = curve.edges if curve.edges.ndim == 2 else (curve.edges[:-1], curve.edges[1:])
+        left, right = curve.edges
         height = 0.8 * BAND * curve.counts / max(1, curve.counts.max())
         across = ax.get_xaxis_transform()
         ax.bar(left, height, right - left, align="edge", color=PALE, lw=0, transform=across)

@@ -128,7 +128,7 @@ def plot_stages(
 ) -> Figure:
     """Plot the mean loss of each warm-up epoch and the maximum loss of each polish round.
 
-    A maximum loss below log 2 implies that all training rows are classified correctly.
+    A maximum loss below log 2 implies that all training samples are classified correctly.
 
     Parameters
     ----------

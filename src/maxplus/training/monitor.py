@@ -274,10 +274,8 @@ def run_parallel(
         results = {k: result for part in comm.allgather(mine) for k, result in part.items()}
         yield from sorted(results.items(), key=lambda item: item[0])
         return
-    pool, part = (
-        ThreadPoolExecutor(n_threads, initializer=_use_one_core),
-        TrainingMonitor(parent=monitor),
-    )
+    pool = ThreadPoolExecutor(n_threads, initializer=_use_one_core)
+    part = TrainingMonitor(parent=monitor)
     futures: dict[Future[R], int] = {}
     try:
         futures = {pool.submit(job, part): k for k, job in enumerate(jobs)}

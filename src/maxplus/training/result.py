@@ -198,7 +198,7 @@ class TrainingState:
                 f"the {self.stage}'s {name} is {array.dtype} of shape {array.shape}, not {wanted}"
             )
         if finite and not np.isfinite(array).all():
-            raise StateError(f"the {self.stage}'s {name} holds numbers that are not finite")
+            raise StateError(f"the {self.stage}'s {name} contains values that are not finite")
         return array
 
     def restore_generator(self, rng: np.random.Generator | None) -> None:

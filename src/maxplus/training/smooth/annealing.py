@@ -1,4 +1,4 @@
-"""Annealed training by Adam: temperatures, step sizes and batches of all soft models.
+"""Annealed training with Adam: temperatures, step sizes and batches of all soft models.
 
 The temperature of soft minima and maxima falls geometrically over the first nine tenths of the
 steps and then stays constant; the step size falls as half a cosine.
@@ -7,6 +7,7 @@ steps and then stays constant; the step size falls as half a cosine.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -27,6 +28,9 @@ BETA1, EPSILON = 0.9, 1e-8
 BETA2 = 0.99
 # Averages below this become 0: far below EPSILON, far above the smallest normal float32.
 NEGLIGIBLE = 1e-30
+
+# Function that returns augmented samples for those of a batch.
+Augment = Callable[[NDArray, np.random.Generator], NDArray]
 
 
 class Annealing(NamedTuple):
@@ -70,23 +74,25 @@ class Annealing(NamedTuple):
         return max(1, round(self.length * n_epochs))
 
     def schedule(
-        self, n_steps: int, *, scale: float = 1.0, coldest: float = 0.0
+        self, n_rows: int, *, scale: float = 1.0, coldest: float = 0.0
     ) -> AnnealingSchedule:
-        """Return the schedule of ``n_steps`` steps, for weights in units of ``scale``.
+        """Return the schedule for ``n_rows`` samples and weights in units of ``scale``.
 
         Temperatures are at least ``coldest``.
         """
+        batch, epochs = self.batch(n_rows), self.epochs(n_rows)
         cold = max(self.cold, coldest)
         hot = max(self.hot, cold)
-        return AnnealingSchedule(
-            n_steps, scale * hot, scale * cold, scale * self.rate, self.slope_rate
-        )
+        rates = scale * self.rate, self.slope_rate
+        return AnnealingSchedule(batch, n_rows // batch, epochs, scale * hot, scale * cold, *rates)
 
 
 class AnnealingSchedule(NamedTuple):
-    """Temperatures and step sizes of ``n_steps`` steps."""
+    """Batch size, batches per epoch, epochs, and the ranges of temperatures and step sizes."""
 
-    n_steps: int
+    batch: int
+    n_batches: int
+    n_epochs: int
     hot: float
     cold: float
     rate: float
@@ -100,7 +106,7 @@ class AnnealingSchedule(NamedTuple):
 @njit(cache=True, nogil=True)
 def annealed(schedule, step):
     """Return the temperature and the step size of a step, counted from 0; O(1)."""
-    done = step / schedule.n_steps
+    done = step / (schedule.n_batches * schedule.n_epochs)
     tau = schedule.hot * (schedule.cold / schedule.hot) ** min(1.0, done / COOLING)
     falling = 0.5 * (1.0 + math.cos(math.pi * done))
     return tau, schedule.rate * (LAST_RATE + (1.0 - LAST_RATE) * falling)
@@ -108,30 +114,20 @@ def annealed(schedule, step):
 
 @dataclass
 class Batches:
-    """Batches of data-parallel training, from the rows of all ranks.
+    """Batches of data-parallel training, from the samples of all ranks.
 
-    In a single process, a batch is a part of a permutation of all rows. With several ranks, each
-    rank permutes its rows and splits them into one part for each batch, so that batches depend on
-    the number of ranks.
+    In a single process, a batch is a part of a permutation of all samples. With several ranks, each
+    rank permutes its samples and splits them into one part for each batch, so that batches depend
+    on the number of ranks.
     """
 
     comm: Communicator
-    counts: list[int]
-    size: int
-
-    @classmethod
-    def of(cls, comm: Communicator, n_rows: int, annealing: Annealing) -> Batches:
-        """Return the batches of the rows of all ranks; this rank has ``n_rows``."""
-        counts = comm.allgather(n_rows)
-        return cls(comm, counts, annealing.batch(sum(counts)))
-
-    @property
-    def n_batches(self) -> int:
-        """The number of batches of an epoch."""
-        return max(1, sum(self.counts) // self.size)
+    counts: list[int]  # samples of each rank
+    size: int  # samples of a batch
+    n_batches: int  # batches of an epoch
 
     def split(self, rng: np.random.Generator) -> tuple[list[NDArray], np.random.Generator]:
-        """Return the rows of this rank in each batch, and a generator for augmentation."""
+        """Return the samples of this rank in each batch, and a generator for augmentation."""
         n = self.counts[self.comm.rank]
         if self.comm.is_alone:
             order = rng.permutation(n)
@@ -144,58 +140,43 @@ class Batches:
         return k * n // self.n_batches
 
     def share(self, k: int) -> float:
-        """Return the share of the rows of batch k that belong to this rank."""
+        """Return the share of the samples of batch k that belong to this rank."""
         if self.comm.is_alone:
             return 1.0
-        rows = [self._cut(n, k + 1) - self._cut(n, k) for n in self.counts]
-        return rows[self.comm.rank] / sum(rows)
+        sizes = [self._cut(n, k + 1) - self._cut(n, k) for n in self.counts]
+        return sizes[self.comm.rank] / sum(sizes)
 
 
 class Adam:
     """Adam optimizer, which updates a C-contiguous array in place (Kingma & Ba, 2015)."""
 
     def __init__(self, weights: NDArray, beta2: float = BETA2) -> None:
-        self._theta, self._beta2 = weights.reshape(-1), beta2
-        self.mean, self.square = np.zeros_like(self._theta), np.zeros_like(self._theta)
+        self._weights, self._beta2 = weights, beta2
+        self.mean, self.square = np.zeros_like(weights), np.zeros_like(weights)
         self.steps = 0
 
     def move(self, gradient: NDArray, rate: float) -> None:
         """Take one step; O(weights)."""
         self.steps += 1
-        numbers = adam_step.py_func(self.steps, rate, self._beta2)
-        step = AdamStep(*map(self._theta.dtype.type, numbers))
-        adam_move(self._theta, self.mean, self.square, gradient.reshape(-1), step)
-
-
-class AdamStep(NamedTuple):
-    """Constants of a step, in the float type of the weights: mixed types would not vectorise."""
-
-    new_m: np.floating  # 1 − β₁
-    new_v: np.floating  # 1 − β₂
-    unbias_m: np.floating  # 1 − β₁ᵗ
-    unbias_v: np.floating  # 1 − β₂ᵗ
-    rate: np.floating
-    epsilon: np.floating
-    nothing: np.floating
-    zero: np.floating
-
-
-@njit(cache=True, nogil=True)
-def adam_step(t, rate, beta2):
-    """Return the constants of step t = 1, 2, … in float64; O(1)."""
-    return AdamStep(
-        1.0 - BETA1, 1.0 - beta2, 1.0 - BETA1**t, 1.0 - beta2**t, rate, EPSILON, NEGLIGIBLE, 0.0
-    )
+        arrays = self._weights, self.mean, self.square, gradient
+        adam_move(*arrays, self.steps, rate, self._beta2)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def adam_move(theta, m, v, g, step):
-    """θ ← θ − rate · m̂ / (√v̂ + ε), in place; O(weights), one pass over memory."""
+def adam_move(weights, first, second, gradient, t, rate, beta2):
+    """Take step t = 1, 2, …: θ ← θ − rate · m̂ / (√v̂ + ε), in place; O(weights)."""
+    theta, g = weights.reshape(-1), gradient.reshape(-1)
+    m, v = first.reshape(-1), second.reshape(-1)
+    # Constants have the type of the weights, because loops with mixed types do not vectorise.
+    dtype = theta.dtype.type
+    new_m, new_v = dtype(1.0 - BETA1), dtype(1.0 - beta2)
+    unbias_m, unbias_v = dtype(1.0 - BETA1**t), dtype(1.0 - beta2**t)
+    alpha, epsilon = dtype(rate), dtype(EPSILON)
+    negligible, zero = dtype(NEGLIGIBLE), dtype(0.0)
     for i in range(theta.size):
-        mean = m[i] + step.new_m * (g[i] - m[i])
-        square = v[i] + step.new_v * (g[i] * g[i] - v[i])
+        mean = m[i] + new_m * (g[i] - m[i])
+        square = v[i] + new_v * (g[i] * g[i] - v[i])
         # Averages of old gradients would decay to denormal numbers, which are slow.
-        m[i] = mean if abs(mean) > step.nothing else step.zero
-        v[i] = square if square > step.nothing else step.zero
-        size = np.sqrt(v[i] / step.unbias_v) + step.epsilon
-        theta[i] -= step.rate * (m[i] / step.unbias_m) / size
+        m[i] = mean if abs(mean) > negligible else zero
+        v[i] = square if square > negligible else zero
+        theta[i] -= alpha * (m[i] / unbias_m) / (np.sqrt(v[i] / unbias_v) + epsilon)

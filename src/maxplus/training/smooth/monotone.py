@@ -11,6 +11,7 @@ input, which `seal` ensures after training.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -45,12 +46,13 @@ def constrain(model: AdditiveLMM, signs: NDArray) -> AdditiveLMM:
     constant bound: units of class 1 are bounded ramps, whose maximum is a monotone function with
     several steps, and one unit of class 0 is constant.
     """
-    terms = [
-        Term(term.features, _constrained(term.lmm, signs[term.features]))
-        if signs[term.features].any()
-        else term
-        for term in model.terms
-    ]
+    lmms = [_constrained(lmm, signs[f]) if signs[f].any() else lmm for f, lmm in model.terms]
+    return with_lmms(model, lmms)
+
+
+def with_lmms(model: AdditiveLMM, lmms: Iterable[LMM]) -> AdditiveLMM:
+    """Return the sum with other LMMs of the same features."""
+    terms = [Term(term.features, lmm) for term, lmm in zip(model.terms, lmms, strict=True)]
     return AdditiveLMM(terms, model.n_features, model.feature_map, model.intercept)
 
 
@@ -78,18 +80,15 @@ def _constrained(lmm: LMM, signs: NDArray) -> LMM:
 
 def seal(model: AdditiveLMM, monotonic: Monotonic) -> AdditiveLMM:
     """Return the model with absent weights that are not active for any input; O(weights)."""
-    terms = [
-        Term(term.features, _sealed(term.lmm, monotonic, term.features))
-        if monotonic.signs[term.features].any()
-        else term
-        for term in model.terms
+    lmms = [
+        _sealed(lmm, monotonic.low[f], monotonic.high[f]) if monotonic.signs[f].any() else lmm
+        for f, lmm in model.terms
     ]
-    return AdditiveLMM(terms, model.n_features, model.feature_map, model.intercept)
+    return with_lmms(model, lmms)
 
 
-def _sealed(lmm: LMM, monotonic: Monotonic, features: NDArray) -> LMM:
-    ends = np.stack([monotonic.low[features], monotonic.high[features]])
-    rows = np.repeat(ends, 2, axis=1) * lmm.W0
+def _sealed(lmm: LMM, lowest: NDArray, highest: NDArray) -> LMM:
+    rows = np.repeat(np.stack([lowest, highest]), 2, axis=1) * lmm.W0
     low, high = rows.min(axis=0)[:, None], rows.max(axis=0)[:, None]
     W1, W2 = lmm.W1.copy(), lmm.W2.copy()
     no_wall, no_score = W1 > 0.5 * FAR, W2 < -0.5 * FAR

@@ -28,19 +28,16 @@ from maxplus.training.smooth.annealing import Adam
 
 # exp(±LIMIT) squared times a few thousand terms stays within the range of float32.
 LIMIT = 40.0
-# Factors below this become 0, so that a product with exp(−LIMIT) is not denormal.
-TINY = 1e-19
-# Derivatives below this become 0: their squares would be denormal in Adam's averages.
-ROOT = 1e-15
-
-_LIMIT, _TINY, _ROOT = np.float32(LIMIT), np.float32(TINY), np.float32(ROOT)
-_ZERO = np.float32(0.0)
+_LIMIT, _ZERO = np.float32(LIMIT), np.float32(0.0)
+# Smaller factors become 0, so that a product with exp(−LIMIT) is not denormal, and so do smaller
+# derivatives, because their squares would be denormal in Adam's averages.
+MIN_FACTOR, MIN_DERIVATIVE = np.float32(1e-19), np.float32(1e-15)
 # Derivatives below this share of the largest one become 0.
 NEGLIGIBLE = 1e-7
 # Lower bounds of the factors of a matrix product, so that their products are not denormal.
 SMALL, SMALLEST = np.float32(1e-13), np.float32(1e-24)
 # Share of the values at either end of a feature that may be outliers.
-RARE = 0.005
+OUTLIER_SHARE = 0.005
 # Inputs are clipped at this multiple of the value at which exponents are clipped.
 FAR = 4.0
 # Rows per block of computations in float64, to save memory.
@@ -84,18 +81,14 @@ class Rescaling(NamedTuple):
     def offsets(self, model: LMM) -> tuple[NDArray, NDArray]:
         """Return W1 and W2 in these units."""
         W1 = (model.W1.astype(np.float64) + self.offset[:, None]) / self.size
-        return W1.astype(np.float32, order="C"), (model.W2 / self.size).astype(
-            np.float32, order="C"
-        )
+        W2 = model.W2 / self.size
+        return W1.astype(np.float32, order="C"), W2.astype(np.float32, order="C")
 
     def hard(self, model: LMM, W1: NDArray, W2: NDArray) -> LMM:
         """Return the model with these offsets, in its original units and float type."""
-        own = W1.astype(np.float64) * self.size - self.offset[:, None]
-        return LMM(
-            model.W0.copy(),
-            own.astype(model.dtype),
-            (W2.astype(np.float64) * self.size).astype(model.dtype),
-        )
+        W1 = W1.astype(np.float64) * self.size - self.offset[:, None]
+        W2 = W2.astype(np.float64) * self.size
+        return LMM(model.W0.copy(), W1.astype(model.dtype), W2.astype(model.dtype))
 
 
 def _typical_range(X: NDArray, reach: float) -> tuple[NDArray, NDArray]:
@@ -106,54 +99,107 @@ def _typical_range(X: NDArray, reach: float) -> tuple[NDArray, NDArray]:
     """
     low, high = X.min(axis=0).astype(np.float64), X.max(axis=0).astype(np.float64)
     sample = X[:: max(1, len(X) // 10_000)].astype(np.float64)
-    inner_low, inner_high = np.quantile(sample, (RARE, 1 - RARE), axis=0)
+    inner_low, inner_high = np.quantile(sample, (OUTLIER_SHARE, 1 - OUTLIER_SHARE), axis=0)
     margin = np.maximum(inner_high - inner_low, reach)
     return np.maximum(low, inner_low - margin), np.minimum(high, inner_high + margin)
 
 
-class Layers(NamedTuple):
-    """Two arrays of the shapes of W1 and W2."""
+class SoftLMM:
+    """Soft model with a fixed W0, and the state of Adam; the weights are the same on all ranks.
 
-    W1: NDArray
-    W2: NDArray
+    ``theta`` holds W1 and W2 as a flat array; ``size`` is a factor of the scores in the softmax.
+    Arrays are reused for all batches, because allocation would take as long as the computation. An
+    object must not be used by several threads at once.
+    """
 
-
-class SoftWeights:
-    """W1 and W2 in one flat array, with Adam's averages; the same on all ranks."""
-
-    def __init__(self, comm: Communicator, W1: NDArray, W2: NDArray) -> None:
-        self.comm, self._shapes = comm, (W1.shape, W2.shape)
+    def __init__(
+        self, comm: Communicator, W0: NDArray, W1: NDArray, W2: NDArray, size: float = 1.0
+    ) -> None:
+        self.comm, self._W0, self._size = comm, W0.astype(np.float32), np.float32(size)
+        self._shapes = W1.shape, W2.shape
         self.theta = np.concatenate([W1.ravel(), W2.ravel()])
         self._adam = Adam(self.theta)
-        # Allocated once: new memory in every step would cost more than the computation.
-        self._exponentials, self._sums = np.empty(W1.size, np.float32), np.empty_like(self.theta)
+        # exp(−W1/τ), and the derivatives on this rank, those by W1 without this factor.
+        self._U, self._sums = np.empty(W1.shape, np.float32), np.empty_like(self.theta)
+        self._E = np.empty((0, 0), np.float32)
 
-    def soft_layers(self, tau: np.float32) -> Layers:
-        """Return exp(−W1/τ), which the next call overwrites, and W2; O(P·H)."""
-        W1, W2 = self.layers(self.theta)
+    def loss(
+        self,
+        X: NDArray,
+        y: NDArray,
+        tau: float,
+        margin: float = 0.0,
+        weight: NDArray | None = None,
+        batch_weight: float = 1.0,
+    ) -> float:
+        """Return the mean loss of a batch, and store its derivatives; O(n·P·H).
+
+        ``margin`` is added to the scores of all wrong classes, as an adversary could do. ``tau``
+        and ``margin`` are in units of scores, ``weight`` (n,) are sample weights, and
+        ``batch_weight`` is that of the batch. All ranks call it together; the loss is 0 on a rank
+        without samples.
+        """
+        n, t = len(y), np.float32(tau)
+        U, (W1, W2), (d_W1, d_W2) = self._U, self.layers(self.theta), self.layers(self._sums)
         # In NumPy 1, a Python number divided by a float32 is a float64, which kernels reject.
-        exp_all(W1.reshape(-1), np.float32(-1) / tau, self._exponentials)
-        return Layers(self._exponentials.reshape(W1.shape), W2)
-
-    def sums(self) -> Layers:
-        """Return the arrays for the gradient of this rank; W1 without the factor exp(−W1/τ)."""
-        return self.layers(self._sums)
+        factor = np.float32(-1) / t
+        exp_all(W1.reshape(-1), factor, U.reshape(-1))
+        if n == 0:
+            self._sums[:] = 0.0
+            return 0.0
+        if len(self._E) < n:
+            self._E = np.empty((n, self._W0.size), np.float32)
+        E = self._E[:n]
+        exp_inputs(X, self._W0, factor, E)
+        S = E @ U
+        g = -t * np.log(S)
+        peak = g.max(axis=1, keepdims=True)
+        G = np.exp(np.maximum((g - peak) / t, -LIMIT))
+        top = W2.max()
+        V = np.exp(np.maximum((W2 - top) / t, -LIMIT))
+        Q = np.maximum(G @ V, np.float32(1e-30))
+        z = t * np.log(Q) + peak + top
+        true = np.arange(n), y
+        z[true] -= np.float32(margin)
+        z -= z.max(axis=1, keepdims=True)
+        z *= self._size
+        p = np.exp(np.maximum(z, -LIMIT))
+        p /= p.sum(axis=1, keepdims=True)
+        share = batch_weight * (np.full(n, 1 / n) if weight is None else weight / weight.sum())
+        loss = float(-(share @ np.log(p[true])))
+        p[true] -= 1.0
+        p[np.abs(p) < NEGLIGIBLE**2] = 0.0
+        R = p * (self._size * share.astype(np.float32))[:, None] / Q
+        dg = G * (R @ V.T)
+        # Negligible derivatives would result in denormal products.
+        dg[np.abs(dg) < NEGLIGIBLE * np.abs(dg).max()] = 0.0
+        # The terms of each sample are divided by its smallest sum, to stay within the range.
+        least = S.min(axis=1)
+        dg *= least[:, None] / S
+        dg[np.abs(dg) < SMALL] = 0.0
+        scale = (1 / least)[:, None]
+        seen = SMALLEST / scale < E
+        E *= scale
+        E *= seen
+        np.matmul(E.T, dg, out=d_W1)
+        np.multiply(V, G.T @ R, out=d_W2)
+        return loss
 
     def gradient(self) -> NDArray:
-        """Return the gradient, summed over all ranks; O(P·H)."""
+        """Return the derivatives of the last batch by ``theta``, summed over all ranks; O(P·H)."""
         total = self.comm.sum(self._sums)
-        times(self._exponentials, total[: self._exponentials.size])
+        times(self._U.reshape(-1), total[: self._U.size])
         return total
 
     def move(self, rate: float) -> None:
         """Take one step of Adam; O(P·H)."""
         self._adam.move(self.gradient(), rate)
 
-    def layers(self, flat: NDArray) -> Layers:
-        """Return views of both layers of a flat array."""
+    def layers(self, flat: NDArray) -> tuple[NDArray, NDArray]:
+        """Return views of a flat array with the shapes of W1 and W2."""
         first, second = self._shapes
         n = math.prod(first)
-        return Layers(flat[:n].reshape(first), flat[n:].reshape(second))
+        return flat[:n].reshape(first), flat[n:].reshape(second)
 
     def state(self) -> dict[str, NDArray]:
         """Return a copy of the weights and of the state of Adam."""
@@ -169,83 +215,6 @@ class SoftWeights:
         """Continue from a state."""
         self.theta[:], self._adam.mean[:] = state["theta"], state["mean"]
         self._adam.square[:], self._adam.steps = state["square"], int(state["steps"][0])
-
-
-class SoftLMM:
-    """Loss and gradient of a soft model with fixed W0, in float32.
-
-    The largest array is reused for all batches, because its allocation would take as long as the
-    computation. An object must not be used by several threads at once. ``size`` is a factor of the
-    scores in the softmax.
-    """
-
-    def __init__(self, W0: NDArray, size: float = 1.0) -> None:
-        self.W0 = W0.astype(np.float32)
-        self.size = np.float32(size)
-        self._E = np.empty((0, 0), np.float32)
-
-    def gradient(
-        self,
-        X: NDArray,
-        y: NDArray,
-        weights: SoftWeights,
-        tau: float,
-        margin: float = 0.0,
-        weight: NDArray | None = None,
-        batch_weight: float = 1.0,
-    ) -> float:
-        """Return the mean loss of a batch and write the gradient to ``weights.sums()``; O(n·P·H).
-
-        ``margin`` is added to the scores of all wrong classes, as an adversary could do. ``tau``
-        and ``margin`` are in units of scores, ``weight`` (n,) are sample weights, and
-        ``batch_weight`` is that of the batch. All ranks call it together; the loss is 0 on a rank
-        without samples.
-        """
-        n, t = len(y), np.float32(tau)
-        U, W2 = weights.soft_layers(t)
-        sums = weights.sums()
-        if n == 0:
-            for layer in sums:
-                layer[:] = 0.0
-            return 0.0
-        if len(self._E) < n:
-            self._E = np.empty((n, self.W0.size), np.float32)
-        E = self._E[:n]
-        # In NumPy 1, a Python number divided by a float32 is a float64, which kernels reject.
-        exp_inputs(X, self.W0, np.float32(-1) / t, E)
-        S = E @ U
-        g = -t * np.log(S)
-        peak = g.max(axis=1, keepdims=True)
-        G = np.exp(np.maximum((g - peak) / t, -LIMIT))
-        top = W2.max()
-        V = np.exp(np.maximum((W2 - top) / t, -LIMIT))
-        Q = np.maximum(G @ V, np.float32(1e-30))
-        z = t * np.log(Q) + peak + top
-        true = np.arange(n), y
-        z[true] -= np.float32(margin)
-        z -= z.max(axis=1, keepdims=True)
-        z *= self.size
-        p = np.exp(np.maximum(z, -LIMIT))
-        p /= p.sum(axis=1, keepdims=True)
-        share = batch_weight * (np.full(n, 1 / n) if weight is None else weight / weight.sum())
-        loss = float(-(share @ np.log(p[true])))
-        p[true] -= 1.0
-        p[np.abs(p) < NEGLIGIBLE**2] = 0.0
-        R = p * (self.size * share.astype(np.float32))[:, None] / Q
-        dg = G * (R @ V.T)
-        # Negligible derivatives would result in denormal products.
-        dg[np.abs(dg) < NEGLIGIBLE * np.abs(dg).max()] = 0.0
-        # The terms of each sample are divided by its smallest sum, to stay within the range.
-        least = S.min(axis=1)
-        dg *= least[:, None] / S
-        dg[np.abs(dg) < SMALL] = 0.0
-        factor = (1 / least)[:, None]
-        seen = SMALLEST / factor < E
-        E *= factor
-        E *= seen
-        np.matmul(E.T, dg, out=sums.W1)
-        np.multiply(V, G.T @ R, out=sums.W2)
-        return loss
 
 
 @njit(cache=True)
@@ -277,5 +246,5 @@ def times(a, b):
     """Compute b ← a·b; numbers whose squares would be denormal become 0; O(size)."""
     use_widest_vectors()
     for i in range(a.size):
-        product = a[i] * (b[i] if abs(b[i]) > _TINY else _ZERO)
-        b[i] = product if abs(product) > _ROOT else _ZERO
+        product = a[i] * (b[i] if abs(b[i]) > MIN_FACTOR else _ZERO)
+        b[i] = product if abs(product) > MIN_DERIVATIVE else _ZERO

@@ -25,10 +25,10 @@ from numpy.typing import NDArray
 
 from maxplus._compile.elementary import exp64, log64
 from maxplus._compile.jit import inner, njit
-from maxplus.models import LMM, AdditiveLMM, Term
+from maxplus.models import LMM, AdditiveLMM
 from maxplus.training.result import TrainingOverflowError
-from maxplus.training.smooth.annealing import BETA2, Annealing, adam_move, adam_step, annealed
-from maxplus.training.smooth.monotone import Monotonic, constrain, seal
+from maxplus.training.smooth.annealing import BETA2, Annealing, adam_move, annealed
+from maxplus.training.smooth.monotone import Monotonic, constrain, seal, with_lmms
 
 # Exponents are clipped to ±LIMIT: products of two exponentials and sums of many stay finite.
 LIMIT = 300.0
@@ -70,6 +70,30 @@ class FlatWeights(NamedTuple):
     W0: np.ndarray  # (2F,)
     W1: np.ndarray  # (walls,)
     W2: np.ndarray  # (K, C)
+
+
+class TermState(NamedTuple):
+    """A sum of terms in training: its weights, their derivatives, and the averages of Adam."""
+
+    layout: TermLayout
+    intercept: np.ndarray  # (C,), which is not trained
+    weights: FlatWeights
+    gradient: FlatWeights
+    first: FlatWeights  # averages of the derivatives
+    second: FlatWeights  # averages of their squares
+
+    @classmethod
+    def of(cls, model: AdditiveLMM, dtype: type = np.float64) -> TermState:
+        """Return the initial state for weights in a float type."""
+        layout, flat = pack(model)
+        weights = FlatWeights(*(W.astype(dtype) for W in flat))
+        zeros = (FlatWeights(*map(np.zeros_like, weights)) for _ in range(3))
+        return cls(layout, model.intercept.astype(np.float64), weights, *zeros)
+
+    @property
+    def is_finite(self) -> bool:
+        """True if all weights are finite."""
+        return all(np.isfinite(W).all() for W in self.weights)
 
 
 class Buffers(NamedTuple):
@@ -117,43 +141,26 @@ def train_terms(
     """
     if monotonic is not None:
         model = constrain(model, monotonic.signs)
-    rows = np.ascontiguousarray(U, np.float64)
+    rows, targets = np.ascontiguousarray(U, np.float64), np.asarray(y, np.float64)
     shares = np.ones(len(y)) if weight is None else np.asarray(weight, np.float64)
-    layout, weights = pack(model)
+    state = TermState.of(model)
     # A slope of 0 belongs to a wall that is a constant bound, and is not trained.
-    is_flat = weights.W0 == 0.0
-    moments = tuple(FlatWeights(*(np.zeros_like(W) for W in weights)) for _ in range(2))
-    batch, epochs = annealing.batch(len(y)), annealing.epochs(len(y))
-    n_batches = len(y) // batch
-    schedule = annealing.schedule(epochs * n_batches, scale=annealing.scale)
-    intercept = model.intercept.astype(np.float64)
-    buffers = empty_buffers(layout, model.n_classes, batch)
-    targets = np.asarray(y, np.float64)
+    is_flat = state.weights.W0 == 0.0
+    schedule = annealing.schedule(len(y), scale=annealing.scale)
+    buffers = empty_buffers(state.layout, model.n_classes, schedule.batch)
 
     def trained() -> AdditiveLMM:
-        now = unpack(model, layout, weights)
+        now = unpack(model, state.layout, state.weights)
         return now if monotonic is None else seal(now, monotonic)
 
-    for epoch in range(epochs):
+    for epoch in range(schedule.n_epochs):
+        step, order = epoch * schedule.n_batches, rng.permutation(len(y))
         mean = train_epoch(
-            rows,
-            targets,
-            shares,
-            LOSSES[loss],
-            rng.permutation(len(y)),
-            batch,
-            epoch * n_batches,
-            schedule,
-            layout,
-            weights,
-            is_flat,
-            intercept,
-            moments,
-            buffers,
+            rows, targets, shares, LOSSES[loss], order, step, schedule, state, is_flat, buffers
         )
         if on_epoch is not None and on_epoch(epoch, mean, trained):
             break
-    if not all(np.isfinite(W).all() for W in weights):
+    if not state.is_finite:
         raise TrainingOverflowError("the joint training of terms overflowed: use a smaller rate")
     return trained()
 
@@ -179,10 +186,7 @@ def pack(model: AdditiveLMM) -> tuple[TermLayout, FlatWeights]:
 
 def unpack(model: AdditiveLMM, layout: TermLayout, weights: FlatWeights) -> AdditiveLMM:
     """Return the model with these weights, in its float type."""
-    lmms = zip(model.terms, _lmms(layout, weights), strict=True)
-    terms = [Term(term.features, lmm) for term, lmm in lmms]
-    trained = AdditiveLMM(terms, model.n_features, model.feature_map, model.intercept)
-    return trained.astype(model.dtype)
+    return with_lmms(model, _lmms(layout, weights)).astype(model.dtype)
 
 
 def _lmms(layout: TermLayout, weights: FlatWeights) -> Iterator[LMM]:
@@ -197,34 +201,18 @@ def _lmms(layout: TermLayout, weights: FlatWeights) -> Iterator[LMM]:
 
 
 @njit(cache=True, nogil=True)
-def train_epoch(
-    X,
-    y,
-    weight,
-    loss_kind,
-    order,
-    batch,
-    step,
-    schedule,
-    layout,
-    weights,
-    is_flat,
-    intercept,
-    moments,
-    buffers,
-):
+def train_epoch(X, y, weight, loss_kind, order, step, schedule, state, is_flat, buffers):
     """Take the steps of one epoch, whose first is ``step``; return the mean loss.
 
     X is (N, P), y (N,) are classes or targets, as floats; ``loss_kind`` is CROSS_ENTROPY, SQUARED
-    or ABSOLUTE; ``order`` holds the rows in the order of the batches; ``moments`` are Adam's two
-    averages of each array of ``weights``. O(N·Σ_t H_t·(m_t + C)).
+    or ABSOLUTE; ``order`` holds the samples in the order of the batches; ``is_flat`` marks slopes
+    that stay 0. O(N·Σ_t H_t·(m_t + C)).
     """
+    layout, weights, gradient = state.layout, state.weights, state.gradient
+    first, second = state.first, state.second
+    batch, n_batches, loss = schedule.batch, schedule.n_batches, 0.0
     U = np.empty((X.shape[1], batch))
     targets, share = np.empty(batch), np.empty(batch)
-    gradient = FlatWeights(
-        np.empty(weights.W0.size), np.empty(weights.W1.size), np.empty(weights.W2.shape)
-    )
-    n_batches, loss = order.size // batch, 0.0
     for k in range(n_batches):
         total = 0.0
         for b in range(batch):
@@ -237,20 +225,17 @@ def train_epoch(
             share[b] /= total
         tau, rate = annealed(schedule, step)
         step += 1
-        soft_scores(U, layout, weights, intercept, tau, buffers)
+        soft_scores(U, layout, weights, state.intercept, tau, buffers)
         if loss_kind == CROSS_ENTROPY:
             loss += softmax_gradient(buffers.z, targets, share) / n_batches
         else:
             is_absolute = loss_kind == ABSOLUTE
             loss += regression_gradient(buffers.z, targets, share, is_absolute, tau) / n_batches
         soft_gradient(U, layout, buffers, gradient)
-        adam = adam_step(step, rate, BETA2)
-        first, second = moments
-        adam_move(weights.W1, first.W1, second.W1, gradient.W1, adam)
-        for i in range(weights.W2.shape[0]):
-            adam_move(weights.W2[i], first.W2[i], second.W2[i], gradient.W2[i], adam)
-        adam = adam_step(step, rate * schedule.slope_rate, BETA2)
-        adam_move(weights.W0, first.W0, second.W0, gradient.W0, adam)
+        adam_move(weights.W1, first.W1, second.W1, gradient.W1, step, rate, BETA2)
+        adam_move(weights.W2, first.W2, second.W2, gradient.W2, step, rate, BETA2)
+        slope_rate = rate * schedule.slope_rate
+        adam_move(weights.W0, first.W0, second.W0, gradient.W0, step, slope_rate, BETA2)
         # A slope of the opposite sign would reverse a wall.
         for i in range(weights.W0.size):
             weights.W0[i] = max(weights.W0[i], 0.0) if i % 2 == 0 else min(weights.W0[i], 0.0)
@@ -299,14 +284,13 @@ def soft_scores(U, layout, weights, intercept, tau, buffers):
     for d in range(C):
         z[d] = intercept[d]
     for t in range(Q.shape[0]):
-        rows, units, walls = _parts(layout, t)
-        g = G[units[0] : units[1]]
-        V1_t = V1[walls[0] : walls[1]].reshape(units[1] - units[0], rows[1] - rows[0])
-        _product(V1_t, E[rows[0] : rows[1]], g)
+        rows, units, walls = term_parts(layout, t)
+        e, g = E[rows], G[units]
+        _product(V1[walls].reshape(g.shape[0], e.shape[0]), e, g)
         for k in range(g.shape[0]):
             for b in range(B):
                 g[k, b] = 1.0 / g[k, b]
-        _product(V2[units[0] : units[1]].T, g, Q[t])
+        _product(V2[units].T, g, Q[t])
         for d in range(C):
             for b in range(B):
                 Q[t, d, b] = max(Q[t, d, b], MIN_Q)
@@ -322,15 +306,14 @@ def soft_gradient(U, layout, buffers, gradient):
     E, G, Q, z, V1, V2 = buffers.E, buffers.G, buffers.Q, buffers.z, buffers.V1, buffers.V2
     B, C = U.shape[1], V2.shape[1]
     for t in range(Q.shape[0]):
-        rows, units, walls = _parts(layout, t)
-        n_rows, n_units = rows[1] - rows[0], units[1] - units[0]
-        g, q, e = G[units[0] : units[1]], Q[t], E[rows[0] : rows[1]]
-        V1_t = V1[walls[0] : walls[1]].reshape(n_units, n_rows)
-        V2_t = V2[units[0] : units[1]]
+        rows, units, walls = term_parts(layout, t)
+        g, q, e, V2_t = G[units], Q[t], E[rows], V2[units]
+        n_rows, n_units = e.shape[0], g.shape[0]
+        V1_t = V1[walls].reshape(n_units, n_rows)
         for d in range(C):
             for b in range(B):
                 q[d, b] = z[d, b] / q[d, b]
-        d_W2 = gradient.W2[units[0] : units[1]]
+        d_W2 = gradient.W2[units]
         _inner_products(g, q, d_W2)
         s = buffers.S[:n_units]
         _product(V2_t, q, s)
@@ -339,7 +322,7 @@ def soft_gradient(U, layout, buffers, gradient):
                 d_W2[k, d] *= V2_t[k, d]
             for b in range(B):
                 s[k, b] *= g[k, b] * g[k, b]
-        d_W1 = gradient.W1[walls[0] : walls[1]].reshape(n_units, n_rows)
+        d_W1 = gradient.W1[walls].reshape(n_units, n_rows)
         _inner_products(s, e, d_W1)
         for k in range(n_units):
             for r in range(n_rows):
@@ -351,7 +334,7 @@ def soft_gradient(U, layout, buffers, gradient):
             total = 0.0
             for b in range(B):
                 total += d_rows[r, b] * e[r, b] * u[b]
-            gradient.W0[rows[0] + r] = total
+            gradient.W0[rows.start + r] = total
 
 
 @inner
@@ -360,12 +343,13 @@ def _clipped_exp(x):
 
 
 @inner
-def _parts(layout, t):
-    """Return the ranges (start, stop) of the rows, units and walls of a term."""
-    rows = 2 * layout.feature_start[t], 2 * layout.feature_start[t + 1]
-    units = layout.unit_start[t], layout.unit_start[t + 1]
-    first = layout.wall_start[units[0]]
-    return rows, units, (first, first + (units[1] - units[0]) * (rows[1] - rows[0]))
+def term_parts(layout, t):
+    """Return the rows of W0, the units and the walls of a term, as slices."""
+    rows = slice(2 * layout.feature_start[t], 2 * layout.feature_start[t + 1])
+    units = slice(layout.unit_start[t], layout.unit_start[t + 1])
+    first = layout.wall_start[units.start]
+    last = first + (units.stop - units.start) * (rows.stop - rows.start)
+    return rows, units, slice(first, last)
 
 
 @njit(cache=True, nogil=True, fastmath=FAST)

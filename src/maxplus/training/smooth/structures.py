@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from maxplus._compile.jit import njit
 from maxplus.models import LMM, AdditiveLMM, Term
 from maxplus.models._softmax import softmax
+from maxplus.models.initialization import box_lmm
 from maxplus.training.smooth.soft_terms import TERM_ANNEALING
 
 # Initial height of a unit for the classes that it was not initialised with, below its own.
@@ -144,6 +145,40 @@ def _centres(rows: NDArray, n_units: int, rng: np.random.Generator) -> NDArray:
     if rows.shape[1] == 1:
         return np.quantile(rows, (np.arange(n_units) + 0.5) / n_units, axis=0)
     return rows[np.resize(rng.permutation(len(rows)), n_units)]
+
+
+def image_windows(shape: tuple[int, int], size: int, stride: int) -> list[NDArray]:
+    """Return the pixels of square windows that cover an image (height, width), in ascending order.
+
+    ``size`` is the side of a window, limited to that of the image, and ``stride`` the distance
+    between windows; the last window ends at the border of the image.
+    """
+    pixels = np.arange(math.prod(shape)).reshape(shape)
+    rows, columns = (
+        sorted({*range(0, max(side - size, 0) + 1, stride), max(side - size, 0)}) for side in shape
+    )
+    return [pixels[r : r + size, c : c + size].ravel() for r in rows for c in columns]
+
+
+def window_terms(
+    windows: Sequence[NDArray],
+    U: NDArray,
+    y: NDArray,
+    n_classes: int,
+    n_units: int,
+    size: float,
+    rng: np.random.Generator,
+) -> Start:
+    """Return a term for each window, with ``n_units`` units at clusters of each class of U (N, P).
+
+    ``size`` is that of a `Structure`.
+    """
+    scale, n_hidden = size / math.sqrt(len(windows)), n_units * n_classes
+    terms = [
+        Term(own, box_lmm(U[:, own], y, n_hidden, n_classes, 1.0, DROP, rng).scaled(scale))
+        for own in windows
+    ]
+    return Start(AdditiveLMM(terms, U.shape[1]), scale)
 
 
 def select_pairs(U: NDArray, y: NDArray, Z: NDArray, n_pairs: int) -> list[Pair]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -125,13 +125,14 @@ class Polish:
         n_samples = problem.n_samples
         active = np.zeros(n_samples, bool)
         failures = np.zeros(n_samples, np.int64)
-        skipped = _worst(problem.losses(model), level, self.skip)
+        losses = problem.losses(model)
+        worst = np.argsort(-losses, kind="stable")[: self.skip]
+        skipped = worst[~(losses[worst] < level)]
         failures[skipped] = GIVE_UP_AFTER
         max_losses: list[float] = []
         steps, best = 0, None
         left = math.inf if self.max_evaluations is None else float(self.max_evaluations)
         for n_round in range(self.max_rounds + 1):
-            losses = problem.losses(model)
             above = ~(losses < level)
             max_losses.append(float(losses.max()))
             if best is None or (above.sum(), losses.sum()) < (best[1].sum(), best[2].sum()):
@@ -154,18 +155,15 @@ class Polish:
             )
             if status is not None:
                 break
-            swept = _sweeps(
-                model,
-                *problem.rows(np.flatnonzero(active)),
-                aim * level,
-                problem.rng,
-                monitor,
-                left,
+            samples = problem.rows(np.flatnonzero(active))
+            taken, evaluations, has_converged = _sweeps(
+                model, *samples, aim * level, problem.rng, monitor, left
             )
-            steps += swept.steps
-            left -= swept.evaluations
-            if not swept.has_converged:
+            steps += taken
+            left -= evaluations
+            if not has_converged:
                 aim = (aim + 1.0) / 2.0
+            losses = problem.losses(model)
         assert best is not None
         assert status is not None
         kept, above, losses = best
@@ -233,20 +231,6 @@ def _final_status(above: NDArray, skipped: NDArray) -> Status:
     return Status.SKIPPED if allowed else Status.GIVEN_UP
 
 
-def _worst(losses: NDArray, level: float, n: int) -> NDArray:
-    """Return those of the n samples with the largest losses that are above the level."""
-    worst = np.argsort(-losses, kind="stable")[:n]
-    return worst[~(losses[worst] < level)]
-
-
-class _Swept(NamedTuple):
-    """Numbers of steps and evaluations, and whether all samples are below the target."""
-
-    steps: int
-    evaluations: int
-    has_converged: bool
-
-
 def _sweeps(
     model: LMM,
     X: NDArray,
@@ -256,11 +240,12 @@ def _sweeps(
     rng: np.random.Generator,
     monitor: TrainingMonitor,
     max_evaluations: float,
-) -> _Swept:
+) -> tuple[int, int, bool]:
     """Sweep over the active samples until all are below the target, or after ``max_evaluations``.
 
     After a full sweep, only the samples that caused a step are visited until they are below the
-    target; then all are visited again.
+    target; then all are visited again. Return the numbers of steps and evaluations, and whether all
+    samples are below the target.
     """
     lam, g = np.empty(model.W0.size, model.dtype), np.empty(model.n_hidden, model.dtype)
     grad = empty_gradient(model.n_classes, model.dtype)
@@ -273,11 +258,11 @@ def _sweeps(
         steps += int(moved.sum())
         evaluations += order.size
         if monitor.interrupted or (order.size == active.size and not moved.any()):
-            return _Swept(steps, evaluations, not monitor.interrupted)
+            return steps, evaluations, not monitor.interrupted
         if evaluations >= max_evaluations:
             break
         order = order[moved] if moved.any() else active.copy()
-    return _Swept(steps, evaluations, False)
+    return steps, evaluations, False
 
 
 def _reinitialize_units(model: LMM, problem: TrainingProblem, stuck: NDArray, loss: float) -> None:

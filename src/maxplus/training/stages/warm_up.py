@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -25,11 +24,9 @@ from maxplus.training.result import (
     generator_state,
     prefixed,
 )
-from maxplus.training.smooth.annealing import Annealing, Batches
-from maxplus.training.smooth.soft_lmm import Rescaling, SoftLMM, SoftWeights
+from maxplus.training.smooth.annealing import Annealing, Augment, Batches
+from maxplus.training.smooth.soft_lmm import Rescaling, SoftLMM
 from maxplus.training.stages.base import Outcome
-
-Augment = Callable[[NDArray, np.random.Generator], NDArray]
 
 
 @dataclass(frozen=True)
@@ -68,7 +65,7 @@ class WarmUp:
     annealing : Annealing
         Its ``scale`` is the slope times the median L∞ distance of samples of different classes.
     margin : added to the scores of all wrong classes before the loss is computed
-    augment : function of the rows of a batch and the generator that returns the rows to train on;
+    augment : function of the samples of a batch and the generator that returns augmented samples,
         optional
     hold_out : share of the samples of each class for validation
     patience : epochs without a better validation accuracy after which training ends, optional
@@ -96,23 +93,22 @@ class WarmUp:
         assert rng is not None
         held_out = self._held_out(problem, rng) if state is None else state.arrays["held_out"]
         X, y, weight = problem.X, problem.y, problem.weight
-        validation_rows = problem.own(held_out)
+        validation = problem.own(held_out)
         if held_out.size:
-            kept = np.setdiff1d(np.arange(len(y)), validation_rows)
+            kept = np.setdiff1d(np.arange(len(y)), validation)
             X, y, weight = X[kept], y[kept], None if weight is None else weight[kept]
         if weight is not None:
             weight = weight / comm.mean(weight)
         scaling = comm.root_only(lambda rows: Rescaling.of(model, rows, annealing.scale), X)
-        run = _Run(comm, scaling, model)
+        run = _Run(comm, scaling, model, held_out, rng)
         if state is not None:
             run.restore(state)
-            state.restore_generator(rng)
-        rows, soft = scaling.rows(X), SoftLMM(scaling.W0, annealing.scale)
-        batches = Batches.of(comm, len(y), annealing)
-        n_batches, n_epochs = batches.n_batches, annealing.epochs(sum(batches.counts))
-        schedule = annealing.schedule(n_epochs * n_batches, coldest=scaling.coldest)
+        rows, soft, counts = scaling.rows(X), run.soft, comm.allgather(len(y))
+        schedule = annealing.schedule(sum(counts), coldest=scaling.coldest)
+        n_batches, n_epochs = schedule.n_batches, schedule.n_epochs
+        batches = Batches(comm, counts, schedule.batch, n_batches)
         status = run.status(n_epochs, self.patience)
-        checkpoint = run.state(held_out, rng)
+        checkpoint = run.state()
         while status is None:
             epoch, epoch_loss = len(run.losses), 0.0
             parts, own_rng = batches.split(rng)
@@ -121,26 +117,23 @@ class WarmUp:
                 batch_rows = rows[part]
                 if self.augment is not None and part.size:
                     batch_rows = scaling.rows(augmented(self.augment, X[part], own_rng))
+                own_weight = None if weight is None else weight[part]
                 batch_weight = batches.share(k)
-                if weight is not None and part.size:
+                if own_weight is not None and part.size:
                     # The step size of a batch is proportional to the mean weight of its samples.
-                    batch_weight *= float(weight[part].mean())
+                    batch_weight *= float(own_weight.mean())
+                margin = self.margin / annealing.scale
                 # An overflow results in weights that are not finite, which are checked below.
                 with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-                    epoch_loss += soft.gradient(
-                        batch_rows,
-                        y[part],
-                        run.weights,
-                        tau,
-                        self.margin / annealing.scale,
-                        None if weight is None else weight[part],
-                        batch_weight,
+                    epoch_loss += soft.loss(
+                        batch_rows, y[part], tau, margin, own_weight, batch_weight
                     )
-                run.weights.move(rate)
+                soft.move(rate)
                 if monitor.interrupted:
                     break
-            run.end_epoch(epoch_loss / (k + 1))
-            if not (math.isfinite(run.losses[-1]) and np.isfinite(run.weights.theta).all()):
+            # The sum over all ranks.
+            run.losses.append(float(comm.sum(np.array([epoch_loss / (k + 1)]))[0]))
+            if not (math.isfinite(run.losses[-1]) and np.isfinite(soft.theta).all()):
                 overflow = TrainingOverflowError(
                     "the warm-up overflowed: the slope times the distance between classes is "
                     f"{annealing.scale:g}; scale X (for example with StandardScaler) or use a "
@@ -148,22 +141,22 @@ class WarmUp:
                 )
                 raise mark_collective(overflow)
             if held_out.size:
-                run.validate(problem.X[validation_rows], problem.y[validation_rows])
+                run.validate(problem.X[validation], problem.y[validation])
             if not monitor.interrupted:
                 # Checkpoints are taken at the end of an epoch, so that no batch is repeated.
-                checkpoint = run.state(held_out, rng)
+                checkpoint = run.state()
             status = monitor.report(
                 epoch + 1,
                 n_epochs,
                 run.losses[-1],
                 min(run.losses),
-                run.model(run.weights.theta),
+                run.model(soft.theta),
                 lambda now=checkpoint: now,  # type: ignore[misc]
                 None if monitor.interrupted else run.status(n_epochs, self.patience),
             )
-        return WarmUpOutcome(
-            run.kept(), status, np.array(run.losses), np.array(run.scores), held_out
-        )
+        # The best weights if samples are held out, else the current ones.
+        best = run.model(soft.theta if run.best is None else run.best)
+        return WarmUpOutcome(best, status, np.array(run.losses), np.array(run.scores), held_out)
 
     def bytes_needed(self, model: LMM, problem: TrainingProblem) -> int:
         """Estimate the peak memory of a run."""
@@ -235,42 +228,46 @@ def augmented(augment: Augment, rows: NDArray, rng: np.random.Generator) -> NDAr
 class _Run:
     """Mutable state of a warm-up: weights, Adam's averages, losses and scores."""
 
-    def __init__(self, comm: Communicator, scaling: Rescaling, start: LMM) -> None:
-        self._start, self._scaling = start, scaling
-        self.weights = SoftWeights(comm, *scaling.offsets(start))
+    def __init__(
+        self,
+        comm: Communicator,
+        scaling: Rescaling,
+        start: LMM,
+        held_out: NDArray,
+        rng: np.random.Generator,
+    ) -> None:
+        self._comm, self._scaling, self._start = comm, scaling, start
+        self._held_out, self._rng = held_out, rng
+        self.soft = SoftLMM(comm, scaling.W0, *scaling.offsets(start), scaling.size)
         self.losses: list[float] = []
         self.scores: list[float] = []
-        self._best: NDArray | None = None
+        self.best: NDArray | None = None
 
     def restore(self, state: TrainingState) -> None:
         """Continue from a state, which was checked."""
-        self.weights.restore(state.arrays)
+        self.soft.restore(state.arrays)
         self.losses, self.scores = (state.arrays[name].tolist() for name in ("losses", "scores"))
-        self._best = state.arrays.get("best")
+        self.best = state.arrays.get("best")
+        state.restore_generator(self._rng)
 
-    def state(self, held_out: NDArray, rng: np.random.Generator) -> TrainingState:
+    def state(self) -> TrainingState:
         """Return a copy of the state."""
-        arrays = prefixed("model.", self._start.weights_by_name()) | self.weights.state()
+        arrays = prefixed("model.", self._start.weights_by_name()) | self.soft.state()
         arrays |= {
-            "held_out": held_out,
+            "held_out": self._held_out,
             "losses": np.array(self.losses),
             "scores": np.array(self.scores),
         }
-        if self._best is not None:
-            arrays["best"] = self._best
-        return TrainingState(WarmUp.name, arrays, generator_state(rng))
-
-    def end_epoch(self, loss: float) -> None:
-        """Record the mean loss, summed over all ranks."""
-        self.losses.append(float(self.weights.comm.sum(np.array([loss]))[0]))
+        if self.best is not None:
+            arrays["best"] = self.best
+        return TrainingState(WarmUp.name, arrays, generator_state(self._rng))
 
     def validate(self, X: NDArray, y: NDArray) -> None:
         """Record the accuracy of the LMM, and its weights if it is the best so far."""
-        comm = self.weights.comm
-        right = self.model(self.weights.theta).scores(X).argmax(axis=1) == y
-        self.scores.append(comm.total(int(right.sum())) / comm.total(len(y)))
+        right = self.model(self.soft.theta).scores(X).argmax(axis=1) == y
+        self.scores.append(self._comm.total(int(right.sum())) / self._comm.total(len(y)))
         if self.scores[-1] >= max(self.scores):
-            self._best = self.weights.theta.copy()
+            self.best = self.soft.theta.copy()
 
     def status(self, n_epochs: int, patience: int | None) -> Status | None:
         """Return the status if all epochs are done or the score stopped improving, else None."""
@@ -281,8 +278,4 @@ class _Run:
 
     def model(self, theta: NDArray) -> LMM:
         """Return the LMM with these offsets."""
-        return self._scaling.hard(self._start, *self.weights.layers(theta))
-
-    def kept(self) -> LMM:
-        """Return the best LMM if samples are held out, else the current one."""
-        return self.model(self.weights.theta if self._best is None else self._best)
+        return self._scaling.hard(self._start, *self.soft.layers(theta))
