@@ -278,8 +278,8 @@ class Samples(NamedTuple):
     lanes: Array = field("K", INT)  # lanes that are not padding
     label: Array = field("K", INT)  # the class of the chunk
     worker: Array = field("K", INT)  # the worker that searches it
-    x_min: Array = field("P", REAL)  # each feature's range over all samples
-    x_max: Array = field("P", REAL)
+    x_min: Array = field("P", REAL, 0)  # each feature's range over all samples
+    x_max: Array = field("P", REAL, 0)
 
 
 class Minima(NamedTuple):
@@ -293,7 +293,8 @@ class Minima(NamedTuple):
     g2: Array = field("K H B", F)
     a: Array = field("K H B", ROW)
     a2: Array = field("K H B", ROW)
-    seen: Array = field("K H", INT, 0)  # how much of the unit's log has been replayed
+    # How much of the unit's log has been replayed; initially so little that all rows are scanned.
+    seen: Array = field("K H", INT, -1 - LOG_SIZE)
     raised_seen: Array = field("K H", REAL, 0)  # `RowLog.raised` at that time
     g_max: Array = field("K H", F)  # largest g of the chunk's lanes at the last replay
     cap: Array = field("K H", F)  # upper bound on g and g2 of the chunk's lanes at that time
@@ -328,7 +329,7 @@ class Lift(NamedTuple):
     top: Array = field("K H", REAL, 0)  # bound on the unit's minima at the chunk's last update
     floor: Array = field("K C", REAL, 0)  # lowest bound of a lane on the class's score then
     lowest: Array = field("W C", REAL, INF)  # lowest floor that a worker has stored
-    reach: Array = field("H", REAL, INF)  # reach + `RowLog.raised` bounds the unit's minima
+    reach: Array = field("H", REAL)  # reach + `RowLog.raised` bounds the unit's minima
     raised: Array = field("C", REAL, 0)  # sums over all steps of bounds on the rise
     fallen: Array = field("C", REAL, 0)  # and on the fall of a class's score
     raised_seen: Array = field("K C", REAL, 0)  # their values at the chunk's last update
@@ -369,9 +370,7 @@ class Events(NamedTuple):
     row1: Array = field("R E", INT)
     rose1: Array = field("R E", INT)
     old1: Array = field("R E", REAL)
-    unit2: Array = field(
-        "R E", INT
-    )  # of W2: unit, class, whether all chunks must merge it, old value
+    unit2: Array = field("R E", INT)  # of W2: unit, class, whether chunks must merge it, old value
     class2: Array = field("R E", INT)
     merge2: Array = field("R E", INT)
     old2: Array = field("R E", REAL)
