@@ -1,8 +1,7 @@
 """Reference implementations of the kernels: plain Python loops over lists of numbers.
 
-They are simple and do not import maxplus. Matrices are sequences
-of sequences, results are lists. Ties are broken by the lowest index, because
-``list.index`` finds the first one.
+They do not import maxplus. Matrices are sequences of sequences, results are lists. Ties are broken
+by the lowest index, because ``list.index`` finds the first one.
 """
 
 import math
@@ -22,12 +21,12 @@ def best(terms, kind):
 
 
 def semiring_sum(a, b, zero):
-    """Sum a + b, where the semiring's zero absorbs even the opposite infinity."""
+    """Return a + b, or the zero of the semiring if it is one of them."""
     return zero if zero in (a, b) else a + b
 
 
 def product(A, B, n_columns, kind):
-    """Values and winners of the min-plus (max-plus) product of A and B; B may have no rows."""
+    """Return values and winners of the min-plus (max-plus) product; B may have no rows."""
     zero = INF if kind == "min" else -INF
     columns = [[float(row[k]) for row in B] for k in range(n_columns)]
     cells = []
@@ -177,7 +176,7 @@ def chebyshev(u, v):
 
 
 def reliability(labels, P, n_bins):
-    """Count, mean top probability and share right of each bin, and the calibration error."""
+    """Return size, mean top probability and accuracy of each bin, and the calibration error."""
     bins = [[] for _ in range(n_bins)]
     for label, p in zip(labels, P, strict=True):
         top, winner = best(p, "max")

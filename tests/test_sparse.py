@@ -33,7 +33,7 @@ from maxplus.training.engines.sparse._state import (
     aligned_bytes,
     aligned_empty,
     arrange,
-    count_chunks,
+    chunks_per_class,
     lanes_per_chunk,
     ring_length,
 )
@@ -313,7 +313,7 @@ def test_chunks_contain_every_sample_once(sizes, workers):
     order = np.random.default_rng(0).permutation(y.size)
     n_lanes = lanes_per_chunk(y)
     layout = arrange(y, order, n_lanes, workers)
-    assert len(layout.sample) == count_chunks(y, n_lanes)
+    assert len(layout.sample) == chunks_per_class(y, n_lanes).sum()
     samples = np.concatenate([s[:n] for s, n in zip(layout.sample, layout.lanes, strict=True)])
     np.testing.assert_array_equal(np.sort(samples), np.arange(y.size))
     np.testing.assert_array_equal(y[layout.sample], layout.label[:, None] + 0 * layout.sample)

@@ -52,15 +52,9 @@ def lanes_per_chunk(y: NDArray) -> int:
     return min(MAX_LANES, -(-largest // LANE_STEP) * LANE_STEP)
 
 
-def count_chunks(y: NDArray, n_lanes: int) -> int:
-    """Return K; a chunk contains samples of one class."""
-    return int((-(-np.bincount(y) // n_lanes)).sum())
-
-
-def count_leaves(y: NDArray, n_lanes: int, n_workers: int) -> int:
-    """Return the maximum number of chunks of one class and one worker, at least 1."""
-    largest = -(-int(np.bincount(y).max(initial=1)) // n_lanes)
-    return -(-largest // n_workers)
+def chunks_per_class(y: NDArray, n_lanes: int) -> NDArray:
+    """Return the number of chunks of each class; a chunk contains samples of one class."""
+    return -(-np.bincount(y) // n_lanes)
 
 
 def arrange(y: NDArray, order: NDArray, n_lanes: int, n_workers: int) -> ChunkLayout:
@@ -131,9 +125,11 @@ class Sizes(NamedTuple):
         S = n_workers if n_slots is None else n_slots
         path = 0 if problem.comm.is_alone else 1 + PATH * model.n_classes
         found = 0 if problem.comm.is_alone else 2 * k
-        offsets = level_offsets(count_leaves(problem.y, B, n_workers))
+        chunks = chunks_per_class(problem.y, B)
+        offsets = level_offsets(-(-int(chunks.max(initial=1)) // n_workers))
+        fits_int16 = 2 * model.n_features < np.iinfo(np.int16).max
         return cls(
-            K=count_chunks(problem.y, B),
+            K=int(chunks.sum()),
             B=B,
             P=model.n_features,
             H=model.n_hidden,
@@ -152,7 +148,7 @@ class Sizes(NamedTuple):
             path=path,
             sent=found + path if k == 1 else found,
             F=model.dtype,
-            ROW=np.dtype(_index_type(2 * model.n_features)),
+            ROW=np.dtype(np.int16 if fits_int16 else np.int32),
         )
 
 
@@ -176,11 +172,6 @@ def entries_per_step(model: LMM, problem: TrainingProblem) -> int:
 def ring_length(n_samples: int) -> int:
     """Return R: iterations that the ring holds, n samples each; a power of two."""
     return 1 << max(1, (RING // n_samples).bit_length() - 1)
-
-
-def _index_type(n: int) -> type[np.signedinteger]:
-    """Return the smallest integer type for numbers below n and −1."""
-    return np.int16 if n < np.iinfo(np.int16).max else np.int32
 
 
 # -- declarations ------------------------------------------------------------------------------
@@ -293,7 +284,7 @@ class Minima(NamedTuple):
     g2: Array = field("K H B", F)
     a: Array = field("K H B", ROW)
     a2: Array = field("K H B", ROW)
-    # How much of the unit's log has been replayed; initially so little that all rows are scanned.
+    # Entries of the unit's log that have been replayed; initially so few that all rows are scanned.
     seen: Array = field("K H", INT, -1 - LOG_SIZE)
     raised_seen: Array = field("K H", REAL, 0)  # `RowLog.raised` at that time
     g_max: Array = field("K H", F)  # largest g of the chunk's lanes at the last replay
@@ -463,9 +454,7 @@ class Scratch(NamedTuple):
     class_change: Array = field("W 2 C", REAL)  # of a class's score
     unit_mark: Array = field("W H", INT, 0)  # number of the update that merged the unit,
     pair_mark: Array = field("W H C", INT, 0)  # the unit in this class
-    # Number of marks used, and statistics: updates, lanes resolved, refreshes, scans of single
-    # lanes, narrowed chunks.
-    counts: Array = field("W 8", INT, 0)
+    counts: Array = field(f"W {LINE}", INT, 0)  # number of updates, and of refreshes by scores
 
 
 class Total(NamedTuple):
