@@ -63,22 +63,20 @@ def arrange(y: NDArray, order: NDArray, n_lanes: int, n_workers: int) -> ChunkLa
     Chunks of a class are assigned to the workers round-robin: neighbours in the order have similar
     losses, so that all workers get the same share of large ones.
     """
-    samples, lanes, labels, workers, leaves = [], [], [], [], []
+    parts = []
     for label in range(int(y.max(initial=-1)) + 1):
         members = order[y[order] == label]
-        for number, lo in enumerate(range(0, len(members), n_lanes)):
-            part = members[lo : lo + n_lanes]
-            samples.append(np.pad(part, (0, n_lanes - len(part)), mode="edge"))
-            lanes.append(len(part))
-            labels.append(label)
-            workers.append(number % n_workers)
-            leaves.append(number // n_workers)
+        parts += [members[lo : lo + n_lanes] for lo in range(0, len(members), n_lanes)]
+    padded = [np.pad(part, (0, n_lanes - len(part)), mode="edge") for part in parts]
+    n_chunks = chunks_per_class(y, n_lanes)
+    # The position of each chunk among those of its class.
+    number = np.arange(len(parts)) - np.repeat(np.cumsum(n_chunks) - n_chunks, n_chunks)
     return ChunkLayout(
-        np.array(samples, np.int64).reshape(-1, n_lanes),
-        np.array(lanes, np.int64),
-        np.array(labels, np.int64),
-        np.array(workers, np.int64),
-        np.array(leaves, np.int64),
+        sample=np.array(padded, np.int64).reshape(-1, n_lanes),
+        lanes=np.array([len(part) for part in parts], np.int64),
+        label=np.repeat(np.arange(n_chunks.size), n_chunks),
+        worker=number % n_workers,
+        leaf=number // n_workers,
     )
 
 
