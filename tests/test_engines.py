@@ -172,9 +172,9 @@ def constant_features(X, y):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("w0_update_interval", [0, 3])
 @pytest.mark.parametrize("init", ["prototypes", "uniform"])
-@pytest.mark.parametrize("spoil", [coarse_grid, duplicates, contradictions, constant_features])
-def test_engines_equal_dense_with_ties(iris, spoil, init, w0_update_interval, dtype):
-    X, y = spoil(iris.X, iris.y)
+@pytest.mark.parametrize("modify", [coarse_grid, duplicates, contradictions, constant_features])
+def test_engines_equal_dense_with_ties(iris, modify, init, w0_update_interval, dtype):
+    X, y = modify(iris.X, iris.y)
     X = np.ascontiguousarray(X, dtype)
     model = start_at(X, y, init=init, n_hidden=12)
     assert_engines_agree((X, y), model, STEPS["two-phase"], w0_update_interval, 150)

@@ -50,7 +50,7 @@ RULES = {
 
 
 def ties():
-    """Values on a coarse grid, repeated samples and a constant feature."""
+    """Return samples on a coarse grid, each of them twice, with a constant feature."""
     rng = np.random.default_rng(0)
     X = rng.integers(0, 3, (120, 5)) / 2.0
     X[:, 3] = 0.5
@@ -59,7 +59,7 @@ def ties():
 
 
 def duplicates():
-    """Every sample twice: two worst samples at each iteration."""
+    """Return each sample twice, so that two samples are the worst in each iteration."""
     X, y = load_iris(return_X_y=True)
     return np.repeat(X, 2, axis=0), np.repeat(y, 2)
 

@@ -22,10 +22,10 @@ from maxplus.training.engines.sparse._bounds import (
     net_growth,
     odds_bounds,
     quick_growth,
-    remember_floors,
-    remember_weights,
     share_bounds,
     slot_of,
+    store_floors,
+    store_weights,
 )
 from maxplus.training.engines.sparse._maxima import leader_value, merge, refresh, scan_units
 from maxplus.training.engines.sparse._minima import lane_max, lane_min
@@ -276,7 +276,7 @@ def _finish_chunk(state, w, c, label, steps_are_small):
     search, scratch = state.search, state.scratch
     t, lanes = search.updated[c], state.samples.lanes[c]
     lead, rest = state.maxima.lead[c], state.maxima.rest[c]
-    remember_floors(state, w, c, label)
+    store_floors(state, w, c, label)
     key = max(loss_bound(lane_max(search.odds[c])), search.worst[c])
     renewed = steps_are_small
     for d in range(lead.shape[0]):
@@ -290,7 +290,7 @@ def _finish_chunk(state, w, c, label, steps_are_small):
     if steps_are_small:
         share_bounds(label, lanes, lead, rest, scratch.odds[w, :lanes], state.lift.share[c])
         search.base[c] = key
-        remember_weights(state, c, label)
+        store_weights(state, c, label)
     _set_key(state, w, c, key)
 
 
