@@ -1,8 +1,6 @@
-"""Compile what nearly all tests need, on two cores, before their workers start.
+"""Compile the kernels that most tests use, in two processes, before the tests start.
 
-    NUMBA_CACHE_DIR=FOLDER python tests/kernels.py
-
-Each process has kernels of its own to compile; later ones find those of both.
+The kernels are cached in the folder of the environment variable NUMBA_CACHE_DIR.
 """
 
 import subprocess
@@ -34,16 +32,16 @@ MAX_PLUS = """
 from maxplus import MaxPlusClassifier
 MaxPlusClassifier(max_iter=2).fit(X, y)
 """
-# About as long, each.
-SHARES = (
+# Two parts of about the same duration.
+PARTS = (
     COMPILE.format(("subgradient", "engines", "products")),
     COMPILE.format(("default", "regression")) + AUDITED + MAX_PLUS,
 )
 
 
 def main() -> None:
-    """Both shares side by side."""
-    running = [subprocess.Popen([sys.executable, "-c", code]) for code in SHARES]
+    """Compile both parts at the same time."""
+    running = [subprocess.Popen([sys.executable, "-c", code]) for code in PARTS]
     failed = [process.wait() for process in running]
     if any(failed):
         raise SystemExit("kernels could not be compiled")

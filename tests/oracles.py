@@ -1,8 +1,7 @@
 """Reference implementations of the kernels: plain Python loops over lists of numbers.
 
-They are simple and do not import maxplus. Matrices are sequences
-of sequences, results are lists. Ties are broken by the lowest index, because
-``list.index`` finds the first one.
+They do not import maxplus. Matrices are sequences of sequences, results are lists. Ties are broken
+by the lowest index, because ``list.index`` finds the first one.
 """
 
 import math
@@ -22,12 +21,12 @@ def best(terms, kind):
 
 
 def semiring_sum(a, b, zero):
-    """Sum a + b, where the semiring's zero absorbs even the opposite infinity."""
+    """Return a + b, or the zero of the semiring if it is one of them."""
     return zero if zero in (a, b) else a + b
 
 
 def product(A, B, n_columns, kind):
-    """Values and winners of the min-plus (max-plus) product of A and B; B may have no rows."""
+    """Return values and winners of the min-plus (max-plus) product; B may have no rows."""
     zero = INF if kind == "min" else -INF
     columns = [[float(row[k]) for row in B] for k in range(n_columns)]
     cells = []
@@ -41,7 +40,7 @@ def product(A, B, n_columns, kind):
 
 
 def perceptron(x, w, b):
-    """max{b, max_i (x_i + w_i)}."""
+    """Return max{b, max_i (x_i + w_i)}."""
     return max([b, *(semiring_sum(float(x[i]), float(w[i]), -INF) for i in range(len(x)))])
 
 
@@ -54,13 +53,13 @@ def softmax(z):
 
 
 def loss(z, y):
-    """Cross-entropy: log Σ_d exp(z_d) − z_y."""
+    """Return the cross-entropy, log Σ_d exp(z_d) − z_y."""
     top = float(max(z))
     return math.log(sum(math.exp(float(v) - top) for v in z)) + (top - float(z[y]))
 
 
 def errors(z, y):
-    """e_d = ŷ_d − 1{d = y}."""
+    """Return e_d = ŷ_d − 1{d = y} for all d."""
     return [p - (d == y) for d, p in enumerate(softmax(z))]
 
 
@@ -72,7 +71,7 @@ def zeros(*shape):
 
 
 def lmm_lambda(x, W0):
-    """λ_i = W0[i] · x[p(i)], p(i) = i // 2."""
+    """Return λ_i = W0[i] · x[p(i)], p(i) = i // 2, for all i."""
     return [float(W0[i]) * float(x[i // 2]) for i in range(len(W0))]
 
 
@@ -87,7 +86,7 @@ def lmm_hidden(x, W0, W1):
 
 
 def lmm_path(x, W0, W1, W2):
-    """Scores z and winners h* and i* of one sample; one number per class in each."""
+    """Return scores z and winners h* and i* of one sample, each for all classes."""
     terms = lmm_terms(x, W0, W1)
     g = [min(t) for t in terms]
     z, units, rows = [], [], []
@@ -100,7 +99,7 @@ def lmm_path(x, W0, W1, W2):
 
 
 def lmm_subgradient(x, y, W0, W1, W2):
-    """Dense subgradient of one sample's loss, layer → nested lists."""
+    """Return the dense subgradient of one sample's loss as {layer: nested lists}."""
     z, units, rows = lmm_path(x, W0, W1, W2)
     grad = {
         "W2": zeros(len(W2), len(W2[0])),
@@ -119,7 +118,7 @@ def lmm_subgradient(x, y, W0, W1, W2):
 
 
 def zero_hidden_path(x, W):
-    """Scores z and winners p* of one sample."""
+    """Return scores z and winners p* of one sample."""
     decided = [best([float(x[p]) + float(row[p]) for p in range(len(x))], "max") for row in W]
     return [value for value, _ in decided], [winner for _, winner in decided]
 
@@ -143,7 +142,7 @@ def linear_max_plus_preactivation(x, A, b):
 
 
 def linear_max_plus_path(x, A, b, W):
-    """Scores z and winners h* of one sample."""
+    """Return scores z and winners h* of one sample."""
     a = [max(0.0, v) for v in linear_max_plus_preactivation(x, A, b)]
     decided = [
         best([a[h] + float(W[h][d]) for h in range(len(a))], "max") for d in range(len(W[0]))
@@ -169,7 +168,7 @@ def linear_max_plus_subgradient(x, y, A, b, W):
 
 
 def chebyshev(u, v):
-    """‖u − v‖∞."""
+    """Return ‖u − v‖∞."""
     return max(abs(float(a) - float(b)) for a, b in zip(u, v, strict=True))
 
 
@@ -177,7 +176,7 @@ def chebyshev(u, v):
 
 
 def reliability(labels, P, n_bins):
-    """Count, mean top probability and share right of each bin, and the calibration error."""
+    """Return size, mean top probability and accuracy of each bin, and the calibration error."""
     bins = [[] for _ in range(n_bins)]
     for label, p in zip(labels, P, strict=True):
         top, winner = best(p, "max")

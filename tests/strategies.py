@@ -1,8 +1,7 @@
 """Shared hypothesis strategies and settings.
 
-Arrays are drawn by seed, not entry by entry: that is fast, and shapes, which is
-where kernels go wrong, still shrink. Values lie on a coarse grid, so that ties
-are frequent and every sum and product is exact in float32 too.
+Hypothesis draws the shape and a seed of an array, which is faster than drawing its elements.
+Values are on a coarse grid, so that ties are frequent, and sums and products exact in float32.
 """
 
 import numpy as np
@@ -19,12 +18,12 @@ INFINITIES = st.sampled_from([(), (np.inf,), (-np.inf,), (np.inf, -np.inf)])
 
 
 def quick(max_examples):
-    """Settings of a property test: no deadline, because kernels may compile first."""
+    """Return settings of a property test, without a deadline because kernels may be compiled."""
     return settings(max_examples=max_examples, deadline=None)
 
 
 def grid_array(rng, shape, dtype=np.float64, infinities=()):
-    """Grid values; each of the infinities takes about a tenth of the entries."""
+    """Return an array of grid values, about a tenth of which is replaced by each infinity."""
     array = rng.choice(GRID, size=shape)
     for infinity in infinities:
         array[rng.random(shape) < 0.1] = infinity
@@ -33,7 +32,7 @@ def grid_array(rng, shape, dtype=np.float64, infinities=()):
 
 @st.composite
 def operands(draw):
-    """(A, B) for a product: any shape, infinities or not, each dtype."""
+    """Draw operands A and B of a product: any shape, infinities or not, each dtype."""
     n, m, k = (draw(SIZES_OR_ZERO) for _ in range(3))
     rng = np.random.default_rng(draw(SEEDS))
     infinities = draw(INFINITIES)

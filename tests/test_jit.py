@@ -35,7 +35,7 @@ def double_all(x, out):
         out[i] = double(x[i])
 
 @njit(cache=True, parallel=True)
-def double_apart(x, out):
+def double_parallel(x, out):
     for i in prange(x.size):
         out[i] = double(x[i])
 
@@ -53,7 +53,7 @@ def halve(x):
 
 @pytest.fixture
 def fresh(tmp_path, monkeypatch):
-    """Return the kernel as a new process would have it."""
+    """Return a function that imports a kernel as a new process does."""
     path = tmp_path / "kernels.py"
     path.write_text(SOURCE)
     monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path / "cache"))
@@ -69,14 +69,14 @@ def fresh(tmp_path, monkeypatch):
 
 @pytest.fixture
 def warned(monkeypatch):
-    """Allow the warning again, which is given once per process."""
+    """Reset the warning, which is issued once per process."""
     warn_uncached.cache_clear()
     yield
     warn_uncached.cache_clear()
 
 
-def kept(tmp_path, ending):
-    return sorted((tmp_path / "cache").rglob(f"*.{ending}"))
+def cached_files(tmp_path, suffix):
+    return sorted((tmp_path / "cache").rglob(f"*.{suffix}"))
 
 
 def assert_works(double):
@@ -94,8 +94,8 @@ def test_cache_compiles_each_signature_once(fresh, tmp_path):
     again = fresh()
     assert_works(again)
     assert hits(again) == 3
-    assert len(kept(tmp_path, "nbi")) == 1
-    assert len(kept(tmp_path, "nbc")) == 3
+    assert len(cached_files(tmp_path, "nbi")) == 1
+    assert len(cached_files(tmp_path, "nbc")) == 3
 
 
 def test_linked_callee_has_no_machine_code_of_its_own(fresh, tmp_path):
@@ -104,7 +104,8 @@ def test_linked_callee_has_no_machine_code_of_its_own(fresh, tmp_path):
     assert np.array_equal(out, [0.0, 2.0, 4.0])
     part = whole.py_func.__globals__["double"]
     assert not part.signatures
-    assert [path.name.split("-")[0] for path in kept(tmp_path, "nbc")] == ["kernels.double_all"]
+    (cached,) = cached_files(tmp_path, "nbc")
+    assert cached.name.split("-")[0] == "kernels.double_all"
     # It is compiled when it is called from Python.
     assert_works(part)
     again = fresh("double_all")
@@ -124,14 +125,14 @@ def test_wide_vector_loops_are_vectorised_before_inlining(fresh):
 
 @pytest.mark.slow
 def test_parallel_kernel_has_a_serial_version(fresh, tmp_path):
-    kernel, x = fresh("double_apart"), np.arange(5.0)
+    kernel, x = fresh("double_parallel"), np.arange(5.0)
     for variant in (kernel, kernel.serial):
         out = np.empty(5)
         variant(x, out)
         assert np.array_equal(out, 2 * x)
     # Both are cached separately.
-    assert len(kept(tmp_path, "nbi")) == 2
-    again = fresh("double_apart")
+    assert len(cached_files(tmp_path, "nbi")) == 2
+    again = fresh("double_parallel")
     again.serial(x, out)
     assert hits(again.serial) == hits(again.__wrapped__) + 1 == 1
     again(x, out)
@@ -180,7 +181,7 @@ def test_cache_is_safe_for_concurrent_writers(fresh, monkeypatch):
 @pytest.mark.parametrize("damage", [b"", b"junk", None])
 def test_cache_recompiles_damaged_entries(fresh, tmp_path, ending, damage):
     assert_works(fresh())
-    for path in kept(tmp_path, ending):
+    for path in cached_files(tmp_path, ending):
         content = path.read_bytes()
         path.write_bytes(content[: len(content) // 2] if damage is None else damage)
     again = fresh()
@@ -193,7 +194,7 @@ def test_cache_recompiles_damaged_entries(fresh, tmp_path, ending, damage):
 
 def test_cache_ignores_an_entry_for_other_arguments(fresh, tmp_path):
     assert_works(fresh())
-    one, two, three = kept(tmp_path, "nbc")
+    one, two, three = cached_files(tmp_path, "nbc")
     contents = [path.read_bytes() for path in (one, two, three)]
     for path, content in zip((two, three, one), contents, strict=True):
         path.write_bytes(content)
@@ -217,7 +218,7 @@ def test_kernels_work_when_the_disk_is_full(fresh, tmp_path, monkeypatch, warned
 
     if is_index_damaged:
         assert_works(fresh())
-        for path in kept(tmp_path, "nbi"):
+        for path in cached_files(tmp_path, "nbi"):
             path.write_bytes(b"junk")
     method = "_save_index" if is_index_damaged else "_save_data"
     monkeypatch.setattr(caching.IndexDataCacheFile, method, full)

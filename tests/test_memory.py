@@ -161,8 +161,8 @@ def test_available_memory_without_proc_is_total_memory(monkeypatch):
     def unknown(name):
         raise ValueError(f"unrecognized configuration name {name}")
 
-    for figure in ("_meminfo", "_cgroup"):
-        monkeypatch.setattr(memory, figure, lambda: None)
+    for source in ("_meminfo", "_cgroup"):
+        monkeypatch.setattr(memory, source, lambda: None)
     sizes = {"SC_PHYS_PAGES": 1000, "SC_PAGE_SIZE": 4096}
     monkeypatch.setattr(memory.os, "sysconf", sizes.__getitem__, raising=False)
     assert memory.available_bytes() == 4_096_000

@@ -55,9 +55,9 @@ class ThreadCommunicator(Communicator):
     def allgather_into(self, own, received):
         received[:] = self.allgather(own.copy())
 
-    def allreduce_or(self, numbers):
-        parts = self.allgather(numbers.copy())
-        numbers.view(np.int64)[:] = np.bitwise_or.reduce([part.view(np.int64) for part in parts])
+    def allreduce_or(self, values):
+        parts = self.allgather(values.copy())
+        values.view(np.int64)[:] = np.bitwise_or.reduce([part.view(np.int64) for part in parts])
 
     def allgather_local(self, n):
         return self.allgather(n)

@@ -1,7 +1,6 @@
-"""Tests on several ranks; `make test-mpi` starts them, with time limits.
+"""Tests on several ranks; `make test-mpi` runs them with time limits.
 
-Those of `test_over_mpi.py` run on ranks that a launcher has started; those of `test_launched.py`
-start ranks themselves.
+A launcher starts the ranks of `test_over_mpi.py`; the tests of `test_launched.py` start ranks.
 """
 
 import os

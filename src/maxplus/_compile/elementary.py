@@ -3,6 +3,7 @@
 They are accurate within the ranges in their docstrings, and undefined outside.
 """
 
+from math import factorial
 from typing import Any
 
 import numpy as np
@@ -58,6 +59,11 @@ _ROUND = 6755399441055744.0
 _MANTISSA_BITS, _BIAS = 52, 1023
 # Bits of √½, the lower end of the range [√½, √2) of mantissas.
 _SQRT_HALF = 0x3FE6A09E667F3BCD
+# Coefficients of the series of exp(r) and of artanh(s) / s, from the highest power.
+_EXP_FIRST, *_rest = (1.0 / factorial(n) for n in range(11, -1, -1))
+_EXP = tuple(_rest)
+_ARTANH_FIRST, *_rest = (1.0 / n for n in range(21, 1, -2))
+_ARTANH = tuple(_rest)
 
 
 @exact_inner
@@ -69,18 +75,9 @@ def exp64(x):
     shifted = x * _LOG2E + _ROUND
     n = shifted - _ROUND
     r = (x - n * _LN2_HIGH) - n * _LN2_LOW
-    s = 1.0 / 39916800.0
-    s = s * r + 1.0 / 3628800.0
-    s = s * r + 1.0 / 362880.0
-    s = s * r + 1.0 / 40320.0
-    s = s * r + 1.0 / 5040.0
-    s = s * r + 1.0 / 720.0
-    s = s * r + 1.0 / 120.0
-    s = s * r + 1.0 / 24.0
-    s = s * r + 1.0 / 6.0
-    s = s * r + 0.5
-    s = s * r + 1.0
-    s = s * r + 1.0
+    s = _EXP_FIRST
+    for coefficient in _EXP:
+        s = s * r + coefficient
     return s * _as_float((_as_bits(shifted) + _BIAS) << _MANTISSA_BITS)
 
 
@@ -96,14 +93,7 @@ def log64(x):
     m = _as_float(bits - (n << _MANTISSA_BITS))
     s = (m - 1.0) / (m + 1.0)
     q = s * s
-    p = 1.0 / 21.0
-    p = p * q + 1.0 / 19.0
-    p = p * q + 1.0 / 17.0
-    p = p * q + 1.0 / 15.0
-    p = p * q + 1.0 / 13.0
-    p = p * q + 1.0 / 11.0
-    p = p * q + 1.0 / 9.0
-    p = p * q + 1.0 / 7.0
-    p = p * q + 1.0 / 5.0
-    p = p * q + 1.0 / 3.0
+    p = _ARTANH_FIRST
+    for coefficient in _ARTANH:
+        p = p * q + coefficient
     return n * 0.6931471805599453 + (2.0 * s + 2.0 * s * q * p)

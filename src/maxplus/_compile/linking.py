@@ -9,6 +9,7 @@ is optimised and translated once, in the kernel that Python calls.
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 from numba.core.codegen import JITCodeLibrary
@@ -41,6 +42,8 @@ class _LinkedLibrary(JITCodeLibrary):
     """
 
     has_wide_vectors = False
+    # Constants are not stored in code without an address.
+    codegen = SimpleNamespace(set_env=lambda name, environment: None)
 
     def _optimize_final_module(self) -> None:
         if self.has_wide_vectors:
@@ -53,17 +56,6 @@ class _LinkedLibrary(JITCodeLibrary):
     def get_pointer_to_function(self, name: str) -> int:
         self._ensure_finalized()
         return 0
-
-    @property
-    def codegen(self) -> Any:
-        """Code generator that ignores the constants of code without an address."""
-        return _NoCodegen
-
-
-class _NoCodegen:
-    @staticmethod
-    def set_env(name: str, environment: Any) -> None:
-        """Do nothing."""
 
 
 class LinkOnlyCompiler(Compiler):

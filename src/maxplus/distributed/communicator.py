@@ -74,11 +74,11 @@ class Communicator:
         return array
 
     def allgather_into(self, own: NDArray, received: NDArray) -> None:
-        """Fill ``received`` (size, …) with ``own`` of each rank: few numbers, low latency."""
+        """Fill ``received`` (size, …) with ``own`` of each rank; fast for short messages."""
         received[0] = own
 
-    def allreduce_or(self, numbers: NDArray) -> None:
-        """Combine numbers, each of which is 0 on all ranks except one; in place, bitwise."""
+    def allreduce_or(self, values: NDArray) -> None:
+        """Combine values, each of which is 0 on all ranks except one; in place, bitwise."""
 
     def allgather_local(self, n: int) -> list[int]:
         """Return ``n`` of each rank that shares memory with this rank."""

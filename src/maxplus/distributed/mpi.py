@@ -130,7 +130,7 @@ class MPICommunicator(Communicator):
         return parts.reshape(-1)[: array.size].reshape(array.shape)
 
     def allgather_into(self, own: NDArray, received: NDArray) -> None:
-        """Fill ``received`` (size, …) with ``own`` of each rank: few numbers, low latency."""
+        """Fill ``received`` (size, …) with ``own`` of each rank; fast for short messages."""
         if self._is_oversubscribed:
             # A blocking call would occupy the processor that the other rank may need.
             request = self._comm.Iallgather(own, received)
@@ -139,11 +139,11 @@ class MPICommunicator(Communicator):
         else:
             self._comm.Allgather(own, received)
 
-    def allreduce_or(self, numbers: NDArray) -> None:
-        """Combine numbers, each of which is 0 on all ranks except one; in place, bitwise."""
+    def allreduce_or(self, values: NDArray) -> None:
+        """Combine values, each of which is 0 on all ranks except one; in place, bitwise."""
         from mpi4py import MPI
 
-        self._comm.Allreduce(MPI.IN_PLACE, numbers.reshape(-1).view(np.int64), op=MPI.BOR)
+        self._comm.Allreduce(MPI.IN_PLACE, values.reshape(-1).view(np.int64), op=MPI.BOR)
 
     def allgather_local(self, n: int) -> list[int]:
         """Return ``n`` of each rank on this machine."""

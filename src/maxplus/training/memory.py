@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-# Remedy if most of the memory is that of weights and rows.
+# Remedy if most of the memory is that of weights and samples.
 FEWER_UNITS = "use fewer hidden units or fewer samples"
 
 
@@ -15,9 +15,9 @@ class NotEnoughMemoryError(MemoryError, ValueError):
 
 def available_bytes() -> int | None:
     """Return the available memory in bytes; None if the system does not report it."""
-    figures = [f for f in (_meminfo(), _cgroup(), _address_space()) if f is not None]
-    if figures:
-        return min(figures)
+    limits = [n for n in (_meminfo(), _cgroup(), _address_space()) if n is not None]
+    if limits:
+        return min(limits)
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):

@@ -1,4 +1,4 @@
-"""The dense engine: the paper's algorithm, line by line. The reference implementation."""
+"""The dense engine, the reference implementation: the paper's algorithm, line by line."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from maxplus.training.steps import step_size
 class DenseEngine(Engine):
     """W_{t+1} = W_t − α_t·L'(W_t) with a full forward pass at each iteration.
 
-    O(N·P·H) per iteration. Every other engine for the maximum, or for the k worst, must
-    give these iterates, to the last bit.
+    O(N·P·H) per iteration. All other engines for the maximum or the k worst samples give
+    bit-identical iterates.
 
     Parameters
     ----------

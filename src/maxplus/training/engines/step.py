@@ -52,26 +52,28 @@ def empty_journal(n_iterations: int, n_entries: int) -> Journal:
 
 
 @njit(cache=True)
+def _layers(weights):
+    """Return the layers as matrices of one type, W0 with one column."""
+    return weights.W0.reshape(weights.W0.size, 1), weights.W1T, weights.W2T
+
+
+@njit(cache=True)
 def undo(weights, journal, since):
     """Undo all changes of the iterations ``since`` and later of a block."""
+    layers = _layers(weights)
     k = journal.n[0] - 1
     while k >= 0 and journal.iteration[k] >= since:
-        layer, row, column = journal.layer[k], journal.row[k], journal.column[k]
-        if layer == LAYER_0:
-            weights.W0[row] = journal.old[k]
-        elif layer == LAYER_1:
-            weights.W1T[row, column] = journal.old[k]
-        else:
-            weights.W2T[row, column] = journal.old[k]
+        layers[journal.layer[k]][journal.row[k], journal.column[k]] = journal.old[k]
         k -= 1
 
 
 @njit(cache=True)
-def _move_entry(W, layer, row, column, change, journal, iteration):
+def _move_entry(weights, layer, row, column, change, journal, iteration):
     """Subtract ``change`` from an entry, rounded once, and record the old value; O(1).
 
     The journal may be None.
     """
+    W = _layers(weights)[layer]
     old = W[row, column]
     W[row, column] = np.float64(old) - change
     if journal is not None:
@@ -82,22 +84,15 @@ def _move_entry(W, layer, row, column, change, journal, iteration):
 
 
 @njit(cache=True)
-def _as_matrix(W0):
-    """Return W0 as a matrix with one column, for `_move_entry`."""
-    return W0[:, np.newaxis]
-
-
-@njit(cache=True)
 def move(weights, grad, alpha, journal, iteration):
     """W ← W − α·grad, for the subgradient of one sample; O(C)."""
     for d in range(grad.e.size):
-        _move_entry(weights.W2T, LAYER_2, d, grad.h_star[d], alpha * grad.e[d], journal, iteration)
+        _move_entry(weights, LAYER_2, d, grad.h_star[d], alpha * grad.e[d], journal, iteration)
     for j in range(grad.n[0]):
         h, i = grad.unit1[j], grad.row1[j]
-        _move_entry(weights.W1T, LAYER_1, h, i, alpha * grad.value1[j], journal, iteration)
-    W0 = _as_matrix(weights.W0)
+        _move_entry(weights, LAYER_1, h, i, alpha * grad.value1[j], journal, iteration)
     for j in range(grad.n[1]):
-        _move_entry(W0, LAYER_0, grad.row0[j], 0, alpha * grad.value0[j], journal, iteration)
+        _move_entry(weights, LAYER_0, grad.row0[j], 0, alpha * grad.value0[j], journal, iteration)
 
 
 @njit(cache=True)
@@ -141,40 +136,25 @@ def add_sample(grad, total):
 
 
 @inner
-def _clear(total, layer, place):
-    for j in range(total.n[layer]):
-        place[total.row[layer, j], total.column[layer, j]] = _ABSENT
-    total.n[layer] = 0
-
-
-@inner
-def _move_layer(W, layer, total, alpha, journal, iteration):
-    for j in range(total.n[layer]):
-        row, column = total.row[layer, j], total.column[layer, j]
-        _move_entry(W, layer, row, column, alpha * total.value[layer, j], journal, iteration)
-
-
-@inner
 def descend_mean(weights, total, n_samples, loss, t, rule, journal, iteration):
     """W ← W − α·(total / n_samples), and clear the sum; return α; O(k·C).
 
     α = 0 means that the subgradient is zero.
     """
-    n, value = total.n, total.value
+    norm = 0.0
     for layer in (LAYER_2, LAYER_1, LAYER_0):
-        for j in range(n[layer]):
-            value[layer, j] /= n_samples
-    norm = (
-        sum_of_squares(value[LAYER_2], n[LAYER_2])
-        + sum_of_squares(value[LAYER_1], n[LAYER_1])
-        + sum_of_squares(value[LAYER_0], n[LAYER_0])
-    )
+        value, n = total.value[layer], total.n[layer]
+        for j in range(n):
+            value[j] /= n_samples
+        norm += sum_of_squares(value, n)
     alpha = step_size(rule, t, loss, norm)
-    if alpha != 0.0:
-        _move_layer(weights.W2T, LAYER_2, total, alpha, journal, iteration)
-        _move_layer(weights.W1T, LAYER_1, total, alpha, journal, iteration)
-        _move_layer(_as_matrix(weights.W0), LAYER_0, total, alpha, journal, iteration)
-    _clear(total, LAYER_2, total.place2)
-    _clear(total, LAYER_1, total.place1)
-    _clear(total, LAYER_0, total.place0)
+    places = total.place0, total.place1, total.place2
+    for layer in (LAYER_2, LAYER_1, LAYER_0):
+        for j in range(total.n[layer]):
+            row, column = total.row[layer, j], total.column[layer, j]
+            places[layer][row, column] = _ABSENT
+            if alpha != 0.0:
+                change = alpha * total.value[layer, j]
+                _move_entry(weights, layer, row, column, change, journal, iteration)
+        total.n[layer] = 0
     return alpha

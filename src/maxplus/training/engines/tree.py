@@ -19,12 +19,6 @@ from maxplus.training.result import Block, Signal
 from maxplus.trees._kernels import build, level_offsets, root, update, winner
 from maxplus.trees.short_trees import nodes_per_tree
 
-_CONTINUE, _TARGET, _STATIONARY, _OVERFLOW = (
-    int(Signal.CONTINUE),
-    int(Signal.TARGET),
-    int(Signal.STATIONARY),
-    int(Signal.OVERFLOW),
-)
 # Number of samples from which a parallel loop in each iteration is faster.
 PARALLEL_FROM = 2_000
 
@@ -197,9 +191,9 @@ def _step(k, X, y, weights, grad, trees, rule, w0_update_interval, t, journal, l
     n = winner(trees.losses, trees.off_loss)
     sample[k], step[k] = n, 0.0
     if loss[k] <= rule.target:
-        return _TARGET
+        return Signal.TARGET
     if not math.isfinite(loss[k]):
-        return _OVERFLOW
+        return Signal.OVERFLOW
     _scores(trees.maxima[n], trees.off_max, grad.z)
     for d in range(grad.z.size):
         grad.h_star[d] = winner(trees.maxima[n, d], trees.off_max)
@@ -207,7 +201,7 @@ def _step(k, X, y, weights, grad, trees, rule, w0_update_interval, t, journal, l
     step[k] = descend(
         weights, grad, X[n], y[n], loss[k], t + k, rule, w0_update_interval, journal, k
     )
-    return _STATIONARY if step[k] == 0.0 else _CONTINUE
+    return Signal.STATIONARY if step[k] == 0.0 else Signal.CONTINUE
 
 
 @njit(cache=True)
@@ -230,9 +224,9 @@ def _run_block(
         signal = _step(
             k, X, y, weights, grad, trees, rule, w0_update_interval, t, journal, loss, sample, step
         )
-        if signal != _CONTINUE:
+        if signal != Signal.CONTINUE:
             return k + 1, signal
         for n in prange(X.shape[0]):
             _update_sample(n, X, y, weights, grad, trees, scratch)
         _update_losses(trees, scratch)
-    return loss.size, _CONTINUE
+    return loss.size, Signal.CONTINUE

@@ -23,7 +23,7 @@ import numpy as np
 from maxplus._compile.elementary import exp32
 from maxplus._compile.intrinsics import fmax, fmin, use_widest_vectors
 from maxplus._compile.jit import inner, njit
-from maxplus.training.engines.sparse._minima import lane_max, note_row
+from maxplus.training.engines.sparse._minima import lane_max, log_row
 from maxplus.training.engines.sparse._state import EPOCH
 from maxplus.training.engines.step import LAYER_0, LAYER_1, LAYER_2
 
@@ -165,12 +165,12 @@ def record_step(state, t, journal, first):
             new = np.float64(weights.W0[row])
             events.row0[slot, j], events.change0[slot, j] = row, new - old
             for h in range(log.n.size):
-                note_row(log, h, row, weights.W1T[h, row])
+                log_row(log, h, row, weights.W1T[h, row])
         elif layer == LAYER_1:
             new = np.float64(weights.W1T[row, column])
             events.unit1[slot, j], events.row1[slot, j] = row, column
             events.rose1[slot, j], events.old1[slot, j] = new > old, old
-            note_row(log, row, column, weights.W1T[row, column])
+            log_row(log, row, column, weights.W1T[row, column])
             log.raised[row] = rounded_up_sum(log.raised[row], max(new - old, 0.0))
         else:
             new = np.float64(weights.W2T[row, column])
@@ -307,7 +307,7 @@ def _lowest(lead, rest):
 
 
 @inner
-def remember_floors(state, w, c, label):
+def store_floors(state, w, c, label):
     """Store the lowest bounds of chunk c on wrong scores after an update; O(B·C)."""
     lift, lanes = state.lift, state.samples.lanes[c]
     lead, rest = state.maxima.lead[c], state.maxima.rest[c]
@@ -318,7 +318,7 @@ def remember_floors(state, w, c, label):
 
 
 @inner
-def _remember_lifts(up, up_begin, down, down_begin, seen):
+def _store_lifts(up, up_begin, down, down_begin, seen):
     use_widest_vectors()
     up_seen, down_seen = seen[0], seen[1]
     for h in range(up.size):
@@ -329,14 +329,14 @@ def _remember_lifts(up, up_begin, down, down_begin, seen):
 
 
 @inner
-def _remember_top(g_max, raised_seen, raised, noise, top):
+def _store_top(g_max, raised_seen, raised, noise, top):
     use_widest_vectors()
     for h in range(top.size):
         top[h] = np.float64(g_max[h]) + (raised[h] - raised_seen[h]) + noise
 
 
 @inner
-def remember_weights(state, c, label):
+def store_weights(state, c, label):
     """Store the origin of the growth of chunk c after an update; O(C·H).
 
     Lifts are relative to the beginning of the epoch. A row that has fallen by f at the update and
@@ -344,8 +344,8 @@ def remember_weights(state, c, label):
     opposite direction is added.
     """
     weights, lift, minima = state.weights, state.lift, state.minima
-    _remember_lifts(lift.now[0], lift.begin[0], lift.now[1], lift.begin[1], lift.seen[c])
-    _remember_top(
+    _store_lifts(lift.now[0], lift.begin[0], lift.now[1], lift.begin[1], lift.seen[c])
+    _store_top(
         minima.g_max[c], minima.raised_seen[c], state.log.raised, state.scale.noise[0], lift.top[c]
     )
     for d in range(weights.W2T.shape[0]):

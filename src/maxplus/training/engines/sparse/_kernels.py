@@ -1,22 +1,15 @@
-"""The kernels of the sparse engine: blocks of iterations, and passes over all chunks."""
+"""The kernels of the sparse engine that Python calls: blocks of iterations, and replays."""
 
 import math
 
 import numpy as np
-from numba import prange
 
 from maxplus._compile.jit import inner, njit
 from maxplus._compile.references import referenced
 from maxplus.algebra._kernels import first_index, minplus_cell
 from maxplus.models._lmm_kernels import linear, subgradient_entries
 from maxplus.training.engines.sparse._bounds import record_lift, record_step, step_growth
-from maxplus.training.engines.sparse._minima import (
-    close_unit,
-    lane_max,
-    lane_min,
-    replay,
-    scan_unit,
-)
+from maxplus.training.engines.sparse._minima import replay
 from maxplus.training.engines.sparse._search import begin_search, end_search, search_worker
 from maxplus.training.engines.sparse._state import NONE
 from maxplus.training.engines.sparse._worst import (
@@ -30,15 +23,6 @@ from maxplus.training.engines.sparse._worst import (
 )
 from maxplus.training.engines.step import add_sample, descend_mean, updates_w0
 from maxplus.training.result import Signal
-
-_CONTINUE, _TARGET, _STATIONARY, _OVERFLOW = (
-    int(Signal.CONTINUE),
-    int(Signal.TARGET),
-    int(Signal.STATIONARY),
-    int(Signal.OVERFLOW),
-)
-
-# -- iterations --------------------------------------------------------------------------------
 
 
 @inner
@@ -194,9 +178,9 @@ def sparse_block(w, flags, state, rule, w0_update_interval, t0, journal, loss, s
             loss[k], sample[k], step[k] = np.nan, NONE, 0.0
             if state.exchange.address != 0:
                 send_overflow(state.exchange)
-            return k + 1, _OVERFLOW
+            return k + 1, Signal.OVERFLOW
         if not begin_search(state, w, t, flags):
-            return k, _CONTINUE
+            return k, Signal.CONTINUE
         search_worker(state, w, t, rule.small_from)
         end_search(state, w, t, flags)
         if w > 0:
@@ -207,95 +191,23 @@ def sparse_block(w, flags, state, rule, w0_update_interval, t0, journal, loss, s
         if code != 0:
             return k, code
         if not is_exchanged:
-            return k, _CONTINUE
+            return k, Signal.CONTINUE
         if not math.isfinite(loss[k]):
-            return k + 1, _OVERFLOW
+            return k + 1, Signal.OVERFLOW
         if loss[k] <= rule.target:
-            return k + 1, _TARGET
+            return k + 1, Signal.TARGET
         if not add_worst(state, t, w0_update_interval):
-            return k, _CONTINUE
+            return k, Signal.CONTINUE
         step[k] = take_step(state, k, t, loss[k], rule, journal)
         if step[k] == 0.0:
-            return k + 1, _STATIONARY
-    return loss.size, _CONTINUE
-
-
-# -- passes over all chunks --------------------------------------------------------------------
-
-
-@njit(cache=True)
-def _fill_chunk(c, samples):
-    for q in range(samples.sample.shape[1]):
-        x = samples.X[samples.sample[c, q]]
-        for p in range(x.size):
-            samples.columns[c, p, q] = x[p]
-    for p in range(samples.low.shape[1]):
-        samples.low[c, p] = lane_min(samples.columns[c, p])
-        samples.high[c, p] = lane_max(samples.columns[c, p])
-
-
-@njit(cache=True, parallel=True)
-def fill_columns(samples):
-    """Copy the samples of each chunk, feature by feature; O(N·P)."""
-    for c in prange(samples.label.size):
-        _fill_chunk(c, samples)
-
-
-@njit(cache=True)
-def _scan_chunk(c, samples, weights, minima):
-    for h in range(weights.W1T.shape[0]):
-        scan_unit(
-            samples.columns[c],
-            weights.W0,
-            weights.W1T[h],
-            minima.g[c, h],
-            minima.g2[c, h],
-            minima.a[c, h],
-            minima.a2[c, h],
-        )
-        close_unit(c, h, minima)
-
-
-@njit(cache=True, parallel=True)
-def scan_all(samples, weights, minima):
-    """Compute minima, runners-up and witnesses of all samples and units; O(N·P·H)."""
-    for c in prange(samples.label.size):
-        _scan_chunk(c, samples, weights, minima)
+            return k + 1, Signal.STATIONARY
+    return loss.size, Signal.CONTINUE
 
 
 @njit(cache=True, nogil=True)
 def replay_chunks(state, first, step):
-    """Update all units of every ``step``-th chunk, starting with ``first``."""
+    """Bring all units of every ``step``-th chunk up to date, starting with ``first``."""
     state = referenced(state)
     for c in range(first, state.samples.label.size, step):
         for h in range(state.log.n.size):
             replay(state, c, h)
-
-
-@njit(cache=True)
-def _permute(values, source, spare):
-    """Assign lane ``source[c, q]`` (a flat index) of the old values to values[c, q]."""
-    K, B = values.shape
-    for c in range(K):
-        for q in range(B):
-            spare[c * B + q] = values[c, q]
-    for c in range(K):
-        for q in range(B):
-            values[c, q] = spare[source[c, q]]
-
-
-@njit(cache=True)
-def _permute_unit(h, source, minima):
-    _permute(minima.g[:, h], source, np.empty(source.size, minima.g.dtype))
-    _permute(minima.g2[:, h], source, np.empty(source.size, minima.g.dtype))
-    _permute(minima.a[:, h], source, np.empty(source.size, minima.a.dtype))
-    _permute(minima.a2[:, h], source, np.empty(source.size, minima.a.dtype))
-    for c in range(source.shape[0]):
-        close_unit(c, h, minima)
-
-
-@njit(cache=True, parallel=True)
-def permute_lanes(source, minima):
-    """Move the minima of lane ``source[c, q]`` to lane q of chunk c, for all units; O(N·H)."""
-    for h in prange(minima.g.shape[1]):
-        _permute_unit(h, source, minima)

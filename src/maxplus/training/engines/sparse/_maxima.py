@@ -9,33 +9,12 @@ from maxplus.training.engines.sparse._state import NONE
 
 
 @inner
-def _merge_wrong(g, w2, h, lead, unit, second, unit2, rest):
-    """Merge the score bound g + w2 of unit h in a wrong class, for all lanes; O(B).
+def _merge_lanes(g, g2, w2, h, lead, unit, second, unit2, rest):
+    """Merge unit h, whose minimum is at least min(g, g2) and at most g, for all lanes; O(B).
 
-    Of the two known units and unit h, the larger two become the known units; the third is included
-    in rest. Written without branches.
-    """
-    use_widest_vectors()
-    name = unit.dtype.type(h)
-    for q in range(g.size):
-        v, L, S, R, U, V = g[q] + w2, lead[q], second[q], rest[q], unit[q], unit2[q]
-        leads, known, above = name == U, (name == U) | (name == V), v > S
-        # The known unit that stays for any v, and the candidate for the other position.
-        stay, stay_unit = select(leads, S, L), select(leads, V, U)
-        come, come_unit = select(known | above, v, S), select(known | above, name, V)
-        swap = come > stay
-        lead[q], second[q] = fmax(come, stay), fmin(come, stay)
-        unit[q] = select(swap, come_unit, stay_unit)
-        unit2[q] = select(swap, stay_unit, come_unit)
-        rest[q] = select(known, R, fmax(R, fmin(v, S)))
-
-
-@inner
-def _merge_own(g, g2, w2, h, lead, unit, second, unit2, rest):
-    """Merge unit h in the chunk's own class, where known units have lower bounds; O(B).
-
-    The minimum is at least min(g, g2) and at most g. If these differ, the upper bound is included
-    in rest even for a known unit, so that rest bounds displaced units.
+    Of the two known units and unit h, the two with the larger lower bounds become the known units;
+    the third is included in rest. If the bounds of the minimum differ, the upper one is included in
+    rest even for a known unit, so that rest bounds displaced units. Written without branches.
     """
     use_widest_vectors()
     name = unit.dtype.type(h)
@@ -43,6 +22,7 @@ def _merge_own(g, g2, w2, h, lead, unit, second, unit2, rest):
         v, upper = fmin(g[q], g2[q]) + w2, g[q] + w2
         L, S, R, U, V = lead[q], second[q], rest[q], unit[q], unit2[q]
         leads, known, above = name == U, (name == U) | (name == V), v > S
+        # The known unit that stays for any v, and the candidate for the other position.
         stay, stay_unit = select(leads, S, L), select(leads, V, U)
         come, come_unit = select(known | above, v, S), select(known | above, name, V)
         swap = come > stay
@@ -67,14 +47,15 @@ def merge(state, c, d, h):
     if d == state.samples.label[c]:
         replay(state, c, h)
         maxima.leads_own[c, h] = 1
-        _merge_own(minima.g[c, h], minima.g2[c, h], w2, h, lead, unit, second, unit2, rest)
+        _merge_lanes(minima.g[c, h], minima.g2[c, h], w2, h, lead, unit, second, unit2, rest)
     else:
         rise = state.log.raised[h] - minima.raised_seen[c, h]
         if rise > scale.small_rise:
             replay(state, c, h)
         elif rise > 0.0:
             w2 = weights.W2T.dtype.type(w2 + rise + scale.noise[0])
-        _merge_wrong(minima.g[c, h], w2, h, lead, unit, second, unit2, rest)
+        g = minima.g[c, h]
+        _merge_lanes(g, g, w2, h, lead, unit, second, unit2, rest)
 
 
 @inner

@@ -62,11 +62,11 @@ def change_row(x, slope, offset, i, g, g2, a, a2):
         rival = select(witness, select(none == R, unknown, S), G)
         wins, loser = v < rival, fmax(v, G)
         follows = (loser < S) & (row != A)
-        forgotten = (row == R) | (witness & (v >= rival))
+        removed = (row == R) | (witness & (v >= rival))
         g[q] = fmin(v, rival)
         g2[q] = select(witness, S, fmin(S, loser))
         a[q] = select(wins, row, select(witness, R, A))
-        a2[q] = select(follows, select(wins, A, row), select(forgotten, none, R))
+        a2[q] = select(follows, select(wins, A, row), select(removed, none, R))
 
 
 @inner
@@ -120,13 +120,6 @@ def exact_minimum(c, h, q, lam, weights, minima):
 
 
 @inner
-def close_unit(c, h, minima):
-    """Store the upper bounds of a unit after an update of its lanes; O(B)."""
-    minima.g_max[c, h] = lane_max(minima.g[c, h])
-    minima.cap[c, h] = max(minima.g_max[c, h], lane_max(minima.g2[c, h]))
-
-
-@inner
 def replay(state, c, h):
     """Bring unit h of chunk c up to date with its changed rows, if there are any.
 
@@ -158,11 +151,12 @@ def replay(state, c, h):
                 change_row(columns[p], W0[i], offset, i, g, g2, a, a2)
     minima.seen[c, h] = n
     minima.raised_seen[c, h] = log.raised[h]
-    close_unit(c, h, minima)
+    minima.g_max[c, h] = lane_max(g)
+    minima.cap[c, h] = max(minima.g_max[c, h], lane_max(g2))
 
 
 @inner
-def note_row(log, h, i, offset):
+def log_row(log, h, i, offset):
     """Log a change of row i of unit h, and invalidate its previous entry; O(1).
 
     So every valid entry holds the current offset W1T[h, i].

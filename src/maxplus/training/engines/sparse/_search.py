@@ -22,10 +22,10 @@ from maxplus.training.engines.sparse._bounds import (
     net_growth,
     odds_bounds,
     quick_growth,
-    remember_floors,
-    remember_weights,
     share_bounds,
     slot_of,
+    store_floors,
+    store_weights,
 )
 from maxplus.training.engines.sparse._maxima import leader_value, merge, refresh, scan_units
 from maxplus.training.engines.sparse._minima import lane_max, lane_min
@@ -191,11 +191,10 @@ def _exact_score(state, w, c, d, q):
     if search.refreshed[c, d] != search.updated[c]:
         refresh(state, w, c, d)
         search.refreshed[c, d] = search.updated[c]
-        counts[3] += 1
+        counts[1] += 1
         score = leader_value(state, w, c, d, q)
         if score >= maxima.rest[c, d, q]:
             return score
-    counts[4] += 1
     return scan_units(state, w, c, d, q)
 
 
@@ -225,7 +224,7 @@ def _resolve(state, w, c, threshold):
     while odds[q] != top:
         q += 1
     linear(samples.X[samples.sample[c, q]], state.weights.W0, scratch.lam[w])
-    before = scratch.counts[w, 3]
+    n_refreshes = scratch.counts[w, 1]
     z, known = scratch.z[w], scratch.known[w]
     for d in range(z.size):
         z[d] = max(maxima.lead[c, d, q], maxima.rest[c, d, q])
@@ -245,7 +244,7 @@ def _resolve(state, w, c, threshold):
         for k in range(z.size):
             if known[k] == 0 and (d == NONE or z[k] > z[d]):
                 d = k
-    if scratch.counts[w, 3] > before:
+    if scratch.counts[w, 1] > n_refreshes:
         fresh = scratch.odds[w]
         odds_bounds(label, samples.lanes[c], maxima.lead[c], maxima.rest[c], fresh)
         for k in range(odds.size):
@@ -277,7 +276,7 @@ def _finish_chunk(state, w, c, label, steps_are_small):
     search, scratch = state.search, state.scratch
     t, lanes = search.updated[c], state.samples.lanes[c]
     lead, rest = state.maxima.lead[c], state.maxima.rest[c]
-    remember_floors(state, w, c, label)
+    store_floors(state, w, c, label)
     key = max(loss_bound(lane_max(search.odds[c])), search.worst[c])
     renewed = steps_are_small
     for d in range(lead.shape[0]):
@@ -291,7 +290,7 @@ def _finish_chunk(state, w, c, label, steps_are_small):
     if steps_are_small:
         share_bounds(label, lanes, lead, rest, scratch.odds[w, :lanes], state.lift.share[c])
         search.base[c] = key
-        remember_weights(state, c, label)
+        store_weights(state, c, label)
     _set_key(state, w, c, key)
 
 
@@ -347,7 +346,6 @@ def search_worker(state, w, t, small_from):
     search, worst, scratch = state.search, state.worst, state.scratch
     reset_found(worst, w)
     C = search.growth.size
-    counts = scratch.counts[w]
     while True:
         label, bound = 0, -np.inf
         for d in range(C):
@@ -361,7 +359,6 @@ def search_worker(state, w, t, small_from):
         missed = t - search.updated[c]
         if missed == 0:
             loss, q = _resolve(state, w, c, threshold)
-            counts[2] += 1
             if q != NONE:
                 search.worst[c] = max(search.worst[c], loss)
                 offer(worst, w, t, loss, state.samples.sample[c, q], c, q, scratch.z[w])
@@ -372,12 +369,10 @@ def search_worker(state, w, t, small_from):
             narrow = min(bound, search.base[c] + quick_growth(state.lift, c, label))
             if narrow >= threshold:
                 narrow = min(narrow, search.base[c] + net_growth(state, c, label, missed))
-                counts[5] += 1
             _set_key(state, w, c, narrow)
             continue
         else:
             update_chunk(state, w, c, t)
-            counts[1] += 1
         _set_key(state, w, c, loss_bound(lane_max(search.odds[c])))
     sort_found(worst, w)
     for label in range(C):

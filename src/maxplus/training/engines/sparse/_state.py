@@ -52,15 +52,9 @@ def lanes_per_chunk(y: NDArray) -> int:
     return min(MAX_LANES, -(-largest // LANE_STEP) * LANE_STEP)
 
 
-def count_chunks(y: NDArray, n_lanes: int) -> int:
-    """Return K; a chunk contains samples of one class."""
-    return int((-(-np.bincount(y) // n_lanes)).sum())
-
-
-def count_leaves(y: NDArray, n_lanes: int, n_workers: int) -> int:
-    """Return the maximum number of chunks of one class and one worker, at least 1."""
-    largest = -(-int(np.bincount(y).max(initial=1)) // n_lanes)
-    return -(-largest // n_workers)
+def chunks_per_class(y: NDArray, n_lanes: int) -> NDArray:
+    """Return the number of chunks of each class; a chunk contains samples of one class."""
+    return -(-np.bincount(y) // n_lanes)
 
 
 def arrange(y: NDArray, order: NDArray, n_lanes: int, n_workers: int) -> ChunkLayout:
@@ -69,22 +63,20 @@ def arrange(y: NDArray, order: NDArray, n_lanes: int, n_workers: int) -> ChunkLa
     Chunks of a class are assigned to the workers round-robin: neighbours in the order have similar
     losses, so that all workers get the same share of large ones.
     """
-    samples, lanes, labels, workers, leaves = [], [], [], [], []
+    parts = []
     for label in range(int(y.max(initial=-1)) + 1):
         members = order[y[order] == label]
-        for number, lo in enumerate(range(0, len(members), n_lanes)):
-            part = members[lo : lo + n_lanes]
-            samples.append(np.pad(part, (0, n_lanes - len(part)), mode="edge"))
-            lanes.append(len(part))
-            labels.append(label)
-            workers.append(number % n_workers)
-            leaves.append(number // n_workers)
+        parts += [members[lo : lo + n_lanes] for lo in range(0, len(members), n_lanes)]
+    padded = [np.pad(part, (0, n_lanes - len(part)), mode="edge") for part in parts]
+    n_chunks = chunks_per_class(y, n_lanes)
+    # The position of each chunk among those of its class.
+    number = np.arange(len(parts)) - np.repeat(np.cumsum(n_chunks) - n_chunks, n_chunks)
     return ChunkLayout(
-        np.array(samples, np.int64).reshape(-1, n_lanes),
-        np.array(lanes, np.int64),
-        np.array(labels, np.int64),
-        np.array(workers, np.int64),
-        np.array(leaves, np.int64),
+        sample=np.array(padded, np.int64).reshape(-1, n_lanes),
+        lanes=np.array([len(part) for part in parts], np.int64),
+        label=np.repeat(np.arange(n_chunks.size), n_chunks),
+        worker=number % n_workers,
+        leaf=number // n_workers,
     )
 
 
@@ -131,9 +123,11 @@ class Sizes(NamedTuple):
         S = n_workers if n_slots is None else n_slots
         path = 0 if problem.comm.is_alone else 1 + PATH * model.n_classes
         found = 0 if problem.comm.is_alone else 2 * k
-        offsets = level_offsets(count_leaves(problem.y, B, n_workers))
+        chunks = chunks_per_class(problem.y, B)
+        offsets = level_offsets(-(-int(chunks.max(initial=1)) // n_workers))
+        fits_int16 = 2 * model.n_features < np.iinfo(np.int16).max
         return cls(
-            K=count_chunks(problem.y, B),
+            K=int(chunks.sum()),
             B=B,
             P=model.n_features,
             H=model.n_hidden,
@@ -152,7 +146,7 @@ class Sizes(NamedTuple):
             path=path,
             sent=found + path if k == 1 else found,
             F=model.dtype,
-            ROW=np.dtype(_index_type(2 * model.n_features)),
+            ROW=np.dtype(np.int16 if fits_int16 else np.int32),
         )
 
 
@@ -176,11 +170,6 @@ def entries_per_step(model: LMM, problem: TrainingProblem) -> int:
 def ring_length(n_samples: int) -> int:
     """Return R: iterations that the ring holds, n samples each; a power of two."""
     return 1 << max(1, (RING // n_samples).bit_length() - 1)
-
-
-def _index_type(n: int) -> type[np.signedinteger]:
-    """Return the smallest integer type for numbers below n and −1."""
-    return np.int16 if n < np.iinfo(np.int16).max else np.int32
 
 
 # -- declarations ------------------------------------------------------------------------------
@@ -278,8 +267,8 @@ class Samples(NamedTuple):
     lanes: Array = field("K", INT)  # lanes that are not padding
     label: Array = field("K", INT)  # the class of the chunk
     worker: Array = field("K", INT)  # the worker that searches it
-    x_min: Array = field("P", REAL)  # each feature's range over all samples
-    x_max: Array = field("P", REAL)
+    x_min: Array = field("P", REAL, 0)  # each feature's range over all samples
+    x_max: Array = field("P", REAL, 0)
 
 
 class Minima(NamedTuple):
@@ -293,7 +282,8 @@ class Minima(NamedTuple):
     g2: Array = field("K H B", F)
     a: Array = field("K H B", ROW)
     a2: Array = field("K H B", ROW)
-    seen: Array = field("K H", INT, 0)  # how much of the unit's log has been replayed
+    # Entries of the unit's log that have been replayed; initially so few that all rows are scanned.
+    seen: Array = field("K H", INT, -1 - LOG_SIZE)
     raised_seen: Array = field("K H", REAL, 0)  # `RowLog.raised` at that time
     g_max: Array = field("K H", F)  # largest g of the chunk's lanes at the last replay
     cap: Array = field("K H", F)  # upper bound on g and g2 of the chunk's lanes at that time
@@ -328,7 +318,7 @@ class Lift(NamedTuple):
     top: Array = field("K H", REAL, 0)  # bound on the unit's minima at the chunk's last update
     floor: Array = field("K C", REAL, 0)  # lowest bound of a lane on the class's score then
     lowest: Array = field("W C", REAL, INF)  # lowest floor that a worker has stored
-    reach: Array = field("H", REAL, INF)  # reach + `RowLog.raised` bounds the unit's minima
+    reach: Array = field("H", REAL)  # reach + `RowLog.raised` bounds the unit's minima
     raised: Array = field("C", REAL, 0)  # sums over all steps of bounds on the rise
     fallen: Array = field("C", REAL, 0)  # and on the fall of a class's score
     raised_seen: Array = field("K C", REAL, 0)  # their values at the chunk's last update
@@ -369,9 +359,7 @@ class Events(NamedTuple):
     row1: Array = field("R E", INT)
     rose1: Array = field("R E", INT)
     old1: Array = field("R E", REAL)
-    unit2: Array = field(
-        "R E", INT
-    )  # of W2: unit, class, whether all chunks must merge it, old value
+    unit2: Array = field("R E", INT)  # of W2: unit, class, whether chunks must merge it, old value
     class2: Array = field("R E", INT)
     merge2: Array = field("R E", INT)
     old2: Array = field("R E", REAL)
@@ -464,9 +452,7 @@ class Scratch(NamedTuple):
     class_change: Array = field("W 2 C", REAL)  # of a class's score
     unit_mark: Array = field("W H", INT, 0)  # number of the update that merged the unit,
     pair_mark: Array = field("W H C", INT, 0)  # the unit in this class
-    # Number of marks used, and statistics: updates, lanes resolved, refreshes, scans of single
-    # lanes, narrowed chunks.
-    counts: Array = field("W 8", INT, 0)
+    counts: Array = field(f"W {LINE}", INT, 0)  # number of updates, and of refreshes by scores
 
 
 class Total(NamedTuple):

@@ -77,9 +77,7 @@ class SparseEngine(CompiledEngine):
         sizes = Sizes.of(model, problem, self._n_workers, sum(counts))
         self._state = self._allocate(sizes, first_slot=sum(counts[: problem.comm.local_rank]))
         self._assign(arrange(problem.y, np.arange(len(problem.y)), self._lanes, self._n_workers))
-        scan_all = self._on_threads(_kernels.scan_all)
-        scan_all(self._state.samples, self._state.weights, self._state.minima)
-        self._set_reach()
+        self._replay()
         self._regroup_seconds = 0.0
         self._regrouped = time.perf_counter()
         self._interval = FIRST_INTERVAL
@@ -129,8 +127,6 @@ class SparseEngine(CompiledEngine):
         self._callback.exchange = state.exchange
         if len(X):
             state.samples.x_min[:], state.samples.x_max[:] = X.min(axis=0), X.max(axis=0)
-        else:
-            state.samples.x_min[:] = state.samples.x_max[:] = 0.0
         state.worst.heap[:] = state.exchange.place[:] = np.arange(sizes.k)
         state.scale.largest[:] = largest
         update_noise(state.scale)
@@ -140,21 +136,20 @@ class SparseEngine(CompiledEngine):
     def _lanes(self) -> int:
         return self._state.samples.sample.shape[1]
 
-    def _on_threads(self, kernel: Any) -> Any:
-        """Return a parallel kernel, or its serial variant for a single worker."""
-        return kernel if self._n_workers > 1 else kernel.serial
-
     def _entries_per_step(self) -> int:
         return entries_per_step(self.model, self.problem)
 
     def _assign(self, layout: ChunkLayout) -> None:
-        """Assign samples to lanes, and reset all bounds on maxima and losses."""
-        state, search = self._state, self._state.search
+        """Assign samples to lanes, and reset all bounds on maxima and losses; O(N·P)."""
+        state, samples, search = self._state, self._state.samples, self._state.search
         for group in (state.maxima, state.events, state.lift, search, state.scratch):
             refill(group)
         for name in ("sample", "lanes", "label", "worker"):
-            getattr(state.samples, name)[:] = getattr(layout, name)
-        self._on_threads(_kernels.fill_columns)(state.samples)
+            getattr(samples, name)[:] = getattr(layout, name)
+        for c, sample in enumerate(layout.sample):
+            samples.columns[c] = samples.X[sample].T
+            samples.columns[c].min(axis=1, out=samples.low[c])
+            samples.columns[c].max(axis=1, out=samples.high[c])
         search.leaf[:] = layout.leaf
         search.offsets[:] = level_offsets(search.chunk.shape[2])
         leaves = (layout.worker, layout.label, layout.leaf)
@@ -243,34 +238,38 @@ class SparseEngine(CompiledEngine):
         worst loss for many iterations. Minima are moved with their samples, not recomputed.
         """
         began = time.perf_counter()
-        state, samples, n_samples = self._state, self._state.samples, len(self.problem.y)
-        odds = self._sort_keys()
-        with ThreadPoolExecutor(self._n_workers) as threads:
-            workers = range(self._n_workers)
-            list(threads.map(lambda w: _kernels.replay_chunks(state, w, self._n_workers), workers))
+        self._replay()
+        samples, odds = self._state.samples, self._state.search.odds
         valid = np.arange(self._lanes) < samples.lanes[:, None]
-        lane_of = np.empty(n_samples, np.int64)
+        lane_of = np.empty(len(self.problem.y), np.int64)
         lane_of[samples.sample[valid]] = np.flatnonzero(valid)
-        odds_of = np.empty(n_samples, np.float32)
-        odds_of[samples.sample[valid]] = odds[valid]
+        # The loss of a resolved lane, whose odds are negative, was among the largest.
+        odds_of = np.empty(len(self.problem.y), np.float32)
+        odds_of[samples.sample[valid]] = np.where(odds < 0, np.inf, odds)[valid]
         order = np.argsort(-odds_of, kind="stable")
         layout = arrange(self.problem.y, order, self._lanes, self._n_workers)
-        self._on_threads(_kernels.permute_lanes)(lane_of[layout.sample], state.minima)
+        self._move_lanes(lane_of[layout.sample])
         self._assign(layout)
-        self._set_reach()
         self._regrouped = time.perf_counter()
         self._regroup_seconds = self._regrouped - began
 
-    def _set_reach(self) -> None:
-        """Set the reach of each unit from its minima, which are up to date."""
-        state = self._state
+    def _replay(self) -> None:
+        """Bring all minima up to date, on all threads, and set the reach of each unit."""
+        state, n_workers = self._state, self._n_workers
+        with ThreadPoolExecutor(n_workers) as threads:
+            workers = range(n_workers)
+            list(threads.map(lambda w: _kernels.replay_chunks(state, w, n_workers), workers))
         highest = state.minima.g_max.max(axis=0, initial=-np.inf)
         state.lift.reach[:] = highest - state.log.raised
 
-    def _sort_keys(self) -> NDArray:
-        """Return the sort keys of lanes: the last bounds, infinite for resolved lanes."""
-        odds = self._state.search.odds
-        return np.where(odds < 0, np.inf, odds)
+    def _move_lanes(self, source: NDArray) -> None:
+        """Move the minima of lane ``source[c, q]``, a flat index, to lane q of chunk c; O(N·H)."""
+        minima = self._state.minima
+        for values in (minima.g, minima.g2, minima.a, minima.a2):
+            for h in range(values.shape[1]):
+                values[:, h] = values[:, h].ravel()[source]
+        minima.g.max(axis=2, out=minima.g_max)
+        np.maximum(minima.g_max, minima.g2.max(axis=2), out=minima.cap)
 
 
 def _count_workers(model: LMM, problem: TrainingProblem) -> int:
