@@ -61,7 +61,7 @@ table = pd.read_csv(folder / "patients.csv")
 X, y = table.drop(columns=["patient", "outcome"]), table["outcome"]
 model = LMMClassifier(12, slope=1.0, calibrate=True, random_state=0)
 validation = maxplus.validate(model, X, y)
-print(f"{validation.description}: accuracy {validation.figures.accuracy:.1%}")
+print(f"{validation.description}: accuracy {validation.metrics.accuracy:.1%}")
 print(f"baseline: accuracy {validation.baseline.accuracy:.1%}")
 
 # %%
