@@ -169,7 +169,7 @@ def test_parquet_row_groups_are_all_read(parquet):
 
 def test_parquet_missing_values_are_counted(parquet):
     path = parquet({"a": [None] * 3, "b": [1, 2, 3], "w": ["x", None, "z"], "y": [0, 1, 1]})
-    with refused(path, "3 in 'a'", "1 in 'w' (first in row 2)"):
+    with refused(path, "3 in 'a'", "1 in 'w' (first: row 2)"):
         encoder_of(read_table(path), missing="error")
     assert encoder_of(read_table(path)).feature_names == ["b", "w = x", "w = z"]
 

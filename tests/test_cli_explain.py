@@ -164,7 +164,7 @@ def test_explain_discards_output_of_the_solver(orchard_model, monkeypatch, capfd
     print("after")
     libc.fflush(None)
     assert capfd.readouterr().out == "before\nafter\n"
-    assert re.search(r"of up to 2 columns: flips to \w+ if", result["rows"][0]["text"])
+    assert re.search(r"changing up to 2 columns: flips to \w+ if", result["rows"][0]["text"])
 
 
 def test_rules_command_equals_model_rules(orchard_model):

@@ -186,7 +186,7 @@ def test_table_with_a_target_only_is_rejected():
 
 def test_missing_values_are_counted_per_column(write):
     path = write("a,b,kind,c,y\n1,,x,1,0\n?,,NA,2,1\n2,3,x,3,1\n")
-    counts = ["1 in 'a' (first in line 3)", "2 in 'b' (first in line 2)", "1 in 'kind'"]
+    counts = ["1 in 'a' (first: line 3)", "2 in 'b' (first: line 2)", "1 in 'kind'"]
     with refused(path, "missing", *counts) as caught:
         encoder_of(read_table(path), missing="error")
     assert "'c'" not in str(caught.value)
@@ -194,7 +194,7 @@ def test_missing_values_are_counted_per_column(write):
 
 @pytest.mark.parametrize(
     ("text", "words"),
-    [("a,b\n1,2\n", ["'y'"]), ("a,y\n1,u\n2,\n", ["1 in 'y' (first in line 3)"])],
+    [("a,b\n1,2\n", ["'y'"]), ("a,y\n1,u\n2,\n", ["1 in 'y' (first: line 3)"])],
 )
 def test_missing_labels_are_rejected(table, encoder, text, words):
     with refused("data.csv", *words):

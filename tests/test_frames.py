@@ -199,7 +199,7 @@ def test_excel_sheet_is_read(tmp_path, rows):
     assert found.feature_names == expected(rows)[0]
     assert found.encode(table).X.tolist() == expected(rows)[1]
     assert "2 sheets" in found.decisions_[0]
-    with pytest.raises(TableError, match=r"\(first in row 6 of the sheet\)"):
+    with pytest.raises(TableError, match=r"\(first: row 6 of the sheet\)"):
         opened(table, missing="error", drop=["age", "colour", "grade"])
     path.write_bytes(path.read_bytes()[:500])
     with pytest.raises(TableError, match="not a readable Excel workbook"):

@@ -161,12 +161,12 @@ def test_one_warning_counts_unknown_values(write, rows, encoder):
 
 
 def test_missing_values_can_be_rejected(write, rows, path):
-    with refused(path, "1 in 'weight' (first in line 5)", "fill them in"):
+    with refused(path, "1 in 'weight' (first: line 5)", "fill them in"):
         opened(read_table(path), missing="error")
     whole = [row for row in rows if not any(is_missing(cell) for cell in row.values())]
     strict = encoder_of(read_table(write(written(whole), "whole.csv")), missing="error")
     for found in (strict, restored(strict)):
-        with refused(path, "1 in 'weight' (first in line 5)"):
+        with refused(path, "1 in 'weight' (first: line 5)"):
             found.transform(read_table(path, found.read_as))
 
 

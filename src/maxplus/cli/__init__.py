@@ -1,4 +1,4 @@
-"""Command line interface. Heavy imports are deferred until a command runs."""
+"""Command-line interface. Heavy imports are deferred until a command runs."""
 
 from maxplus.cli.app import main
 

@@ -48,7 +48,7 @@ class Console:
 
     @property
     def rich(self) -> RichConsole:
-        """Rich console for tables; silent with --json and --quiet."""
+        """Rich console for tables; silent with --json or --quiet."""
         return _rich_console(quiet=self.as_json or self.quiet)
 
     @property
@@ -74,7 +74,7 @@ class Console:
 
         text = json.dumps(to_jsonable(document), ensure_ascii=False, indent=1, allow_nan=False)
         # json.dumps does not escape all control characters, and terminals interpret them.
-        text = CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+        text = CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
         sys.stdout.write(text + "\n")
 
     @contextmanager
@@ -89,6 +89,11 @@ class Console:
             )
 
 
+def validated_with(description: str) -> str:
+    """Return a phrase such as "Validated by 5-fold cross-validation"."""
+    return f"Validated {'with' if 'held out' in description else 'by'} {description}"
+
+
 def print_error(message: str) -> None:
     """Print an error message without control characters."""
     typer.echo(printable(f"Error: {with_options(message)}"), err=True)
@@ -97,8 +102,8 @@ def print_error(message: str) -> None:
 def with_options(message: str) -> str:
     """Replace parameters in a message, such as `keep=['id']`, by options, such as --keep id."""
 
-    def option(found: re.Match[str]) -> str:
-        name, value = found.groups()
+    def option(match: re.Match[str]) -> str:
+        name, value = match.groups()
         option = OPTIONS.get(name, f"--{name}")
         if value is None:
             return option

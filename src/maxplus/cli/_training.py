@@ -27,6 +27,7 @@ from maxplus.cli._console import (
     plain_table,
     regression_rows,
     robust_errors_table,
+    validated_with,
     with_options,
 )
 from maxplus.cli._writers import write_csv
@@ -473,7 +474,8 @@ def validate_training(
 
 
 def _validation_text(validation: Validation) -> str:
-    text = f"Validated by {validation.description}; the model itself was trained on all rows."
+    validated = validated_with(validation.description)
+    text = f"{validated}; the model itself was trained on all rows."
     if isinstance(validation.metrics, ClassificationMetrics):
         n = validation.metrics.n_rows
         low, high = map(percent, validation.score_interval(n))
@@ -482,8 +484,8 @@ def _validation_text(validation: Validation) -> str:
         )
     if validation.n_untested:
         n = validation.n_untested
-        whose = "its class" if n == 1 else "their classes"
-        text += f" {n} row{'s' * (n > 1)} could not be held out: no other row or group has {whose}."
+        rows, classes = ("row", "its class") if n == 1 else ("rows", "their classes")
+        text += f" {n} {rows} could not be held out: no other row or group has {classes}."
     return text
 
 
@@ -507,14 +509,14 @@ def validation_table(validation: Validation) -> Table:
     )
     table.add_row("log loss", number(metrics.log_loss), number(baseline.log_loss))
     table.add_row("AUC", number(metrics.auc), number(baseline.auc))
-    recalls = [one.recall for one in metrics.classes]
+    recalls = [class_metrics.recall for class_metrics in metrics.classes]
     n_hidden = len(recalls) - MAX_RECALLS
     # The recall of a class without held-out rows is NaN and sorts last.
     lowest = np.argsort(recalls, kind="stable")[:MAX_RECALLS]
     for d in lowest if n_hidden > 0 else range(len(recalls)):
-        one = metrics.classes[d]
-        name = f"recall of {label_cell(one.label)}, {one.n_rows:,} rows"
-        table.add_row(name, percent(one.recall), percent(baseline.classes[d].recall))
+        class_metrics = metrics.classes[d]
+        name = f"recall of {label_cell(class_metrics.label)}, {class_metrics.n_rows:,} rows"
+        table.add_row(name, percent(class_metrics.recall), percent(baseline.classes[d].recall))
     if n_hidden > 0:
         others = "the other class has" if n_hidden == 1 else f"{n_hidden} other classes have"
         table.add_row(f"{others} an equal or higher recall", "", "")

@@ -32,7 +32,7 @@ def write_csv(path: Path, chunks: Iterable[Columns], *, spreadsheet_safe: bool =
 def stream_csv(
     write: Callable[[bytes], Any], chunks: Iterable[Columns], *, spreadsheet_safe: bool = False
 ) -> int:
-    """Write chunks with the same columns as CSV and return the number of rows.
+    """Write chunks as CSV and return the number of rows; all chunks must have the same columns.
 
     NaN and None become empty cells. With ``spreadsheet_safe``, text that a spreadsheet would
     evaluate as a formula is prefixed with an apostrophe.
@@ -40,7 +40,7 @@ def stream_csv(
     n_rows, is_first = 0, True
     for columns in chunks:
         if spreadsheet_safe:
-            columns = {_without_formula(n): _without_formulas(c) for n, c in columns.items()}
+            columns = {_escape_formula(n): _escape_formulas(c) for n, c in columns.items()}
         if is_first:
             head = io.StringIO()
             csv.writer(head, lineterminator="\n").writerow(columns)
@@ -70,16 +70,16 @@ def _lines(table: pa.Table) -> bytes:
     raise AssertionError
 
 
-def _without_formulas(column: Any) -> Any:
+def _escape_formulas(column: Any) -> Any:
     if isinstance(column, pa.Array):
         is_text = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
-        return [_without_formula(cell) for cell in column.to_pylist()] if is_text else column
+        return [_escape_formula(cell) for cell in column.to_pylist()] if is_text else column
     if isinstance(column, np.ndarray):
         return column
-    return [_without_formula(cell) for cell in column]
+    return [_escape_formula(cell) for cell in column]
 
 
-def _without_formula(cell: Any) -> Any:
+def _escape_formula(cell: Any) -> Any:
     if not (isinstance(cell, str) and cell.startswith(FORMULA)):
         return cell
     try:

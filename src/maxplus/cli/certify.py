@@ -49,8 +49,9 @@ def certify(
         list[str] | None,
         typer.Option(
             metavar="NAMES",
-            help="Categorical or ordinal columns, separated by commas. One of them may also take "
-            "any other value; radii are not computed. None by default.",
+            help="Categorical or ordinal columns, as a comma-separated list; repeatable. "
+            "Certificates also cover a change of one of them to any other value; radii are not "
+            "computed. None by default.",
         ),
     ] = None,
     radii: Annotated[
@@ -85,7 +86,7 @@ def certify(
 
         estimator = open_model(model)
         perturbation = perturbation_of(estimator, raw_units, move_categories)
-        steps, columns = _sorted_eps(eps or EPS), opt.names(change_one_of)
+        eps_values, columns = _sorted_eps(eps or EPS), opt.names(change_one_of)
         needs_radii = radii or plot is not None
         if columns and needs_radii:
             option = "--radii" if radii else "--plot"
@@ -95,34 +96,34 @@ def certify(
         unknown = UnknownLabels(estimator, strict=strict)
 
         def certified(rows: Dataset, codes: NDArray) -> dict[str, NDArray]:
-            found = _certified(estimator, rows, codes, steps, scale, columns)
+            arrays = _certified(estimator, rows, codes, eps_values, scale, columns)
             if unknown.n_rows <= max_rows:
-                found["radius"] = estimator.certified_radius(rows.X, scale)
+                arrays["radius"] = estimator.certified_radius(rows.X, scale)
                 if hasattr(estimator, "training_rows_"):
-                    found["equal"] = np.isin(row_hashes(rows.X), estimator.training_rows_)
-            return found
+                    arrays["equal"] = np.isin(row_hashes(rows.X), estimator.training_rows_)
+            return arrays
 
-        found = labelled_arrays(data, estimator, unknown, certified)
+        arrays = labelled_arrays(data, estimator, unknown, certified)
         unknown.report(console)
-        accuracy = found["certified"].mean(axis=0)
-        has_radii = "radius" in found
-        summary = CertifiedRows.of(found["radius"], found["correct"]) if has_radii else None
+        accuracy = arrays["certified"].mean(axis=0)
+        has_radii = "radius" in arrays
+        summary = CertifiedRows.of(arrays["radius"], arrays["correct"]) if has_radii else None
         console.print(f"ε and radii are in {perturbation}.")
         table = plain_table("ε", "certified accuracy")
-        for step, share in zip(steps, accuracy, strict=True):
-            table.add_row(f"{step:g}", f"{share:.2%}")
+        for value, share in zip(eps_values, accuracy, strict=True):
+            table.add_row(f"{value:g}", f"{share:.2%}")
         console.rich.print(table)
-        for line in _sentences(found, summary, perturbation, steps[-1], columns):
+        for line in _sentences(arrays, summary, perturbation, eps_values[-1], columns):
             console.print(line)
         document = {
             "model": str(model),
             "data": data,
-            "rows": len(found["correct"]),
-            "correct": found["correct"].sum(),
-            "rows_with_missing_values": found["missing"].sum(),
+            "rows": len(arrays["correct"]),
+            "correct": arrays["correct"].sum(),
+            "rows_with_missing_values": arrays["missing"].sum(),
             "unit": perturbation.unit,
             "held_fixed": perturbation.held,
-            "eps": steps,
+            "eps": eps_values,
             "certified_accuracy": accuracy,
             "median_radius_of_correct_rows": None if summary is None else summary.median,
             "least_radius_of_correct_rows": None if summary is None else summary.least,
@@ -134,7 +135,7 @@ def certify(
             from maxplus.plots import plot_certified_accuracy
 
             figure = plot_certified_accuracy(
-                found["radius"], found["correct"], unit=perturbation.unit
+                arrays["radius"], arrays["correct"], unit=perturbation.unit
             )
             figure.savefig(plot)
             console.print(f"Figure: {plot}")
@@ -143,9 +144,9 @@ def certify(
 
 
 def _sorted_eps(eps: Sequence[float]) -> list[float]:
-    for step in eps:
-        if not (math.isfinite(step) and step >= 0):
-            raise ValueError(f"--eps must be a finite number >= 0; got {step}")
+    for value in eps:
+        if not (math.isfinite(value) and value >= 0):
+            raise ValueError(f"--eps must be a finite number >= 0; got {value}")
     return sorted(eps)
 
 
@@ -153,7 +154,7 @@ def _certified(
     estimator: Any,
     data: Dataset,
     codes: NDArray,
-    steps: list[float],
+    eps_values: list[float],
     scale: NDArray | None,
     change_one_of: Sequence[str],
 ) -> dict[str, NDArray]:
@@ -161,10 +162,10 @@ def _certified(
     scores = estimator._scores(data.X)
     correct = scores.argmax(axis=1) == codes
     certified = [correct]
-    for step in steps:
+    for eps in eps_values:
         # A row that is not certified for ε is not certified for any larger ε.
         where = certified[-1]
-        certified.append(estimator._certified(data.X, scores, step, scale, where, change_one_of))
+        certified.append(estimator._certified(data.X, scores, eps, scale, where, change_one_of))
     missing = np.zeros((len(codes), 1), bool) if data.missing is None else data.missing
     return {
         "correct": correct,
@@ -174,7 +175,7 @@ def _certified(
 
 
 def _sentences(
-    found: dict[str, NDArray],
+    arrays: dict[str, NDArray],
     summary: CertifiedRows | None,
     perturbation: Perturbation,
     eps: float,
@@ -194,7 +195,7 @@ def _sentences(
             median, minimum = readable(summary.median), readable(summary.least)
             yield f"median certified radius {median}, minimum {minimum}"
         yield summary.sentence(unit, perturbation.held)
-        if n_equal := np.count_nonzero(found.get("equal", 0)):
+        if n_equal := np.count_nonzero(arrays.get("equal", 0)):
             have = "row has" if n_equal == 1 else "rows have"
             yield f"{n_equal:,} {have} the same values as a training row."
     else:
@@ -205,13 +206,13 @@ def _sentences(
             else ". --radii computes the median and the minimum radius."
         )
         yield (
-            f"{found['certified'][:, -1].sum():,} of {len(found['correct']):,} rows are correct "
+            f"{arrays['certified'][:, -1].sum():,} of {len(arrays['correct']):,} rows are correct "
             "and provably stay correct if every numeric feature changes by up to "
             f"{eps:g} {unit}{end}"
         )
-    if n_missing := found["missing"].sum():
+    if n_missing := arrays["missing"].sum():
         has = "has" if n_missing == 1 else "have"
         yield (
-            f"{n_missing:,} of the rows {has} missing values: their certificates are for the "
-            "imputed values."
+            f"{n_missing:,} of the rows {has} missing values: certificates of such rows are for "
+            "the imputed values."
         )

@@ -16,6 +16,7 @@ from maxplus.cli._console import (
     percent,
     plain_table,
     robust_errors_table,
+    validated_with,
 )
 
 if TYPE_CHECKING:
@@ -69,8 +70,8 @@ def compare(
 
     All models have their default parameters, except for max_iter. Models of scikit-learn use
     standardised features, and SVC is calibrated. The column "certified" is the fraction of held-out
-    rows that are classified correctly, provably also if every feature changes by up to 0.1 standard
-    deviations, or a dash for models without certificates.
+    rows that are classified correctly and provably remain so if every feature changes by up to 0.1
+    standard deviations, or a dash for models without certificates.
     With --set robust_eps=…, a second table contains the certified error of LMM.
     Example: maxplus compare patients.csv --target disease
     """
@@ -78,7 +79,7 @@ def compare(
         from maxplus.cli._training import build_estimator, open_training, parse_settings
         from maxplus.evaluation import compare as compare_models
         from maxplus.evaluation import default_models, make_splits
-        from maxplus.evaluation.comparison import OURS
+        from maxplus.evaluation.comparison import LMM
         from maxplus.tables.schema import REGRESSION
 
         cv = opt.validation_splits(validate)
@@ -94,7 +95,7 @@ def compare(
         assert dataset.y is not None
         regression = dataset.target.task == REGRESSION
         available = default_models(regression=regression, seed=seed)
-        available[OURS] = build_estimator(settings=parameters, seed=seed, regression=regression)
+        available[LMM] = build_estimator(settings=parameters, seed=seed, regression=regression)
         chosen = _select(available, opt.names(models))
         splits = make_splits(
             dataset.y, cv, classification=not regression, seed=seed, groups=dataset.groups
@@ -136,7 +137,7 @@ def _description(comparison: Comparison) -> str:
     is_class = hasattr(baseline, "accuracy")
     score = percent(baseline.accuracy) if is_class else f"R² {baseline.r2:.3f}"
     return (
-        f"Validated by {validation.description}, with the same splits for all models.\n"
+        f"{validated_with(validation.description)}, with the same splits for all models.\n"
         f"Always predicting {validation.baseline_label}: {score}."
     )
 

@@ -31,9 +31,9 @@ def compile_kernels(
 ) -> None:
     """Compile kernels ahead of their first use.
 
-    They are stored next to the package, or in the folder named by the environment variable
-    NUMBA_CACHE_DIR, and are valid for this processor and these versions of maxplus, Numba and
-    NumPy.
+    They are stored in the __pycache__ folders of the package, or in the folder named by the
+    environment variable NUMBA_CACHE_DIR, and are valid for this processor and these versions of
+    maxplus, Numba and NumPy.
 
     Example: maxplus compile default subgradient
     """

@@ -170,15 +170,15 @@ def _print_metrics(metrics: ClassificationMetrics, console: Console) -> None:
 def _classes_table(metrics: ClassificationMetrics) -> Table:
     """Return a table of per-class metrics."""
     table = plain_table("class", "rows", "predicted", "precision", "recall", "F1", "AUC")
-    for one in metrics.classes:
+    for class_metrics in metrics.classes:
         table.add_row(
-            label_cell(one.label),
-            f"{one.n_rows:,}",
-            f"{one.n_predicted:,}",
-            percent(one.precision),
-            percent(one.recall),
-            number(one.f1),
-            number(one.auc),
+            label_cell(class_metrics.label),
+            f"{class_metrics.n_rows:,}",
+            f"{class_metrics.n_predicted:,}",
+            percent(class_metrics.precision),
+            percent(class_metrics.recall),
+            number(class_metrics.f1),
+            number(class_metrics.auc),
         )
     return table
 
@@ -210,7 +210,7 @@ def _largest_confusions(metrics: ClassificationMetrics) -> Table:
 
     table = plain_table("true", "rows", "correct", title="confusion")
     table.add_column("most often predicted as", justify="left")
-    for d, one in enumerate(metrics.classes):
+    for d, class_metrics in enumerate(metrics.classes):
         counts = metrics.confusion[d]
         others = [k for k in (-counts).argsort(kind="stable") if k != d and counts[k]]
         confusions = [f"{shorten(metrics.classes[k].label)} ({counts[k]:,})" for k in others]
@@ -218,7 +218,8 @@ def _largest_confusions(metrics: ClassificationMetrics) -> Table:
         if len(confusions) > MAX_CONFUSIONS:
             shown += ", …"
         correct = escape(f"[{counts[d]:,}]")
-        table.add_row(label_cell(one.label), f"{one.n_rows:,}", correct, escape(shown) or "–")
+        label, n_rows = label_cell(class_metrics.label), f"{class_metrics.n_rows:,}"
+        table.add_row(label, n_rows, correct, escape(shown) or "–")
     return table
 
 

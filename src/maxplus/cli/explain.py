@@ -37,7 +37,7 @@ N_SHOWN = 3
 ROWS_AT_ONCE = 5_000
 FREE = "free"
 # Prefix of the fields of a counterfactual.
-FLIP = "counterfactual_"
+COUNTERFACTUAL = "counterfactual_"
 
 
 def explain(
@@ -79,8 +79,8 @@ def explain(
     table: Annotated[
         Path | None,
         opt.output_file(
-            help="CSV file to write, with a line for each contribution to each row or, for a "
-            "single network, a line for each class of each row. None by default."
+            help="CSV file to write, with a line for each contribution to the prediction of each "
+            "row or, for a single network, a line for each class of each row. None by default."
         ),
     ] = None,
     picture: Annotated[
@@ -120,7 +120,7 @@ def explain(
                 # HiGHS prints some messages even if its output is disabled.
                 with _discard_native_output():
                     change = estimator.smallest_change(dataset.X[row], max_columns, **options)
-                texts[n] += f"\n  of up to {max_columns} columns: {change}"
+                texts[n] += f"\n  changing up to {max_columns} columns: {change}"
         for text in texts:
             console.print(text + "\n")
         document: dict[str, Any] = {"model": str(model), "data": dataset.name}
@@ -213,18 +213,22 @@ def _documents(
 
     columns = to_jsonable(_columns(explanation))
     row_index = np.array(columns.pop("row"))
-    flips = {name: cells for name, cells in columns.items() if name.startswith(FLIP)}
+    counterfactuals = {
+        name.removeprefix(COUNTERFACTUAL): columns.pop(name)
+        for name in list(columns)
+        if name.startswith(COUNTERFACTUAL)
+    }
     documents = []
     for n, number in enumerate(numbers):
         indices = np.flatnonzero(row_index == n)
-        lines = [{f: columns[f][k] for f in columns if f not in flips} for k in indices]
+        lines = [{name: cells[k] for name, cells in columns.items()} for k in indices]
         document = {"row": number, "lines": lines, "text": texts[n]}
         if isinstance(explanation, PredictionContributions):
             document["predicted"] = explanation.prediction[n]
         else:
-            flip = {name.removeprefix(FLIP): cells[indices[0]] for name, cells in flips.items()}
+            fields = {name: cells[indices[0]] for name, cells in counterfactuals.items()}
             document["predicted"] = str(explanation.class_names[explanation.predicted[n]])
-            document["counterfactual"] = flip if flip["feature"] else None
+            document["counterfactual"] = fields if fields["feature"] else None
         documents.append(document)
     return documents
 

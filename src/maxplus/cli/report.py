@@ -39,9 +39,9 @@ def report(
 ) -> None:
     """Write an HTML page: performance on new rows, errors, explanations and certificates.
 
-    The page is self-contained and has a form for editing the values of a row. If DATA has labels,
-    it is used as test data. Otherwise, the page contains predictions, certificates and
-    explanations.
+    The page is self-contained and has a form for editing the values of a row. Labelled rows are
+    treated as test data, unless they are the training rows. Without labels, the page contains
+    predictions, certificates and explanations.
     Example: maxplus report model.maxplus test.csv -o report.html
     """
     with open_console(as_json, quiet) as console:

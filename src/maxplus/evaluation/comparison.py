@@ -27,10 +27,10 @@ from maxplus.evaluation.validation import Validation, as_dataset, validate
 from maxplus.tables import TableEncoder
 from maxplus.tables.schema import REGRESSION
 
-OURS, ENSEMBLE = "LMM", "ensemble"
+LMM, ENSEMBLE = "LMM", "ensemble"
 # Kind of explanation that a model provides; models that are not listed provide none.
 EXPLANATIONS = {
-    OURS: "exact",
+    LMM: "exact",
     ENSEMBLE: "exact",
     "logistic": "weights",
     "ridge": "weights",
@@ -115,13 +115,13 @@ def default_models(*, regression: bool = False, seed: int = 0) -> dict[str, Any]
     True
     """
     if regression:
-        ours: dict[str, Any] = {OURS: LMMRegressor(random_state=seed)}
-        return ours | {name: make(seed) for name, make in SKLEARN_REGRESSORS.items()}
-    ours = {
-        OURS: LMMClassifier(random_state=seed),
+        models: dict[str, Any] = {LMM: LMMRegressor(random_state=seed)}
+        return models | {name: make(seed) for name, make in SKLEARN_REGRESSORS.items()}
+    models = {
+        LMM: LMMClassifier(random_state=seed),
         ENSEMBLE: LMMEnsembleClassifier(random_state=seed),
     }
-    return ours | {
+    return models | {
         name: make(seed) for name, make in SKLEARN_CLASSIFIERS.items() if " " not in name
     }
 
@@ -141,12 +141,15 @@ def compare(
 
     Parameters
     ----------
-    X, y : as in `validate`
+    X, y
+        As in `validate`.
     models : dict of str to estimator, optional
         Classifiers with ``predict_proba``, or regressors. By default,
         `maxplus.evaluation.default_models`.
-    cv, groups, encoder, random_state : as in `validate`
-    on_progress : called with the name of a model and the number of its finished fits
+    cv, groups, encoder, random_state
+        As in `validate`.
+    on_progress : callable
+        Function of the name of a model and the number of its finished fits.
 
     Returns
     -------

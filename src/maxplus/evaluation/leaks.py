@@ -47,7 +47,7 @@ def find_leaks(data: Dataset) -> list[Leak]:
         counts = np.unique(y, return_counts=True)[1]
         if counts.max() > MAX_CLASS_SHARE * len(y) or counts.max() < N_FOLDS:
             return []
-        # StratifiedKFold needs at least as many rows of each class as folds.
+        # StratifiedKFold warns about classes with fewer rows than there are folds.
         kept = np.isin(y, np.unique(y)[counts >= N_FOLDS])
         X, y = X[kept], y[kept]
         tree = DecisionTreeClassifier(max_depth=MAX_DEPTH, random_state=0)

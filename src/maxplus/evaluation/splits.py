@@ -31,9 +31,12 @@ class Splits:
 
     Attributes
     ----------
-    description : description of the splitting method
-    pairs : indices of the training rows and of the test rows of each split
-    n_untested : number of rows that cannot be tested, because their class has no other row or group
+    description : str
+        Description of the splitting method.
+    pairs : tuple of (ndarray, ndarray)
+        Indices of the training rows and of the test rows of each split.
+    n_untested : int, default=0
+        Number of rows that cannot be tested, because their class has no other row or group.
     """
 
     description: str
@@ -49,16 +52,22 @@ def make_splits(
     seed: int = 0,
     groups: NDArray | None = None,
 ) -> Splits:
-    """Return cross-validation splits, stratified by class.
+    """Return cross-validation splits, stratified by class in classification.
 
     Parameters
     ----------
-    y : class labels, or target values of a regression
-    cv : "auto"; "cv" for five folds, or three for more than 2,000 rows; a number of folds, which
-        is reduced if every class has fewer rows; or a test size in (0, 1) for a single split
-    classification : whether ``y`` contains class labels
-    seed : seed of the shuffling
-    groups : group labels of shape (N,); a group is never split
+    y : ndarray of shape (n_samples,)
+        Class labels, or target values of a regression.
+    cv : {"auto", "cv"}, int or float, default="auto"
+        "cv" is five folds, or three for more than 2,000 rows. "auto" is "cv" up to 10,000 rows,
+        and a single split with 20 % test rows for more. An int is the number of folds, which is
+        reduced if every class has fewer rows. A float in (0, 1) is the test size of a single split.
+    classification : bool, default=True
+        If True, ``y`` contains class labels.
+    seed : int, default=0
+        Seed for shuffling.
+    groups : ndarray of shape (n_samples,), optional
+        Group labels. A group is never split.
 
     Returns
     -------
@@ -118,7 +127,7 @@ def _grouped(
         if len(testable) and len(training):
             pairs.append((training, testable))
     if not pairs:
-        raise ValueError("no group can be held out, because each class is in one group")
+        raise ValueError("no group can be held out, because each class occurs in only one group")
     n_held_out = sum(len(test) for _, test in splits)
     return Splits(description, tuple(pairs), n_held_out - sum(len(test) for _, test in pairs))
 

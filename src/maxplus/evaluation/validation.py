@@ -46,14 +46,21 @@ class HeldOut(NamedTuple):
 
     Attributes
     ----------
-    row_numbers, fold : 1-based row number in the file, and fold, of each row
-    seconds : fit and predict time of each fold
-    y : true classes as column indices of ``outcome``, or target values of a regression
-    outcome : probabilities (n, C), or predictions (n,)
-    certified : certified accuracy for perturbations up to 0.1 standard deviations; None for models
-        without certificates
-    interval : bounds of the 90 % prediction intervals; None for models without intervals
-    robust : error rates for perturbations up to ``robust_eps``; None for models trained without it
+    row_numbers, fold : ndarray of shape (n,)
+        One-based row number in the file, and fold, of each row.
+    seconds : ndarray of shape (n_folds,)
+        Fit and predict time of each fold.
+    y : ndarray of shape (n,)
+        True classes as column indices of ``outcome``, or target values of a regression.
+    outcome : ndarray of shape (n, n_classes) or (n,)
+        Probabilities, or predictions of a regressor.
+    certified : float or None
+        Certified accuracy for perturbations up to 0.1 standard deviations. None for models without
+        certificates.
+    interval : tuple of (ndarray, ndarray) or None
+        Bounds of the 90 % prediction intervals. None for models without intervals.
+    robust : RobustErrors or None
+        Error rates for perturbations up to ``robust_eps``. None for models trained without it.
     """
 
     row_numbers: NDArray
@@ -72,12 +79,17 @@ class Validation:
 
     Attributes
     ----------
-    description : description of the splitting method
-    metrics : metrics of the model
-    baseline : metrics of `sklearn.dummy.DummyClassifier` with class frequencies as probabilities,
-        or of `sklearn.dummy.DummyRegressor`
-    n_untested : number of rows that were not tested, because their class has no other row or group
-    held_out : predictions for the held-out rows
+    description : str
+        Description of the splitting method.
+    metrics : ClassificationMetrics or RegressionMetrics
+        Metrics of the model.
+    baseline : ClassificationMetrics or RegressionMetrics
+        Metrics of `sklearn.dummy.DummyClassifier` with class frequencies as probabilities, or of
+        `sklearn.dummy.DummyRegressor`.
+    n_untested : int
+        Number of rows that were not tested, because their class has no other row or group.
+    held_out : HeldOut
+        Predictions for the held-out rows.
     """
 
     description: str
@@ -139,7 +151,10 @@ class Validation:
         return max(self.baseline.classes, key=lambda metrics: metrics.n_predicted).label
 
     def to_json(self) -> dict[str, Any]:
-        """Return JSON-compatible data, without the individual predictions.
+        """Return JSON-compatible data.
+
+        Individual predictions are included only for the 25 rows with the lowest confidence and the
+        25 rows with the highest loss.
 
         Returns
         -------
@@ -213,16 +228,28 @@ def validate(
 
     Parameters
     ----------
-    model : a classifier with ``predict_proba``, or a regressor; it is cloned
-    X : a data frame, a `maxplus.tables.RawTable` or `maxplus.tables.Dataset`, or an array
-    y : labels or target values; for a data frame also the name of a column, or None to infer it
-    cv : "auto" (five folds up to 2,000 rows, three up to 10,000, otherwise a single split with
-        20 % test rows), "cv", a number of folds, or a test size in (0, 1)
-    groups : labels of the groups, or the name of their column; a group is never split
-    encoder : encoder of data frames; ``TableEncoder()`` by default
-    random_state : seed for shuffling
-    on_progress : called with the number of finished fits
-    callbacks : passed to ``fit`` of estimators of this library
+    model : estimator
+        Classifier with ``predict_proba``, or regressor. It is cloned.
+    X : data frame, `maxplus.tables.RawTable`, `maxplus.tables.Dataset` or array
+        Features.
+    y : array-like or str, optional
+        Labels or target values, or the name of a column of a data frame. By default, the target
+        column of a data frame is inferred.
+    cv : {"auto", "cv"}, int or float, default="auto"
+        "cv" is five folds, or three for more than 2,000 rows. "auto" is "cv" up to 10,000 rows,
+        and a single split with 20 % test rows for more. An int is the number of folds, a float in
+        (0, 1) the test size of a single split.
+    groups : array-like or str, optional
+        Group labels, or the name of a column of a data frame. A group is never split.
+    encoder : TableEncoder, optional
+        Encoder of data frames. By default, the encoder that is attached to X, or
+        ``TableEncoder()``.
+    random_state : int, default=0
+        Seed for shuffling.
+    on_progress : callable
+        Function of the number of finished fits.
+    callbacks : sequence of callable
+        Callbacks of ``fit`` of the estimators of this library.
 
     Returns
     -------
@@ -241,10 +268,16 @@ def validate(
     if encoder is None:
         encoder = data.encoder or data.table.encoder or TableEncoder()
     assert data.y is not None
-    classify = is_classifier(model)
-    splits = make_splits(data.y, cv, classification=classify, seed=random_state, groups=data.groups)
+    is_classification = is_classifier(model)
+    splits = make_splits(
+        data.y,
+        cv,
+        classification=is_classification,
+        seed=random_state,
+        groups=data.groups,
+    )
     held_out = _held_out(model, data, encoder, splits, on_progress, callbacks)
-    labels = np.unique(data.y) if classify else None
+    labels = np.unique(data.y) if is_classification else None
     return Validation(
         splits.description,
         _metrics(held_out, labels),
@@ -342,24 +375,24 @@ def _fit_and_predict(
         warnings.simplefilter("ignore", ConvergenceWarning)
         fitted.fit(X, data.y[training])
     outcome = fitted.predict(X_test) if classes is None else fitted.predict_proba(X_test)
-    found = {"outcome": outcome, "seconds": np.array([time.perf_counter() - start])}
+    results = {"outcome": outcome, "seconds": np.array([time.perf_counter() - start])}
     if classes is None:
         if hasattr(fitted, "predict_interval"):
-            found["lower"], found["upper"] = fitted.predict_interval(X_test, COVERAGE)
-        return found
+            results["lower"], results["upper"] = fitted.predict_interval(X_test, COVERAGE)
+        return results
     # Classes without training rows in this split have no column.
-    found["outcome"] = np.zeros((len(test), len(classes)))
-    found["outcome"][:, np.searchsorted(classes, fitted.classes_)] = outcome
+    results["outcome"] = np.zeros((len(test), len(classes)))
+    results["outcome"][:, np.searchsorted(classes, fitted.classes_)] = outcome
     y_test = data.y[test]
     if hasattr(fitted, "certified_accuracy"):
         certified = fitted.certified_accuracy(X_test, y_test, CERTIFIED_EPS, scale)
-        found["certified"] = np.array([certified])
+        results["certified"] = np.array([certified])
     if hasattr(fitted, "robust_eps_"):
         is_known = np.isin(y_test, fitted.classes_)
         codes = np.searchsorted(fitted.classes_, y_test[is_known])
-        found["robust"] = np.zeros((len(test), 3), bool)
-        found["robust"][is_known] = robust_outcomes(fitted, X_test[is_known], codes)
-    return found
+        results["robust"] = np.zeros((len(test), 3), bool)
+        results["robust"][is_known] = robust_outcomes(fitted, X_test[is_known], codes)
+    return results
 
 
 def _features(

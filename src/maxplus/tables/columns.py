@@ -35,7 +35,7 @@ _EXACTLY = re.compile(rf"({_DIGITS})({_UNIT})")
 
 
 def parse_number(text: str, *, decimal_comma: bool = False) -> float:
-    """Return the number, with a decimal point or comma, or NaN if the text is not a number."""
+    """Parse a number with a decimal point, or with a decimal comma; return NaN for other text."""
     try:
         if not text.isascii() or "_" in text:
             return math.nan
@@ -47,8 +47,8 @@ def parse_number(text: str, *, decimal_comma: bool = False) -> float:
 def extract_number(text: str) -> float:
     """Return the number in a string such as "grade 2", the midpoint of a range, or NaN.
 
-    An open range such as ">5" is converted to its bound. The result is NaN if the string does not
-    contain exactly one number.
+    An open range such as ">5" is converted to its bound. The result for any other string is NaN
+    unless it contains exactly one number.
     """
     bounds = parse_range(text)
     if bounds is None:
@@ -253,7 +253,7 @@ class Number(Column):
             parse = partial(parse_number, decimal_comma=self.name in table.commas)
             read = extract_number if self.from_text else parse
             numbers = np.array([*map(read, cells.values), np.nan])
-            # A value may occur in other parts of the table only.
+            # A value may occur only in other parts of the table.
             bad = np.flatnonzero(np.isnan(numbers[:-1]) & (cells.counts > 0))
             if bad.size:
                 row = min(map(cells.first, bad.tolist()))

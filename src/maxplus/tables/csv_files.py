@@ -48,20 +48,22 @@ UNNAMED = "Unnamed: 0"
 NULL_VALUES = sorted(
     {s for text in ALWAYS_MISSING for s in (text, text.upper(), text.title())} | {"NaN"}
 )
-# Numbers of bytes and rows from which the dialect is detected, including the whole header.
+# Maximum numbers of bytes and rows that are read to detect the dialect. The header must fit into
+# HEAD_BYTES.
 HEAD_BYTES, HEAD_ROWS = 1 << 22, 1000
-# Size of a block of pyarrow: BLOCK_BYTES for each BLOCK_COLUMNS columns, at most MAX_BLOCKS times
-# as many. A row must fit into a block.
+# Block size of the pyarrow reader: BLOCK_BYTES per BLOCK_COLUMNS columns, at most
+# MAX_BLOCKS * BLOCK_BYTES. A row must fit into a block.
 BLOCK_BYTES, BLOCK_COLUMNS, MAX_BLOCKS = 1 << 20, 64, 64
 # Maximum length of a cell. Longer cells are usually due to an unclosed quote.
 MAX_CELL_LENGTH = 1 << 17
 _NUMBER = re.compile(r"\s*[-+]?(\d+([.,]\d*)?|[.,]\d+)([eE][-+]?\d+)?\s*")
-# Translation of bytes that are not UTF-8, decoded with "surrogateescape", to cp1252 or Latin-1.
+# Translation of the surrogates of bytes that are not UTF-8 ("surrogateescape") to the characters of
+# these bytes in cp1252 or, if undefined, in Latin-1.
 _LATIN = {
     0xDC00 + byte: bytes([byte]).decode("cp1252", "ignore") or chr(byte)
     for byte in range(0x80, 0x100)
 }
-_UTF16_MARKS = ("\udcff\udcfe", "\udcfe\udcff")
+_UTF16_BOMS = ("\udcff\udcfe", "\udcfe\udcff")
 
 
 @dataclass
@@ -156,7 +158,7 @@ class _Utf8(io.RawIOBase):
     def _encode(self, text: str) -> bytes:
         name = self._source.name
         if "\0" in text:
-            if text.startswith(_UTF16_MARKS):
+            if text.startswith(_UTF16_BOMS):
                 raise TableError(f"{name} is UTF-16 text; save it as UTF-8")
             raise TableError(
                 f"{name} contains null bytes, so it is not a text file; save it as CSV"
@@ -238,7 +240,10 @@ def _are_names(numbers: list[str]) -> bool:
 
 
 def _decimal_comma_columns(names: list[str], reader: Any) -> frozenset[str]:
-    """Return the columns with decimal commas; all columns if there are no decimal points."""
+    """Return the columns with decimal commas.
+
+    If there are some, and no column has decimal points, return all columns.
+    """
     columns: dict[int, list[str]] = {}
     try:
         for cells in islice(reader, HEAD_ROWS):
@@ -395,7 +400,7 @@ def _ragged_row_message(source: Source, row: Any) -> str:
     n = row.actual_columns
     # pyarrow does not provide line numbers for streams, so the file is read again.
     first = next((line for line, cells in source.lines() if len(cells) == n), None)
-    line = "" if first is None else f" in line {first:,}"
+    line = "" if first is None else f" on line {first:,}"
     remedy = (
         "look for an unclosed quote"
         if row.text.count('"') % 2

@@ -121,6 +121,8 @@ class Dataset:
     def encoded(self, encoder: TableEncoder) -> Dataset:
         """Fit a clone of an encoder to the table and encode it.
 
+        A dataset that is already encoded is returned unchanged.
+
         Parameters
         ----------
         encoder : TableEncoder
@@ -129,7 +131,7 @@ class Dataset:
         Returns
         -------
         Dataset
-            Data set with features.
+            Dataset with features.
         """
         if self.encoder is not None:
             return self
@@ -145,7 +147,7 @@ class Dataset:
 def load_training(
     data: str, target: str | None = None, task: str = AUTO, groups: str | None = None
 ) -> Dataset:
-    """Load training data without encoding it.
+    """Load training data; tables are not encoded.
 
     Built-in datasets are iris, digits, wine, breast_cancer, mnist and fashion_mnist, and
     mnist:test and fashion_mnist:test for the test images. With several MPI ranks, each rank reads a
@@ -185,8 +187,8 @@ def split_target(
     table : RawTable
         Table, or the rows of this rank.
     target : str, optional
-        Name of the target column. By default, the column named target, label, class or y, or the
-        last column.
+        Name of the target column. By default, the only column named target, label, class or y, or
+        else the last column.
     task : {"auto", "classification", "regression"}, default="auto"
         Type of the target. "auto" is regression for fractional or many distinct numbers.
     groups : str, optional
@@ -310,7 +312,7 @@ def stream_dataset(
     encoder : TableEncoder
         Encoder of the model.
     batch_size : int, default=65536
-        Maximum number of rows in each part.
+        Maximum number of rows in each part. A built-in dataset is a single part.
     labelled : bool, default=False
         If True, drop rows without a label, and parts without any labels.
     strict : bool, default=False

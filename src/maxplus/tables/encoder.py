@@ -73,9 +73,11 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     A numeric column becomes one feature. Categorical columns are one-hot encoded, and infrequent
     categories of columns with many values share one feature. Ordinal text, such as "low", "medium",
     "high", or "<5", "5-9", is encoded by position. Text with units, such as "70 kg", is encoded by
-    its number. Missing values are imputed with the median or the most frequent value. A binary
-    indicator is added if at least 5 values are missing and, in a numeric column, at least 5 %.
-    Unknown categories are encoded as zeros (one-hot) or as the imputed value (ordinal), with a
+    its number. Missing values are imputed with the median or, in a categorical column, the most
+    frequent value. A binary indicator is added if at least 5 values are missing and, in a numeric
+    or ordinal column, at least 5 %. In a categorical column, the indicator replaces imputation.
+    Unknown categories are encoded by the shared feature of infrequent categories, if there is one.
+    Otherwise, they are encoded as zeros (one-hot) or as the imputed value (ordinal), with a
     warning. The estimators of this library fit an encoder (``encoder_``) when `fit` is called with
     a data frame.
 
@@ -152,10 +154,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : data frame of pandas, polars or pyarrow, or array of shape (n_samples, n_columns)
+        X : pandas or polars data frame, pyarrow table, or array of shape (n_samples, n_columns)
             Training data.
-        y : ignored
-            Labels, of which only the attribute ``name`` is used.
+        y : array-like, default=None
+            Labels, which are ignored except for their attribute ``name``.
 
         Returns
         -------
@@ -270,7 +272,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
         Parameters
         ----------
-        frame : data frame of pandas, polars or pyarrow
+        frame : pandas or polars data frame, or pyarrow table
             Data frame.
 
         Returns
@@ -416,7 +418,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         Returns
         -------
         dict
-            Content of a model file.
+            JSON-compatible data, as stored in a model file.
         """
         check_is_fitted(self, "columns_")
         names = getattr(self, "feature_names_in_", None)
@@ -454,7 +456,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         encoder.ranges_ = Ranges.from_json(record["ranges"], P)
         if shape is not None and shape[0] * shape[1] != P:
             raise ValueError(
-                f"the encoder's image_shape must be two sides of {P} pixels, not {shape!r:.60}"
+                f"the encoder's image_shape must be a height and a width with a product of {P}, "
+                f"not {shape!r:.60}"
             )
         encoder.image_shape_ = None if shape is None else (shape[0], shape[1])
         encoder.data_, encoder.decisions_ = record["data"], tuple(record["decisions"])

@@ -175,7 +175,7 @@ def _tables(path: str | Path, suffix: str, types: ReadAs | None) -> Iterator[Raw
 
 
 def read_part(path: Path, rank: int = 0, size: int = 1) -> RawTable:
-    """Return the rows of a rank (`rows_of_rank`) of a Parquet, NPZ or NPY file."""
+    """Read the part of a Parquet, NPZ or NPY file that belongs to a rank (`rows_of_rank`)."""
     batches = _batches(path, _suffix(path), None, rank, size)
     return RawTable(str(path), join(_collect(str(path), batches)))
 
@@ -273,7 +273,7 @@ def _csv_table(
 def _batches(
     path: Path, suffix: str, only: Sequence[str] | None = None, rank: int = 0, size: int = 1
 ) -> Iterator[dict[str, Cells]]:
-    """Yield the rows of a rank (`rows_of_rank`) of a Parquet, NPZ or NPY file, in batches."""
+    """Yield batches of the part of a Parquet, NPZ or NPY file that belongs to a rank."""
     if suffix in PARQUET:
         return _parquet_batches(path, only, rank, size)
     return _array_batches(path, rank, size)

@@ -45,20 +45,20 @@ TARGET_NAMES = ("target", "label", "class", "y")
 # Text is an error in a column with at least this fraction of numbers.
 MIN_NUMBERS = 0.95
 # An integer target is numeric if it has more than MANY_CLASSES distinct values, or more than
-# FEW_CLASSES with fewer than ROWS_PER_CLASS rows each.
+# FEW_CLASSES with fewer than ROWS_PER_CLASS rows per value on average.
 MANY_CLASSES, FEW_CLASSES, ROWS_PER_CLASS = 20, 10, 10
 # Largest integer up to which float64 is exact.
 MAX_LABEL = 2**53
 # Minimum number of integers to be recognised as ids.
 MIN_IDS = 20
 # Minimum number of missing values for an indicator, to avoid overfitting, and minimum share of
-# missing values in numeric columns.
+# missing values in numeric and ordinal columns.
 MIN_INDICATED, SHARE_INDICATED = 5, 0.05
 # Limits of `_has_many_values`.
 FEW_VALUES, MANY_VALUES = 10, 30
 # Minimum number and share of rows with a frequent value, and maximum number of frequent values.
 MIN_FREQUENT, SHARE_FREQUENT, MAX_FREQUENT = 5, 0.01, 20
-# Minimum mean number of words per cell in a column of free text.
+# Minimum mean number of words per distinct value in a column of free text.
 MIN_WORDS = 4
 NO_VALUES, SAME_VALUE = "no values", "the same value in all rows"
 
@@ -154,8 +154,8 @@ class Target(NamedTuple):
     def unlabelled_message(self, n: int, first: str) -> str:
         """Return the log line about n rows without a label."""
         return (
-            f"dropped {n:,} row{'s' * (n > 1)} without a value of the target {self.name!r}, the "
-            f"first in {first}"
+            f"dropped {n:,} row{'s' * (n > 1)} without a value for the target {self.name!r} "
+            f"(first: {first})"
         )
 
 
@@ -407,7 +407,7 @@ def _has_units(name: str, cells: Categorical) -> bool:
     if parsed is None:
         return False
     numbers, unit = parsed
-    # Distinct integers with a prefix or suffix are ids.
+    # Distinct integers with a suffix are ids.
     is_id = used.size == counts.sum() and all(number == round(number) for number in numbers)
     return unit == "" or not is_id
 
@@ -512,14 +512,14 @@ def _infer_task(cells: Cells, name: str, task: str, lines: list[str]) -> str:
     if task == REGRESSION:
         return REGRESSION
     if isinstance(cells, Categorical):
-        n, n_rows, integers = int(np.count_nonzero(cells.counts)), int(cells.counts.sum()), True
+        n, n_rows, is_integer = int(np.count_nonzero(cells.counts)), int(cells.counts.sum()), True
     else:
         present = cells[~np.isnan(cells)]
         n, n_rows = np.unique(present).size, len(present)
-        integers = bool((present == np.round(present)).all())
+        is_integer = bool((present == np.round(present)).all())
     few_rows = n > FEW_CLASSES and n * ROWS_PER_CLASS > n_rows
     is_chosen = task == CLASSIFICATION or isinstance(cells, Categorical)
-    if is_chosen or (integers and n <= MANY_CLASSES and not few_rows):
+    if is_chosen or (is_integer and n <= MANY_CLASSES and not few_rows):
         if few_rows:
             lines.append(
                 f"few rows: the target {name!r} has {n:,} classes in {n_rows:,} rows, fewer than "
@@ -529,7 +529,7 @@ def _infer_task(cells: Cells, name: str, task: str, lines: list[str]) -> str:
         return CLASSIFICATION
     lines.append(
         f"regression: the target {name!r} has {n:,} different "
-        f"{'integers' if integers else 'numbers that are not all integers'} "
+        f"{'integers' if is_integer else 'numbers that are not all integers'} "
         "(`task='classification'` to use them as classes)"
     )
     return REGRESSION

@@ -322,7 +322,7 @@ def check_not_missing(table: RawTable, columns: Iterable[tuple[str, Cells]]) -> 
         missing = is_missing(cells)
         if missing.any():
             first = table.locate(int(missing.argmax()))
-            listed.append(f"{np.count_nonzero(missing):,} in {name!r} (first in {first})")
+            listed.append(f"{np.count_nonzero(missing):,} in {name!r} (first: {first})")
     if listed:
         raise TableError(
             f"{table.name} has missing values: {', '.join(listed[:10])}; fill them in or remove "
@@ -334,7 +334,7 @@ def check_not_missing(table: RawTable, columns: Iterable[tuple[str, Cells]]) -> 
 
 
 def is_frame(data: Any) -> bool:
-    """Return whether an object is a data frame of any library.
+    """Return whether an object is a data frame from any library.
 
     Parameters
     ----------
@@ -355,8 +355,8 @@ def is_frame(data: Any) -> bool:
     """
     if isinstance(data, RawTable):
         return True
-    named = hasattr(data, "columns") or hasattr(data, "column_names")
-    return named and any(
+    has_names = hasattr(data, "columns") or hasattr(data, "column_names")
+    return has_names and any(
         hasattr(data, name) for name in ("__arrow_c_stream__", "__dataframe__", "dtypes")
     )
 
@@ -366,7 +366,7 @@ def table_of(frame: Any, name: str = "the data frame") -> RawTable:
 
     Parameters
     ----------
-    frame : data frame of pandas, polars or pyarrow
+    frame : pandas or polars data frame, or pyarrow table
         Data frame to convert.
     name : str, default="the data frame"
         Name for messages.
@@ -468,9 +468,9 @@ class _SharedColumns(Mapping[str, Cells]):
         """Return the table of the rows of all ranks, on rank 0."""
         return RawTable(self._own.name, self)
 
-    def serve(self, comm: Communicator, question: Any) -> Cells:
+    def serve(self, comm: Communicator, request: Any) -> Cells:
         """Gather a column from all ranks."""
-        cells = self._own.columns[question[1]]
+        cells = self._own.columns[request[1]]
         if not isinstance(cells, Categorical):
             return comm.gather(cells)
         whole = Categorical.concatenate(comm.allgather(cells[:0]))
