@@ -333,7 +333,7 @@ class _BoxSearch:
             total = np.zeros((len(low), self.model.n_classes))
             for lowest_margins in self.parts if len(low) else ():
                 total += lowest_margins(bottom, top, low, high, y)
-            rounding = 2.0 * self._magnitude.rounding(self._magnitude.products(bottom, top))
+            rounding = 2.0 * self._magnitude.rounding(self._magnitude(bottom, top))
             margins = b[label] - b + total - rounding[:, None]
         margins[:, label] = np.inf
         margins = np.where(is_known[:, None] & ~np.isnan(margins), margins, -np.inf)
