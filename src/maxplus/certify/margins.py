@@ -80,6 +80,8 @@ class Margins:
         self.model, self.X, self.y = model, X, y
         self._magnitude = Magnitude(model)
         self.scale = self._magnitude.moving(scale)
+        b = model.intercept.astype(np.float64)
+        self._intercepts = b[y][:, None] - b
 
     @cached_property
     def exact(self) -> TermSum:
@@ -123,7 +125,7 @@ class Margins:
         rows : integer array of shape (n,)
         eps : array of shape (n,), >= 0, may be infinite
         """
-        y, b, wide_terms = self.y[rows], self.exact.intercept, self._wide_terms
+        y, wide_terms = self.y[rows], self._wide_terms
         with np.errstate(all="ignore"):
             low, high = mapped_box(self.model, self.X[rows], eps, self.scale)
             sums = self._magnitude(low, high)
@@ -131,7 +133,7 @@ class Margins:
             is_unknown = ~np.isfinite(sums)
             if is_unknown.any():
                 low[is_unknown] = high[is_unknown] = sums[is_unknown] = 0.0
-            margins = b[y][:, None] - b
+            margins = self._intercepts[rows]
             for shape in self._shapes:
                 margins += shape_margins(shape, low, high, y)
             for term in wide_terms:
