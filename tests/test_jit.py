@@ -1,5 +1,6 @@
 """Compilation of kernels: the disk cache, linking, threads, and a Numba with other internals."""
 
+import gc
 import importlib.util
 import json
 import os
@@ -9,7 +10,7 @@ from pathlib import Path
 import numba
 import numpy as np
 import pytest
-from numba.core import caching
+from numba.core import caching, event
 from numpy.testing import assert_allclose
 
 import maxplus
@@ -161,6 +162,22 @@ def test_serial_and_parallel_kernels_give_the_same_results(fitted, iris, monkeyp
         assert np.array_equal(one, other, equal_nan=True)
 
 
+def test_garbage_collection_is_paused_while_kernels_are_compiled(fresh):
+    seen = []
+
+    class Listener(event.Listener):
+        def on_start(self, event):
+            seen.append(gc.isenabled())
+
+        def on_end(self, event):
+            pass
+
+    with event.install_listener("numba:compile", Listener()):
+        fresh()(1.0)
+    assert seen == [False]
+    assert gc.isenabled()
+
+
 def test_cache_is_safe_for_concurrent_writers(fresh, monkeypatch):
     first, second = fresh(), fresh()
     files = first._cache._cache_file
@@ -228,7 +245,7 @@ def test_kernels_work_when_the_disk_is_full(fresh, tmp_path, monkeypatch, warned
 
 
 NO_CACHE_FOLDER = """
-from numba.core import caching
+from numba.core import caching, event
 caching.FunctionCache._impl_class._locator_classes = []
 import maxplus
 maxplus.LMMClassifier, maxplus.algebra, maxplus.explain, maxplus.certify

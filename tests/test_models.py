@@ -243,7 +243,15 @@ def test_log_2_is_the_exact_threshold(gap):
 
 # -- input validation ---------------------------------------------------------------------
 
-METHODS = ["scores", "active_path", "probabilities", "hidden", "wins", "losses", "mean_subgradient"]
+METHODS = [
+    "scores",
+    "active_path",
+    "probabilities",
+    "hidden",
+    "activation_counts",
+    "losses",
+    "mean_subgradient",
+]
 
 
 def call(model, method, X, y=None):
@@ -287,7 +295,7 @@ def test_methods_accept_zero_samples(case, dtype):
     assert all(part.shape == (0, C) for part in (path if case.model is LMM else [path]))
     if hasattr(model, "hidden"):
         assert model.hidden(none).shape == (0, H)
-    if hasattr(model, "wins"):
+    if hasattr(model, "activation_counts"):
         assert_array_equal(model.activation_counts(none), np.zeros(H))
 
 

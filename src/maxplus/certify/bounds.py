@@ -75,7 +75,7 @@ def box_bounds(model: TermSum, X: NDArray, eps: ArrayLike, scale: NDArray | None
     exact, magnitude = model.astype(np.float64), Magnitude(model)
     with np.errstate(all="ignore"):
         low, high = mapped_box(model, X, eps, magnitude.moving(factors))
-        slack = magnitude.rounding(magnitude.products(low, high))[:, None]
+        slack = magnitude.rounding(magnitude(low, high))[:, None]
         below, above = (np.tile(exact.intercept, (len(X), 1)) for _ in range(2))
         for features, lmm in exact.terms:
             pairs = (np.repeat(end[:, features], 2, axis=1) for end in (low, high))
@@ -165,18 +165,24 @@ class Magnitude:
     """
 
     def __init__(self, model: TermSum) -> None:
-        self._model = model
         self._intercept = float(np.abs(model.intercept).max())
         self.features = np.concatenate([term.features for term in model.terms])
         # The steepest slope of each feature of each term.
         slopes = np.concatenate([term.lmm.slopes for term in model.terms])
         self.steep = np.abs(slopes).max(axis=1).astype(np.float64)
-        sizes = [term.features.size for term in model.terms]
-        self._first = np.cumsum([0, *sizes[:-1]])
-        # The largest offset of each term, and its largest height.
-        self._constants = [
-            float(np.abs(lmm.W1).max()) + float(np.abs(lmm.W2).max()) for _, lmm in model.terms
-        ]
+        self._starts = np.cumsum([0, *(term.features.size for term in model.terms)])
+        # The largest |W1| of each term, plus its largest |W2|.
+        self._constants = np.array(
+            [float(np.abs(lmm.W1).max()) + float(np.abs(lmm.W2).max()) for _, lmm in model.terms]
+        )
+        T, info = len(model.terms), np.finfo(model.dtype)
+        self._factor = (T + 3.0) * float(info.eps) + (T + 32.0) * EPS
+        self._smallest = 16.0 * (T + 1.0) * float(info.smallest_subnormal)
+        self._mapped_sum = None
+        if model.feature_map is not None:
+            starts = model.feature_map.starts[:-1]
+            sizes = np.maximum.reduceat(np.abs(model.feature_map.u), starts)[None]
+            self._mapped_sum = self(sizes, sizes)
 
     def moving(self, scale: NDArray) -> NDArray:
         """Return the scale with 0 for features without influence, because 0·inf is NaN."""
@@ -184,29 +190,30 @@ class Magnitude:
         np.add.at(influence, self.features, self.steep)
         return np.where(influence > 0.0, scale, 0.0)
 
-    def products(self, low: NDArray, high: NDArray) -> NDArray:
-        """Return max_i |W0[i]·u_p| of each term for low ≤ u ≤ high (N, P), shape (N, T).
+    def products(self, sizes: NDArray) -> NDArray:
+        """Return max_i |W0[i]|·sizes_p of each term, shape (T,), for sizes (P,)."""
+        return np.maximum.reduceat(self.steep * sizes[self.features], self._starts[:-1])
 
-        A result is not finite if one of its inputs is not. O(N·Σ_t m_t).
+    def __call__(self, low: NDArray, high: NDArray) -> NDArray:
+        """Return the bound for low ≤ φ(x) ≤ high (N, P), shape (N,); O(N·Σ_t m_t).
+
+        A bound is not finite if one of its inputs is not.
         """
-        products = np.zeros((len(low), len(self._constants)))
-        _fill_products(frozen(low), frozen(high), self.features, self.steep, self._first, products)
-        return products
+        sums = np.empty(len(low))
+        _fill_sums(
+            low,
+            high,
+            self.features,
+            self.steep,
+            self._starts,
+            self._constants,
+            self._intercept,
+            sums,
+        )
+        return sums
 
-    def __call__(self, sizes: NDArray) -> NDArray:
-        """Return the bound for each row of sizes (N, P), shape (N,); O(N·Σ_t m_t)."""
-        return self._total(self.products(sizes, sizes))
-
-    def _total(self, products: NDArray) -> NDArray:
-        parts = np.empty((len(products), 2 * len(self._constants) + 1))
-        parts[:, 0] = self._intercept
-        parts[:, 1::2] = products
-        parts[:, 2::2] = self._constants
-        # Added from left to right, as in the scripts of reports.
-        return np.add.accumulate(parts, axis=1)[:, -1]
-
-    def rounding(self, products: NDArray) -> NDArray:
-        """Return the largest rounding error of a score, for `products` (N, T) of each box.
+    def rounding(self, sums: NDArray) -> NDArray:
+        """Return the largest rounding error of a score, for the bounds (N,) of boxes.
 
         Let L be the sum of all terms' largest |W0[i]·u_p| + |W1[i, h]| + |W2[h, d]|, and of the
         largest intercept. A score in the model's float type is, for each of the T terms, a rounded
@@ -216,25 +223,24 @@ class Magnitude:
         which has at most this effect on a score. Caps, mapped features and differences of offsets
         have errors below 12·δ·L. With a feature map, |u_p| is at most its largest value.
         """
-        feature_map = self._model.feature_map
-        if feature_map is not None:
-            sizes = np.maximum.reduceat(np.abs(feature_map.u), feature_map.starts[:-1])[None]
-            products = np.broadcast_to(self.products(sizes, sizes), products.shape)
-        T, info = len(self._constants), np.finfo(self._model.dtype)
-        shares = (T + 3.0) * float(info.eps) + (T + 32.0) * EPS
-        return shares * self._total(products) + 16.0 * (T + 1.0) * float(info.smallest_subnormal)
+        if self._mapped_sum is not None:
+            sums = np.broadcast_to(self._mapped_sum, sums.shape)
+        return self._factor * sums + self._smallest
 
 
 @njit(cache=True, nogil=True)
-def _fill_products(low, high, features, steep, first, products):
-    """Fill products (N, T), see `Magnitude.products`; NaN propagates."""
+def _fill_sums(low, high, features, steep, starts, constants, intercept, sums):
+    """Compute `Magnitude.__call__` in ``sums``; NaN propagates."""
     for n in range(low.shape[0]):
-        for t in range(first.size):
+        # Added from left to right, as in the scripts of reports.
+        total = intercept
+        for t in range(constants.size):
             largest = 0.0
-            end = first[t + 1] if t + 1 < first.size else features.size
-            for j in range(first[t], end):
+            for j in range(starts[t], starts[t + 1]):
                 p = features[j]
                 product = steep[j] * max(abs(low[n, p]), abs(high[n, p]))
                 if product > largest or product != product:
                     largest = product
-            products[n, t] = largest
+            total += largest
+            total += constants[t]
+        sums[n] = total

@@ -28,17 +28,19 @@ class Shape(NamedTuple):
 
 
 class LowestMargins(NamedTuple):
-    """Lower bounds of the margins of exact scores, (N,), and bounds of the rounding error, (N,)."""
+    """Lower bounds of margins over boxes around N rows.
+
+    Attributes
+    ----------
+    margin : array of shape (N,), lower bounds of the margins of exact scores
+    rounding : array of shape (N,), bounds of the rounding error of margins
+    gap : array of shape (N,), margin − rounding, a bound for exact and computed scores; −inf if
+        unknown
+    """
 
     margin: NDArray
     rounding: NDArray
-
-    @property
-    def gap(self) -> NDArray:
-        """Lower bound of the margins of exact scores and of computed ones; −inf if unknown."""
-        with np.errstate(invalid="ignore"):
-            gap = self.margin - self.rounding
-        return np.where(np.isnan(gap), -np.inf, gap)
+    gap: NDArray
 
 
 class Margins:
@@ -78,6 +80,8 @@ class Margins:
         self.model, self.X, self.y = model, X, y
         self._magnitude = Magnitude(model)
         self.scale = self._magnitude.moving(scale)
+        b = model.intercept.astype(np.float64)
+        self._intercepts = b[y][:, None] - b
 
     @cached_property
     def exact(self) -> TermSum:
@@ -107,7 +111,7 @@ class Margins:
             rise = np.maximum.reduceat(feature_map.rises, feature_map.starts[:-1])
         with np.errstate(over="ignore"):
             moved = np.minimum(rise * self.scale, np.finfo(np.float64).max)
-            slopes = self._magnitude.products(moved[None], moved[None])[0]
+            slopes = self._magnitude.products(moved)
         return min(sum(slopes.tolist()), float(np.finfo(np.float64).max))
 
     def lowest(self, rows: NDArray, eps: NDArray) -> LowestMargins:
@@ -121,23 +125,26 @@ class Margins:
         rows : integer array of shape (n,)
         eps : array of shape (n,), >= 0, may be infinite
         """
-        y, b, wide_terms = self.y[rows], self.exact.intercept, self._wide_terms
+        y, wide_terms = self.y[rows], self._wide_terms
         with np.errstate(all="ignore"):
             low, high = mapped_box(self.model, self.X[rows], eps, self.scale)
-            products = self._magnitude.products(low, high)
-            # Without finite numbers for all features there is no bound.
-            unknown = ~np.isfinite(products).all(axis=1)
-            if unknown.any():
-                low[unknown] = high[unknown] = products[unknown] = 0.0
-            margins = b[y][:, None] - b
+            sums = self._magnitude(low, high)
+            # Without finite values of all features there is no bound.
+            is_unknown = ~np.isfinite(sums)
+            if is_unknown.any():
+                low[is_unknown] = high[is_unknown] = sums[is_unknown] = 0.0
+            margins = self._intercepts[rows]
             for shape in self._shapes:
                 margins += shape_margins(shape, low, high, y)
             for term in wide_terms:
                 only_lowest = term is wide_terms[-1]
                 add_term_margins(term, rows, low, high, y, only_lowest, margins)
             margins[np.arange(len(y)), y] = np.inf
-            margins[unknown] = -np.inf
-            return LowestMargins(margins.min(axis=1), 2.0 * self._magnitude.rounding(products))
+            margins[is_unknown] = -np.inf
+            lowest, rounding = margins.min(axis=1), 2.0 * self._magnitude.rounding(sums)
+            gap = lowest - rounding
+            gap[np.isnan(gap)] = -np.inf
+            return LowestMargins(lowest, rounding, gap)
 
     def is_far_ahead(self, lead: NDArray, eps: NDArray) -> NDArray:
         """Return whether leads of class y are so large that the gap for eps is certainly above 0.
@@ -151,10 +158,10 @@ class Margins:
         X = self.X
         largest = np.maximum(X.max(axis=0, initial=0.0), -X.min(axis=0, initial=0.0))[None]
         with np.errstate(all="ignore"):
-            # In a box, a product |W0[i]·x_p| grows by at most slope·eps.
-            products = self._magnitude.products(largest, largest) + (eps * self.slope)[:, None]
-            rounding = 2.0 * self._magnitude.rounding(products)
-            return lead > 2.0 * eps * self.slope + 4.0 * rounding
+            # In a box, a product |W0[i]·x_p| of each term grows by at most slope·eps.
+            growth = eps * self.slope
+            sums = self._magnitude(largest, largest) + len(self.model.terms) * growth
+            return lead > 2.0 * growth + 8.0 * self._magnitude.rounding(sums)
 
     def sign(self, rows: NDArray, eps: NDArray, tolerance: float) -> NDArray:
         """Return 1 if the gap is > 0 at eps·(1 + 2·tolerance), −1 if it is < 0 at eps, else 0."""

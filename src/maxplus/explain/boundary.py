@@ -15,6 +15,7 @@ from numba import prange
 from numpy.typing import NDArray
 
 from maxplus._compile.jit import frozen, njit
+from maxplus._compile.references import referenced
 from maxplus.certify.bounds import Magnitude
 from maxplus.models.lmm import TermSum
 
@@ -62,8 +63,12 @@ class FlatTerms(NamedTuple):
 
 
 @njit(cache=True)
-def _segment(terms, p, x, is_rising):
-    """Return φ_p(x), its slope just beyond x, and the end of the segment (±inf: none)."""
+def _segment(terms, p, x, sign):
+    """Return φ_p(x), its slope just beyond x in a direction, and the end of the segment (or ±inf).
+
+    The sign of the direction is 1.0 or −1.0. A literal bool would compile the function twice.
+    """
+    is_rising = sign > 0.0
     first, last = terms.first_knot[p], terms.first_knot[p + 1] - 1
     if last < first:
         return x, 1.0, np.inf if is_rising else -np.inf
@@ -222,7 +227,7 @@ def _first_change(terms, p, x, side, begin, limit, lowest, second, feature, cons
     at = x + sign * begin
     change = begin
     while change <= limit and change < np.inf and steepest > 0.0:
-        start, rise, segment_end = _segment(terms, p, at, side == 0)
+        start, rise, segment_end = _segment(terms, p, at, sign)
         length = sign * (segment_end - at)
         delta = 0.0
         while delta < length and change + delta <= limit:
@@ -243,18 +248,19 @@ def _first_change(terms, p, x, side, begin, limit, lowest, second, feature, cons
 
 
 @njit(cache=True)
-def _row_changes(x, y, terms, bounds, only_nearest, lead, change):
+def _row_changes(x, y, flat, bounds, only_nearest, lead, change):
     """Compute the least increases and decreases at which another class wins by a lead.
 
     ``change`` has shape (P, 2) and is infinite where no change suffices. With ``only_nearest``,
     changes larger than the nearest one found so far, in units, are not considered. O(H·C) per step,
     feature, and term that contains it.
     """
+    terms = referenced(flat)
     T, C, H = terms.first_unit.size - 1, terms.intercept.size, terms.W2T.shape[1]
     lowest, second, feature = np.empty(H), np.empty(H), np.empty(H, np.int64)
     scores, u = np.empty((T, C)), np.empty(x.size)
     for p in range(x.size):
-        u[p] = _segment(terms, p, x[p], True)[0]
+        u[p] = _segment(terms, p, x[p], 1.0)[0]
     _two_lowest(u, terms, lowest, second, feature, scores)
     constant = np.empty(C)
     nearest = np.inf
@@ -345,7 +351,7 @@ class DecisionBoundary:
         model, size = self.model, np.abs(x)
         if model.feature_map is not None:
             size = np.array([self._largest_value(p, size[p]) for p in range(x.size)])
-        largest = float(self._magnitude(size[None])[0])
+        largest = float(self._magnitude(size[None], size[None])[0])
         # A score is a sum of T numbers, each of which may be rounded.
         return float(np.finfo(model.dtype).eps) * largest * (1.0 + len(model.terms) / ROUNDINGS)
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from maxplus.explain._shared import check_lmm
 from maxplus.models import LMM, FeatureMap
 from maxplus.models._checks import as_rows, check_number
-from maxplus.models._lmm_kernels import active_paths
+from maxplus.models._lmm_kernels import forward
 from maxplus.models.lmm import TermSum
 
 
@@ -164,5 +164,5 @@ def decisive_paths(model: LMM, X: NDArray) -> Paths:
     shape = len(X), model.n_classes
     score, unit, row = np.empty(shape, model.dtype), np.empty(shape, int), np.empty(shape, int)
     path = Paths(score, unit, row, np.full(shape, -1), np.full(shape, np.nan))
-    active_paths(X, model.weights, *path)
+    forward(X, model.weights, *path)
     return path

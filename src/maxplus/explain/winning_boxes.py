@@ -291,7 +291,7 @@ class _BoxSearch:
                 total += _category_margins(category, table, low, high, y)
             for features, lmm, cap in self._wide_terms:
                 total += term_margins(lmm, cap, bottom[:, features], top[:, features], y)
-            rounding = 2.0 * self._magnitude.rounding(self._magnitude.products(bottom, top))
+            rounding = 2.0 * self._magnitude.rounding(self._magnitude(bottom, top))
             margins = b[label] - b + total - rounding[:, None]
         margins[:, label] = np.inf
         margins = np.where(is_known[:, None] & ~np.isnan(margins), margins, -np.inf)

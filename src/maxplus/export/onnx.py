@@ -207,13 +207,9 @@ def add_terms(graph: Graph, terms: Sequence[Term], x: str, prefix: str) -> str:
     lmms = [lmm for _, lmm in terms]
     if len(lmms) == 1:
         return add_scores(graph, lmms[0], x, prefix)
+    lam = add_linear_layers(graph, lmms, x, prefix, (len(lmms), 1, lmms[0].W0.size))
     row_axis = graph.integers(f"{prefix}row_axis", 2)
     in_axis = graph.integers(f"{prefix}in_axis", 3)
-    x = graph.node("Unsqueeze", [x, row_axis], f"{prefix}x_columns")
-    W0 = graph.constant(f"{prefix}W0", np.concatenate([lmm.slopes for lmm in lmms]))
-    pairs = graph.node("Mul", [x, W0], f"{prefix}lambda_pairs")
-    shape = graph.integers(f"{prefix}lambda_shape", 0, len(lmms), 1, lmms[0].W0.size)
-    lam = graph.node("Reshape", [pairs, shape], f"{prefix}lambda")
     W1 = graph.constant(f"{prefix}W1", np.stack([lmm.W1.T for lmm in lmms]))
     sums = graph.node("Add", [lam, W1], f"{prefix}g_sums")
     g = graph.node("ReduceMin", [sums, in_axis], f"{prefix}g", keepdims=0)
@@ -227,15 +223,22 @@ def add_terms(graph: Graph, terms: Sequence[Term], x: str, prefix: str) -> str:
 
 def add_scores(graph: Graph, lmm: LMM, x: str, prefix: str = "") -> str:
     """Add the nodes from features to the scores of one LMM; all names begin with the prefix."""
-    axis = graph.integers(f"{prefix}slope_axis", 2)
-    x = graph.node("Unsqueeze", [x, axis], f"{prefix}x_columns")
-    W0 = graph.constant(f"{prefix}W0", lmm.W0.reshape(-1, 2))
-    pairs = graph.node("Mul", [x, W0], f"{prefix}lambda_pairs")
-    # 0 copies the dimension N, which may be 0.
-    shape = graph.integers(f"{prefix}lambda_shape", 0, lmm.W0.size)
-    lam = graph.node("Reshape", [pairs, shape], f"{prefix}lambda")
+    lam = add_linear_layers(graph, [lmm], x, prefix, (lmm.W0.size,))
     g = graph.product("ReduceMin", lam, lmm.W1, f"{prefix}W1", f"{prefix}g")
     return graph.product("ReduceMax", g, lmm.W2, f"{prefix}W2", f"{prefix}z")
+
+
+def add_linear_layers(
+    graph: Graph, lmms: Sequence[LMM], x: str, prefix: str, shape: tuple[int, ...]
+) -> str:
+    """Add the nodes from features to λ of all LMMs, of the given shape for each sample."""
+    axis = graph.integers(f"{prefix}slope_axis", 2)
+    x = graph.node("Unsqueeze", [x, axis], f"{prefix}x_columns")
+    W0 = graph.constant(f"{prefix}W0", np.concatenate([lmm.slopes for lmm in lmms]))
+    pairs = graph.node("Mul", [x, W0], f"{prefix}lambda_pairs")
+    # 0 copies the dimension N, which may be 0.
+    whole = graph.integers(f"{prefix}lambda_shape", 0, *shape)
+    return graph.node("Reshape", [pairs, whole], f"{prefix}lambda")
 
 
 def _description(network: TermSum) -> str:

@@ -21,6 +21,9 @@ from maxplus.algebra._kernels import (
 )
 from maxplus.models._softmax import softmax_error
 
+# Arguments of `forward` for results that are not needed.
+NO_INDEX, NO_VALUE = np.empty((0, 0), np.int64), np.empty((0, 0))
+
 
 class LMMWeights(NamedTuple):
     """The weights of an LMM, as arguments of kernels."""
@@ -81,60 +84,25 @@ def linear(x, W0, lam):
 
 
 @njit(cache=True)
-def hidden_rows(X, weights, g):
-    """G = min_i (λ_i + W1) on one thread; O(n·P·H)."""
-    lam = np.empty((X.shape[0], weights.W0.size), X.dtype)
-    for r in range(X.shape[0]):
-        linear(X[r], weights.W0, lam[r])
-    minplus_rows(lam, weights.W1T, g)
-
-
-@njit(cache=True, parallel=True)
-def hidden_blocks(X, weights, g):
-    """Run `hidden_rows` in parallel on blocks of rows whose λ fits into the cache."""
-    n = X.shape[0]
-    for task in prange((n + ROWS_PER_TASK - 1) // ROWS_PER_TASK):
-        lo = task * ROWS_PER_TASK
-        hi = min(lo + ROWS_PER_TASK, n)
-        hidden_rows(X[lo:hi], weights, g[lo:hi])
-
-
-@njit(cache=True)
-def _scores_rows(X, weights, Z):
-    """Z = max_h (g_h + W2) on one thread; O(n·P·H)."""
-    g = np.empty((X.shape[0], weights.W1T.shape[0]), X.dtype)
-    hidden_rows(X, weights, g)
-    for r in range(Z.shape[0]):
-        # For few classes, as fast as a tiled product, which takes longer to compile.
-        for d in range(Z.shape[1]):
-            Z[r, d] = maxplus_cell(g[r], weights.W2T[d])
-
-
-@njit(cache=True, parallel=True)
-def scores_blocks(X, weights, Z):
-    """Run `_scores_rows` in parallel on blocks of rows."""
-    n = X.shape[0]
-    for task in prange((n + ROWS_PER_TASK - 1) // ROWS_PER_TASK):
-        lo = task * ROWS_PER_TASK
-        hi = min(lo + ROWS_PER_TASK, n)
-        _scores_rows(X[lo:hi], weights, Z[lo:hi])
-
-
-@njit(cache=True)
-def _paths_rows(X, weights, Z, unit, row, runner_up, margin):
-    """Compute `active_paths` on one thread; O(n·P·H)."""
+def _forward_rows(X, weights, g, Z, unit, row, runner_up, margin):
+    """Compute `forward` on one thread; O(n·P·H)."""
     n, H = X.shape[0], weights.W1T.shape[0]
     lam = np.empty((n, weights.W0.size), X.dtype)
-    g = np.empty((n, H), X.dtype)
     for r in range(n):
         linear(X[r], weights.W0, lam[r])
+    if g.shape[0] == 0:
+        g = np.empty((n, H), X.dtype)
     minplus_rows(lam, weights.W1T, g)
     for r in range(n):
-        for d in range(weights.W2T.shape[0]):
+        # For few classes, as fast as a tiled product, which takes longer to compile.
+        for d in range(Z.shape[1]):
             heights = weights.W2T[d]
             top = maxplus_cell(g[r], heights)
+            Z[r, d] = top
+            if unit.shape[0] == 0:
+                continue
             h = first_index(g[r], heights, top)
-            Z[r, d], unit[r, d] = top, h
+            unit[r, d] = h
             row[r, d] = first_index(lam[r], weights.W1T[h], g[r, h])
             if H > 1 and runner_up.shape[0] > 0:
                 k = 1 if h == 0 else 0
@@ -146,31 +114,38 @@ def _paths_rows(X, weights, Z, unit, row, runner_up, margin):
 
 
 @njit(cache=True, parallel=True)
-def _active_paths(X, weights, Z, unit, row, runner_up, margin):
-    """Compute `active_paths` in parallel on blocks of rows."""
+def _forward(X, weights, g, Z, unit, row, runner_up, margin):
+    """Compute `forward` in parallel on blocks of rows whose λ fits into the cache."""
     n = X.shape[0]
     for task in prange((n + ROWS_PER_TASK - 1) // ROWS_PER_TASK):
         lo = task * ROWS_PER_TASK
         hi = min(lo + ROWS_PER_TASK, n)
-        _paths_rows(
-            X[lo:hi], weights, Z[lo:hi], unit[lo:hi], row[lo:hi], runner_up[lo:hi], margin[lo:hi]
+        _forward_rows(
+            X[lo:hi],
+            weights,
+            g[lo:hi],
+            Z[lo:hi],
+            unit[lo:hi],
+            row[lo:hi],
+            runner_up[lo:hi],
+            margin[lo:hi],
         )
 
 
-def for_size(kernel, n_rows, weights):
-    """Return a parallel kernel, or its serial version for few rows."""
-    return kernel if n_rows * weights.W1T.size >= PARALLEL_FROM else kernel.serial
+def forward(
+    X, weights, Z, unit=NO_INDEX, row=NO_INDEX, runner_up=NO_INDEX, margin=NO_VALUE, *, g=None
+):
+    """Fill the results of a forward pass of n samples; arrays without rows are not filled.
 
-
-def active_paths(X, weights, Z, unit, row, runner_up, margin):
-    """Compute the score, the winning unit and its winning row of each sample and class, (N, C).
-
-    ``runner_up`` is the second best unit, and ``margin`` is the score minus the value of this unit.
-    They are not computed if there is only one unit or if empty arrays are passed. Ties are broken
-    by the lowest index.
+    ``g`` (n, H) are the hidden units. For each sample and class, (n, C), ``Z`` is the score,
+    ``unit`` the winning unit, ``row`` the winning row of this unit, ``runner_up`` the second best
+    unit, and ``margin`` the score minus the value of the second best unit. The last two are not
+    filled if there is only one unit. Ties are broken by the lowest index. One kernel computes
+    all results, because several take longer to compile.
     """
-    kernel = for_size(_active_paths, len(X), weights)
-    kernel(X, weights, Z, unit, row, runner_up, margin)
+    g = np.empty((0, 0), X.dtype) if g is None else g
+    kernel = _forward if len(X) * weights.W1T.size >= PARALLEL_FROM else _forward.serial
+    kernel(X, weights, g, Z, unit, row, runner_up, margin)
 
 
 @njit(cache=True)

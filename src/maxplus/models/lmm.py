@@ -302,14 +302,14 @@ class LMM(Model, TermSum):
         """
         X = self._rows(X)
         G = np.empty((len(X), self.n_hidden), self.dtype)
-        _lmm_kernels.for_size(_lmm_kernels.hidden_blocks, len(X), self.weights)(X, self.weights, G)
+        _lmm_kernels.forward(X, self.weights, np.empty((len(X), 0), self.dtype), g=G)
         return G
 
     def scores(self, X: NDArray) -> NDArray:
         """Return z, shape (N, C), in parallel over samples; O(N·P·H)."""
         X = self._rows(X)
         Z = np.empty((len(X), self.n_classes), self.dtype)
-        _lmm_kernels.for_size(_lmm_kernels.scores_blocks, len(X), self.weights)(X, self.weights, Z)
+        _lmm_kernels.forward(X, self.weights, Z)
         return Z
 
     def active_path(self, X: ArrayLike) -> ActivePath:
@@ -329,8 +329,7 @@ class LMM(Model, TermSum):
         X = self._rows(X)
         shape = len(X), self.n_classes
         Z, unit, row = np.empty(shape, self.dtype), np.empty(shape, int), np.empty(shape, int)
-        no_rows = np.empty((0, 0), int), np.empty((0, 0))
-        _lmm_kernels.active_paths(X, self.weights, Z, unit, row, *no_rows)
+        _lmm_kernels.forward(X, self.weights, Z, unit, row)
         return ActivePath(unit, row)
 
     def subgradient(self, x: NDArray, y: int, layers: Sequence[str] | None = None) -> Subgradient:
