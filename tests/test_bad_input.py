@@ -81,7 +81,7 @@ PARAMETERS = [
         [LMMClassifier],
         "robust_eps",
         [-0.1, NAN, INF, "far", None, True, [0.1, -0.1], {"age": -1}],
-        [">= 0, an array with such", "a dict of column names and finite numbers >= 0"],
+        [">= 0, an array with such", "a dict that maps column names to finite"],
     ),
     ([LMMClassifier], "robust_training", POSITIVE, ["a finite number > 0 or 'auto'"]),
     ([LMMClassifier], "clip", [(2.0, 1.0), "all"], ["'range'", "low < high"]),

@@ -221,7 +221,7 @@ def test_changes_of_classifier_are_printed(iris):
     held = clf.smallest_change(x[None], 2, low=low, high=high, fixed=change.feature[:1])
     assert change.feature[0] not in held.feature
     assert held.distance >= change.distance * (1 - CLOSE)
-    with pytest.raises(ValueError, match=r"^x must be one row; got 2"):
+    with pytest.raises(ValueError, match=r"^x must be one sample; got 2"):
         clf.smallest_change(iris.X[:2])
     with pytest.raises(ValueError, match=r"^n_columns must be .*got 0"):
         clf.smallest_change(x, 0)

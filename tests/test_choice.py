@@ -1,4 +1,4 @@
-"""Choices by cross-validation: structure, scaling, temperature, and whether to polish."""
+"""Choices by cross-validation: structure, scaling, inverse temperature, and whether to polish."""
 
 import numpy as np
 import pytest
@@ -8,16 +8,16 @@ from sklearn.model_selection import StratifiedKFold, cross_val_score
 
 import maxplus
 from maxplus import LMMClassifier
-from maxplus.estimators._additive import EFFORT, STRUCTURES
+from maxplus.estimators._additive import BUDGET, STRUCTURES
 from maxplus.estimators._cross_validation import (
-    deal_folds,
-    limit_temperature,
+    assign_folds,
+    inverse_temperature,
+    limit_inverse_temperature,
     losses_of,
-    stratified_part,
-    temperature,
+    stratified_subsample,
 )
 from maxplus.estimators._lmm import automatic_n_hidden
-from maxplus.estimators._training_data import Scaling, share_a_unit
+from maxplus.estimators._training_data import Scaling, looks_like_pixels
 from maxplus.io import Checkpoint
 from maxplus.io.container import FileError
 from maxplus.models import LMM, AdditiveLMM
@@ -67,7 +67,7 @@ def test_structure_search_is_reported(chosen):
     assert search["losses"].shape == (len(STRUCTURES), 3)
     assert not np.isnan(search["losses"]).any()
     assert np.isfinite(search["losses"][:, 0]).all()
-    assert np.isfinite(search["losses"]).all(axis=1).sum() == EFFORT.survivors
+    assert np.isfinite(search["losses"]).all(axis=1).sum() == BUDGET.survivors
     assert np.isfinite(search["losses"][search["chosen"]]).all()
     assert len(search["candidates"]) == len(STRUCTURES)
 
@@ -160,14 +160,14 @@ def test_probabilities_of_repeated_samples_are_their_class_rates():
 def test_folds_keep_every_class():
     y = np.repeat([0, 1, 2, 3], [400, 30, 2, 1])
     rng = np.random.default_rng(0)
-    fold = deal_folds(y, 3, rng)
+    fold = assign_folds(y, 3, rng)
     assert fold[-1] == -1
     for i in range(3):
         assert set(y[fold != i]) == {0, 1, 2, 3}
         assert 9 <= (y[fold == i] == 1).sum() <= 11
-    part = stratified_part(y, 100, rng)
+    part = stratified_subsample(y, 100, rng)
     assert_array_equal(np.bincount(y[part]), [92, 7, 2, 1])
-    assert_array_equal(stratified_part(y, 1000, rng), np.arange(433))
+    assert_array_equal(stratified_subsample(y, 1000, rng), np.arange(433))
 
 
 # -- callbacks, interruption, checkpoints -----------------------------------------------------
@@ -179,7 +179,7 @@ def test_progress_reports_structure_search(noisy):
         **QUICK, callbacks=lambda p: progress_calls.append((p.stage, p.iteration, p.max_iter))
     ).fit(*noisy)
     choice = [(iteration, of) for stage, iteration, of in progress_calls if stage == "choice"]
-    total = len(STRUCTURES) + 2 * EFFORT.survivors
+    total = len(STRUCTURES) + 2 * BUDGET.survivors
     assert choice == [(k, total) for k in range(1, total + 1)]
     assert list(dict.fromkeys(stage for stage, _, _ in progress_calls)) == ["choice", "warm-up"]
     assert progress_calls[-1] == ("warm-up", 15, 15)
@@ -290,12 +290,12 @@ def test_rare_values_are_not_outliers():
 
 def test_image_features_are_not_rescaled(digits):
     for X in (digits.X, digits.X / 16, digits.X * 17.0):
-        assert share_a_unit(X)
+        assert looks_like_pixels(X)
         assert Scaling.of(X).is_identity
     rng = np.random.default_rng(0)
-    assert not share_a_unit(rng.random((50, 60)))  # few zeros
-    assert not share_a_unit(digits.X[:, :40])
-    assert not share_a_unit(np.column_stack([digits.X, np.full(500, 1e4)]))
+    assert not looks_like_pixels(rng.random((50, 60)))  # few zeros
+    assert not looks_like_pixels(digits.X[:, :40])
+    assert not looks_like_pixels(np.column_stack([digits.X, np.full(500, 1e4)]))
     assert_array_equal(LMMClassifier(20, random_state=0).fit(*digits).scale_, 1.0)
 
 
@@ -333,14 +333,14 @@ def test_temperature_minimises_weighted_loss():
     Z = rng.normal(size=(4000, 3)) * 2
     p = np.exp(Z) / np.exp(Z).sum(axis=1, keepdims=True)
     y = (p.cumsum(axis=1) > rng.random((4000, 1))).argmax(axis=1)
-    assert temperature(Z * 5, y) == pytest.approx(0.2, rel=0.08)
+    assert inverse_temperature(Z * 5, y) == pytest.approx(0.2, rel=0.08)
     weight = np.where(y == 0, 3.0, 1.0)
-    t = temperature(Z, y, weight)
+    t = inverse_temperature(Z, y, weight)
     best = np.average(losses_of(t * Z, y), weights=weight)
     for other in (0.8 * t, 1.25 * t):
         assert np.average(losses_of(other * Z, y), weights=weight) > best
-    # All predictions are correct, but the temperature stays finite.
-    assert temperature(np.eye(3)[[0, 1, 2] * 10], np.arange(30) % 3) < 10
+    # All predictions are correct, but the inverse temperature stays finite.
+    assert inverse_temperature(np.eye(3)[[0, 1, 2] * 10], np.arange(30) % 3) < 10
 
 
 def test_temperature_preserves_perfect_fit(iris):
@@ -350,10 +350,10 @@ def test_temperature_preserves_perfect_fit(iris):
     Z = np.array([[1.0, 0.2, 0.2], [0.1, 1.0, 0.0]])
     y = np.array([0, 1])
     level = losses_of(0.9 * Z, y).max()
-    t = limit_temperature(0.1, Z, y, level)
+    t = limit_inverse_temperature(0.1, Z, y, level)
     assert t == pytest.approx(0.9, rel=1e-6)
     assert losses_of(t * Z, y).max() < level
-    assert limit_temperature(3.0, Z, y, level) == 3.0
+    assert limit_inverse_temperature(3.0, Z, y, level) == 3.0
 
 
 def test_suspects_of_a_sum_are_misclassified_samples(noisy, chosen):
@@ -395,7 +395,7 @@ def test_class_weights_equal_sample_weights(noisy):
     assert_allclose(balanced.W1_, LMMClassifier(**options).fit(X, labels, share).W1_, rtol=1e-5)
     with pytest.raises(ValueError, match="class_weight has the label 'maybe'"):
         LMMClassifier(class_weight={"maybe": 2.0, "yes": 1.0}, **options).fit(X, labels)
-    with pytest.raises(ValueError, match="class_weight must be a dict of labels and finite"):
+    with pytest.raises(ValueError, match="class_weight must be a dict that maps labels to finite"):
         LMMClassifier(class_weight={"yes": 0.0}, **options).fit(X, labels)
 
 

@@ -136,7 +136,7 @@ def test_certify_covers_joint_changes_of_numbers_and_a_category(orchard_model):
     printed = " ".join(good("certify", orchard_model, ORCHARD, *joint).split())
     assert "deviations of the training data and 'variety' to any value." in printed
     message = bad("certify", orchard_model, ORCHARD, "--change-one-of", "sugar %")
-    assert "'sugar %', which is not a column with a list of values" in message
+    assert "'sugar %', which is not a categorical or ordinal" in message
     message = bad("certify", orchard_model, ORCHARD, *joint, "--radii")
     assert "--radii is not available with --change-one-of" in message
 

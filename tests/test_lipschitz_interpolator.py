@@ -105,7 +105,7 @@ def test_interpolator_warns_of_too_small_slope():
     assert reg.slope_ == 1.0
     assert not reg.interpolates_
     assert_array_equal(reg.predict(X), [2.0, 3.0, 2.0])
-    with pytest.warns(ConvergenceWarning, match="envelopes cross at 1 of 1 rows"):
+    with pytest.warns(ConvergenceWarning, match="envelopes cross at 1 of 1 samples"):
         lower, upper = reg.envelopes([[0.5]])
     assert lower[0] > upper[0]
     assert LipschitzInterpolator(slope=3.0).fit(X, y).interpolates_

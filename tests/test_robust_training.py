@@ -8,7 +8,7 @@ from numpy.testing import assert_array_equal
 from threadpoolctl import threadpool_limits
 
 from maxplus.certify import certified_at
-from maxplus.estimators._additive import untrained
+from maxplus.estimators._additive import initial_model
 from maxplus.estimators._parameters import threads
 from maxplus.estimators._robust import (
     BOXES,
@@ -17,7 +17,7 @@ from maxplus.estimators._robust import (
     Candidate,
     RobustTraining,
     Windows,
-    certified_share,
+    certified_accuracy,
 )
 from maxplus.estimators._training_data import TrainingData
 from maxplus.training import Status, TrainingMonitor, TrainingProblem
@@ -46,15 +46,18 @@ CANDIDATES = [*(Candidate(terms, factor=k) for terms in (SHAPES, BOXES) for k in
 
 def run(X, y, callbacks=(), candidates=CANDIDATES, radius=RADIUS, weight=None, **options):
     rng, n_classes = np.random.default_rng(0), int(y.max()) + 1
-    options = {"annealing": TABLE_ANNEALING, "scorer": partial(certified_share, radius)} | options
+    options = {
+        "annealing": TABLE_ANNEALING,
+        "scorer": partial(certified_accuracy, radius),
+    } | options
     stage = RobustTraining(n_classes, candidates, radius=radius, **options)
     problem = TrainingProblem(X, y, weight=weight, rng=rng)
     with TrainingMonitor(callbacks) as monitor:
-        return stage.run(untrained(TrainingData(X, y), n_classes, rng), problem, monitor)
+        return stage.run(initial_model(TrainingData(X, y), n_classes, rng), problem, monitor)
 
 
 def share(model, X, y, radius=RADIUS):
-    return certified_share(radius, model, TrainingData(X, y))
+    return certified_accuracy(radius, model, TrainingData(X, y))
 
 
 def test_training_certifies_new_samples():
@@ -104,7 +107,7 @@ def test_initial_model_is_kept_if_the_search_is_stopped():
     outcome = run(X, y, [lambda progress: progress.iteration >= 2])
     assert outcome.choice is None
     assert outcome.status is Status.CALLBACK
-    initial = untrained(TrainingData(X, y), 2, np.random.default_rng(0))
+    initial = initial_model(TrainingData(X, y), 2, np.random.default_rng(0))
     assert_array_equal(outcome.model.scores(X), initial.scores(X))
 
 

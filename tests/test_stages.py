@@ -15,7 +15,7 @@ from sklearn.preprocessing import StandardScaler
 
 import maxplus
 from maxplus import LMMClassifier, SubgradientLMMClassifier
-from maxplus.estimators._cross_validation import temperature, validate_polish
+from maxplus.estimators._cross_validation import inverse_temperature, validate_polish
 from maxplus.io import Checkpoint
 from maxplus.io.container import FileError
 from maxplus.models import LMM, LOG2
@@ -481,7 +481,7 @@ def test_polish_decision_uses_held_out_rows(iris):
     model = LMMClassifier(6, standardize=False, polish=None, random_state=0).fit(*iris).model_
     Z = model.scores(iris.X).astype(float)
 
-    t = temperature(Z, iris.y)
+    t = inverse_temperature(Z, iris.y)
 
     def losses(Z):
         p = softmax(t * Z, axis=1)

@@ -6,11 +6,11 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from maxplus import LMMClassifier
 from maxplus.estimators._additive import (
-    EFFORT,
+    BUDGET,
     STRUCTURES,
     JointTraining,
-    untrained,
-    without_weak_terms,
+    drop_weak_terms,
+    initial_model,
 )
 from maxplus.estimators._cross_validation import FOLDS
 from maxplus.estimators._parameters import threads
@@ -23,7 +23,7 @@ def fit(rows, seed=0, structures=STRUCTURES):
     """Select a structure and train it."""
     rng = np.random.default_rng(seed)
     problem = TrainingProblem(rows.X, rows.y, weight=rows.weight, rng=rng)
-    return JointTraining(2, structures).run(untrained(rows, 2, rng), problem, TrainingMonitor())
+    return JointTraining(2, structures).run(initial_model(rows, 2, rng), problem, TrainingMonitor())
 
 
 def interaction(n=500):
@@ -62,7 +62,7 @@ def test_search_does_not_depend_on_the_number_of_threads():
     assert_array_equal(runs[0].model.scores(rows.X), runs[1].model.scores(rows.X))
     tried = np.isfinite(runs[0].choice.losses)
     assert tried.shape == (len(STRUCTURES), FOLDS)
-    assert_array_equal(tried.sum(axis=0), [len(STRUCTURES), EFFORT.survivors, EFFORT.survivors])
+    assert_array_equal(tried.sum(axis=0), [len(STRUCTURES), BUDGET.survivors, BUDGET.survivors])
 
 
 def test_structure_search_ignores_rows_of_tiny_weight():
@@ -105,9 +105,9 @@ def test_negligible_terms_are_removed():
     model = fit(wide, structures=PAIR).model
     assert 3 not in np.concatenate([term.features for term in model.terms])
     rng = np.random.default_rng(0)
-    whole = untrained(wide, 2, rng)
-    pruned = without_weak_terms(whole, wide.X)
+    whole = initial_model(wide, 2, rng)
+    pruned = drop_weak_terms(whole, wide.X)
     assert len(pruned.terms) < len(whole.terms)
     # The scores of a term over a constant feature are the same for all rows.
     assert_allclose(pruned.scores(wide.X), whole.scores(wide.X), atol=1e-12)
-    assert without_weak_terms(pruned, wide.X) is pruned
+    assert drop_weak_terms(pruned, wide.X) is pruned

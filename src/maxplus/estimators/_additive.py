@@ -16,9 +16,9 @@ from maxplus.estimators._cross_validation import (
     FOLDS,
     MANY_SAMPLES,
     Candidates,
-    Effort,
     Search,
-    temperature,
+    SearchBudget,
+    inverse_temperature,
 )
 from maxplus.estimators._training_data import TrainingData
 from maxplus.models import AdditiveLMM, FeatureMap, Model
@@ -30,7 +30,7 @@ from maxplus.training.smooth.soft_terms import TERM_ANNEALING, OnEpoch, train_te
 from maxplus.training.smooth.structures import Pair, Structure, initial_terms, select_pairs
 from maxplus.training.stages.base import Outcome
 
-# Candidate structures in order of capacity, from smooth shape functions to many boxes.
+# Candidate structures in order of capacity, from shape functions with few units to many boxes.
 STRUCTURES = (
     Structure(units=1, size=1.5),
     Structure(units=2, size=1.0),
@@ -41,9 +41,9 @@ STRUCTURES = (
     Structure(units=3, has_shapes=False, boxes=8, box_units=3, size=6.0),
     Structure(units=3, pairs_per_feature=1.0, boxes=8, box_units=16, size=6.0),
 )
-# Training runs of the search for fewer than MANY_SAMPLES samples, and for more samples.
-EFFORT = Effort(survivors=4, first=0.5, others=0.5, min_samples=3_000, share=1 / 4)
-EFFORT_MANY_SAMPLES = EFFORT._replace(survivors=3, first=0.25)
+# Budget of the search for fewer than MANY_SAMPLES samples, and for MANY_SAMPLES or more.
+BUDGET = SearchBudget(survivors=4, first=0.5, others=0.5, min_samples=3_000, fraction=1 / 4)
+BUDGET_MANY_SAMPLES = BUDGET._replace(survivors=3, first=0.25)
 # Minimum number of steps of the final training run with MANY_SAMPLES samples or more.
 MIN_STEPS_MANY_SAMPLES = 1_000
 # Minimum contribution of a term as a fraction of all contributions.
@@ -55,7 +55,7 @@ MAX_PAIRS = 40
 N_SUBSAMPLE = 3_000
 
 
-class Prepared(NamedTuple):
+class PreparedData(NamedTuple):
     """Transformed training samples, and selected features and pairs."""
 
     feature_map: FeatureMap
@@ -83,12 +83,12 @@ class EpochReport:
         self.losses: list[float] = []
         self.status = Status.MAX_ITER
 
-    def __call__(self, epoch: int, loss: float, now: Callable[[], AdditiveLMM]) -> bool:
+    def __call__(self, epoch: int, loss: float, current_model: Callable[[], AdditiveLMM]) -> bool:
         """Report an epoch, and return whether training ends."""
         self.losses.append(loss)
         end = Status.MAX_ITER if epoch + 1 == self.n_epochs else None
         # The model is not used without callbacks.
-        model: Any = now() if self.monitor.has_callbacks else None
+        model: Any = current_model() if self.monitor.has_callbacks else None
         reason = self.monitor.report(
             epoch + 1, self.n_epochs, loss, min(self.losses), model, None, end
         )
@@ -119,9 +119,9 @@ class TermTraining(ABC):
         """Return the structures as candidates of a search."""
         return Candidates(
             len(self.structures),
-            lambda data, seed, quiet: self.prepare(data, np.random.default_rng(seed)),
-            lambda c, prepared, length, seed, quiet: self.train(
-                self.structures[c], prepared, length, seed, lambda *_: quiet.interrupted
+            lambda data, seed, job_monitor: self.prepare(data, np.random.default_rng(seed)),
+            lambda c, prepared, length, seed, job_monitor: self.train(
+                self.structures[c], prepared, length, seed, lambda *_: job_monitor.interrupted
             ),
             **evaluation,
         )
@@ -143,22 +143,22 @@ class TermTraining(ABC):
         rng = np.random.default_rng(seed)
         signs = self.monotonic_signs
         model = self.train_mapped(structure, prepared, annealing, rng, on_epoch, signs)
-        return self.of_raw_features(model, prepared)
+        return self.to_raw_features(model, prepared)
 
-    def of_raw_features(self, model: AdditiveLMM, prepared: Prepared) -> AdditiveLMM:
-        """Convert a model of transformed features to a model of raw features."""
+    def to_raw_features(self, model: AdditiveLMM, prepared: PreparedData) -> AdditiveLMM:
+        """Convert a model that takes transformed features to a model that takes raw features."""
         return AdditiveLMM(model.terms, model.n_features, prepared.feature_map)
 
     def train_mapped(
         self,
         structure: Structure,
-        prepared: Prepared,
+        prepared: PreparedData,
         annealing: Annealing,
         rng: np.random.Generator,
         on_epoch: OnEpoch | None = None,
         signs: NDArray | None = None,
     ) -> AdditiveLMM:
-        """Train a model of transformed features."""
+        """Train a model that takes transformed features."""
         U, features = prepared.U, prepared.features
         pairs = prepared.pairs[: structure.n_pairs(len(features))]
         start = initial_terms(structure, U, prepared.labels, self.n_classes, pairs, rng, features)
@@ -194,17 +194,17 @@ class Choice(NamedTuple):
     """Held-out results of a search over structures, and the chosen structure.
 
     Losses (inf for skipped folds) and scores (−inf for skipped folds) have the shape
-    (n_structures, n_folds). The temperature is that of the chosen structure.
+    (n_structures, n_folds). The inverse temperature is that of the chosen structure.
     """
 
     structures: Sequence[Any]
     losses: NDArray
     scores: NDArray | None
     chosen: int
-    temperature: float
+    inverse_temperature: float
 
     @property
-    def as_search(self) -> dict[str, Any]:
+    def fitted_attributes(self) -> dict[str, Any]:
         """Dict with the fitted attribute ``search_``."""
         search = {
             "candidates": np.array([str(structure) for structure in self.structures]),
@@ -294,7 +294,7 @@ class JointTraining(TermTraining, SumStage):
             chosen = choice.chosen
         monitor.begin(self.name, is_last=True)
         trained, losses, status = self.train_on_all(chosen, data, seed, monitor)
-        return TrainedSum(without_weak_terms(trained, data.X), status, choice, losses)
+        return TrainedSum(drop_weak_terms(trained, data.X), status, choice, losses)
 
     def choose(
         self, data: TrainingData, seed: int, monitor: TrainingMonitor
@@ -302,26 +302,26 @@ class JointTraining(TermTraining, SumStage):
         """Return the choice, or None if the search was interrupted, and the status."""
         monitor.begin("choice", is_last=False)
         score = None if self.scorer is None else self._score
-        search = Search(self.candidates(score=score), data, self.effort(len(data.y)), seed)
+        search = Search(self.candidates(score=score), data, self.budget(len(data.y)), seed)
         status = search.run(monitor)
         if status is not None:
             return None, status
-        chosen, factor = search.chosen(), 1.0
+        chosen, factor = search.best_candidate(), 1.0
         known = search.evaluated
         if known.any():
             held = search.data.part(known)
-            factor = temperature(search.outputs[chosen, known], held.y, held.weight)
+            factor = inverse_temperature(search.outputs[chosen, known], held.y, held.weight)
         scores = None if self.scorer is None else search.scores
         choice = Choice(self.structures, search.losses, scores, chosen, factor)
         return choice, Status.MAX_ITER
 
-    def effort(self, n_samples: int) -> Effort:
+    def budget(self, n_samples: int) -> SearchBudget:
         """Return the number and length of the training runs of the search."""
-        return EFFORT if n_samples < MANY_SAMPLES else EFFORT_MANY_SAMPLES
+        return BUDGET if n_samples < MANY_SAMPLES else BUDGET_MANY_SAMPLES
 
     def _score(self, model: AdditiveLMM, data: TrainingData) -> float:
         assert self.scorer is not None
-        factor = temperature(model.scores(data.X), data.y, data.weight)
+        factor = inverse_temperature(model.scores(data.X), data.y, data.weight)
         return self.scorer(model.scaled(factor), data)
 
     def annealing_for(self, structure: Structure, n_samples: int) -> Annealing:
@@ -331,16 +331,16 @@ class JointTraining(TermTraining, SumStage):
             return annealing
         return annealing._replace(min_steps=max(MIN_STEPS_MANY_SAMPLES, structure.min_steps))
 
-    def prepare(self, data: TrainingData, rng: np.random.Generator) -> Prepared:
+    def prepare(self, data: TrainingData, rng: np.random.Generator) -> PreparedData:
         """Transform features, and select features and pairs.
 
         Shape functions are trained briefly. Features are ranked by their contributions, and pairs
-        by the residuals.
+        by how much of the residuals they explain.
         """
         feature_map = FeatureMap.fit(data.X)
         U = feature_map(data.X)
         features = list(range(U.shape[1]))
-        prepared = Prepared(feature_map, U, data.y, data.y, data.weight, features)
+        prepared = PreparedData(feature_map, U, data.y, data.y, data.weight, features)
         annealing = TERM_ANNEALING._replace(length=PAIRS_LENGTH)
         shapes = self.train_mapped(Structure(), prepared, annealing, rng)
         if self.max_features is not None:
@@ -352,7 +352,7 @@ class JointTraining(TermTraining, SumStage):
         return prepared._replace(features=features, pairs=pairs)
 
 
-def untrained(
+def initial_model(
     data: TrainingData, n_classes: int, rng: np.random.Generator, signs: NDArray | None = None
 ) -> AdditiveLMM:
     """Return the initial model, which has shape functions only."""
@@ -363,8 +363,8 @@ def untrained(
     return AdditiveLMM(model.terms, data.X.shape[1], feature_map)
 
 
-def without_weak_terms(model: AdditiveLMM, X: NDArray) -> AdditiveLMM:
-    """Remove terms that hardly discriminate between classes.
+def drop_weak_terms(model: AdditiveLMM, X: NDArray) -> AdditiveLMM:
+    """Return the model without terms that hardly discriminate between classes.
 
     A term is removed if the mean range of its centred scores over the classes is below 0.2 % of the
     sum over all terms. Its mean scores are added to the intercept.

@@ -107,7 +107,7 @@ class OtherDataError(StateError):
 
 
 class Origin(NamedTuple):
-    """Estimator and training data, passed to callbacks that write checkpoints."""
+    """Estimator and training data, used by callbacks that write checkpoints."""
 
     estimator: Any
     data: TrainingData
@@ -122,7 +122,7 @@ class FitState:
     # Slope of the initial boxes, and typical distance between classes.
     slope: float | None = None
     distance: float | None = None
-    # Factor for all weights, estimated on held-out samples.
+    # Inverse temperature: factor for all weights, estimated on held-out samples.
     temperature: float | None = None
     # Scaling of the features for a single network.
     scaling: Scaling | None = None
@@ -142,8 +142,8 @@ class FitState:
     PER_UNIT: ClassVar[tuple[str, ...]] = ("prototypes", "unit_activation_counts")
 
     @property
-    def size(self) -> float:
-        """Size of the initial scores, slope times distance."""
+    def score_scale(self) -> float:
+        """Scale of the initial scores, slope times distance."""
         assert self.slope is not None
         assert self.distance is not None
         return self.slope * self.distance
@@ -294,7 +294,7 @@ class BaseMaxPlusClassifier(StatusMixin, ClassifierMixin, BaseMaxPlusEstimator):
         """Fit the classifier.
 
         If fitting fails or is interrupted, the estimator is unchanged. Use the callback
-        `maxplus.training.KeepBestOnInterrupt` to keep the best model on Ctrl-C.
+        `maxplus.training.KeepBestOnInterrupt` to keep the model trained so far on Ctrl-C.
 
         Parameters
         ----------
@@ -370,7 +370,7 @@ class BaseMaxPlusClassifier(StatusMixin, ClassifierMixin, BaseMaxPlusEstimator):
             state = replace(state, results={**state.results, **trained.arrays}, rng=rng)
             fitted = self._fitted_attributes(data, state, trained)
         replace_fitted(self, fitted)
-        self._warn_of_ending(trained)
+        self._warn_after_fit(trained)
         return self
 
     def _shared_params(self) -> dict[str, Any]:
@@ -428,7 +428,7 @@ class BaseMaxPlusClassifier(StatusMixin, ClassifierMixin, BaseMaxPlusEstimator):
         """Warn about parameters that were set but have no effect."""
         warn_of_unused_parameters(self, self._effects)
 
-    def _warn_of_ending(self, trained: TrainingResult) -> None:
+    def _warn_after_fit(self, trained: TrainingResult) -> None:
         """Warn if training was interrupted or did not converge."""
         if trained.status is Status.INTERRUPTED:
             warn_user(self._interruption_message(trained))
@@ -442,7 +442,7 @@ class BaseMaxPlusClassifier(StatusMixin, ClassifierMixin, BaseMaxPlusEstimator):
     def _interruption_message(self, trained: TrainingResult) -> str:
         if trained.outcomes:
             unit = ITERATION_NAMES.get(trained.last_stage, trained.last_stage)
-            kept = "the current parameters are kept"
+            kept = "the model trained so far is kept"
             if trained.last_stage == Iterations.name:
                 unit, kept = f"of {self.max_iter} {unit}", f"the {self.keep} parameters are kept"
             when = f"after {trained.outcomes[-1].n_iter} {unit}"
@@ -538,7 +538,7 @@ class BaseMaxPlusRegressor(RegressorMixin, BaseMaxPlusEstimator):
         """Train the model and return its fitted attributes."""
 
     @abstractmethod
-    def _warn_of_ending(self) -> None:
+    def _warn_after_fit(self) -> None:
         """Warn if training was interrupted or did not converge."""
 
     def fit(self: Self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Self:
@@ -570,7 +570,7 @@ class BaseMaxPlusRegressor(RegressorMixin, BaseMaxPlusEstimator):
         with threads(self.n_jobs):
             fitted = data.columns | summary | self._fitted_attributes(data)
         replace_fitted(self, fitted)
-        self._warn_of_ending()
+        self._warn_after_fit()
         return self
 
 

@@ -1,4 +1,4 @@
-"""Cross-validation of structures, of the polish, and of the temperature."""
+"""Cross-validation of structures, of the polish, and of the inverse temperature."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from maxplus.training.monitor import run_parallel
 from maxplus.training.result import TrainingOverflowError
 from maxplus.training.stages import Polish
 
-MIN_TEMPERATURE, MAX_TEMPERATURE = 0.02, 50.0
+MIN_INVERSE_TEMPERATURE, MAX_INVERSE_TEMPERATURE = 0.02, 50.0
 # Number of bisection steps on the log scale.
 N_BISECTIONS = 40
 FOLDS = 3
@@ -42,7 +42,7 @@ def losses_of(Z: NDArray, y: NDArray) -> NDArray:
     return np.log(np.exp(Z).sum(axis=1)) - Z[np.arange(len(y)), y]
 
 
-def temperature(Z: NDArray, y: NDArray, weight: NDArray | None = None) -> float:
+def inverse_temperature(Z: NDArray, y: NDArray, weight: NDArray | None = None) -> float:
     """Return the inverse temperature t that minimises the mean log loss of softmax(t·z).
 
     Labels are smoothed by 1 / (n + 2) for n samples (rule of succession), so that the optimum is
@@ -57,17 +57,17 @@ def temperature(Z: NDArray, y: NDArray, weight: NDArray | None = None) -> float:
         t = math.exp(u)
         return float(np.average(np.log(np.exp(t * Z).sum(axis=1)) - t * target, weights=weight))
 
-    bounds = math.log(MIN_TEMPERATURE), math.log(MAX_TEMPERATURE)
+    bounds = math.log(MIN_INVERSE_TEMPERATURE), math.log(MAX_INVERSE_TEMPERATURE)
     best = minimize_scalar(loss, method="bounded", bounds=bounds, options={"xatol": 1e-3})
     return math.exp(best.x)
 
 
-def limit_temperature(target: float, Z: NDArray, y: NDArray, level: float) -> float:
-    """Return the temperature closest to ``target`` for which every loss is below ``level``.
+def limit_inverse_temperature(target: float, Z: NDArray, y: NDArray, level: float) -> float:
+    """Return the inverse temperature closest to ``target`` with every loss below ``level``.
 
-    All losses must be below the level for temperature 1. The maximum loss over the samples of all
-    ranks is convex in the temperature. It is therefore below the level in an interval around 1, the
-    end of which is found by bisection.
+    All losses must be below the level for inverse temperature 1. The maximum loss over the samples
+    of all ranks is convex in the inverse temperature. It is therefore below the level in an
+    interval around 1, the end of which is found by bisection.
     """
     Z = np.asarray(Z, np.float64)
 
@@ -87,20 +87,23 @@ def limit_temperature(target: float, Z: NDArray, y: NDArray, level: float) -> fl
 
 def is_within_noise(differences: NDArray, weight: NDArray | None, n_errors: float) -> bool:
     """Return whether a weighted mean is at most ``n_errors`` times its standard error."""
-    share = _shares(differences, weight)
+    share = _normalised_weights(differences, weight)
     mean = float(share @ differences)
     # Unequal weights reduce the effective sample size.
     error = math.sqrt(float(share @ (differences - mean) ** 2) * float(share @ share))
     return mean <= n_errors * error
 
 
-def _shares(values: NDArray, weight: NDArray | None) -> NDArray:
+def _normalised_weights(values: NDArray, weight: NDArray | None) -> NDArray:
     """Return the weights, normalised to sum to 1."""
     return np.full(len(values), 1.0 / len(values)) if weight is None else weight / weight.sum()
 
 
-def stratified_part(y: NDArray, n: int, rng: np.random.Generator) -> NDArray:
-    """Return about n stratified indices, at least six per class if there are as many."""
+def stratified_subsample(y: NDArray, n: int, rng: np.random.Generator) -> NDArray:
+    """Return the indices of a stratified subsample of about n samples.
+
+    It contains at least six samples of each class, if available.
+    """
     if len(y) <= n:
         return np.arange(len(y))
     parts = []
@@ -111,21 +114,21 @@ def stratified_part(y: NDArray, n: int, rng: np.random.Generator) -> NDArray:
     return np.sort(np.concatenate(parts))
 
 
-def deal_folds(y: NDArray, n_folds: int, rng: np.random.Generator) -> NDArray:
+def assign_folds(y: NDArray, n_folds: int, rng: np.random.Generator) -> NDArray:
     """Assign samples to folds, stratified by class.
 
     The fold is −1 for the only sample of a class, which is never held out.
     """
-    fold_of, n_dealt = np.full(len(y), -1), 0
+    fold_of, n_assigned = np.full(len(y), -1), 0
     for d in np.unique(y):
         members = rng.permutation(np.flatnonzero(y == d))
         if members.size > 1:
-            fold_of[members] = (n_dealt + np.arange(members.size)) % n_folds
-            n_dealt += members.size
+            fold_of[members] = (n_assigned + np.arange(members.size)) % n_folds
+            n_assigned += members.size
     return fold_of
 
 
-class Effort(NamedTuple):
+class SearchBudget(NamedTuple):
     """Number and length of the training runs of a search."""
 
     # Number of candidates that are evaluated on all folds.
@@ -136,7 +139,7 @@ class Effort(NamedTuple):
     others: float
     # Minimum size of the subsample, absolute and as a fraction of all samples.
     min_samples: int
-    share: float
+    fraction: float
     n_folds: int = FOLDS
 
 
@@ -145,8 +148,8 @@ def _scores(model: Any, prepared: Any, X: NDArray) -> NDArray:
 
 
 def _calibrated_losses(Z: NDArray, data: TrainingData) -> NDArray:
-    """Return the log loss of each sample at the optimal temperature."""
-    return losses_of(temperature(Z, data.y, data.weight) * Z, data.y)
+    """Return the log loss of each sample after temperature scaling."""
+    return losses_of(inverse_temperature(Z, data.y, data.weight) * Z, data.y)
 
 
 class Candidates(NamedTuple):
@@ -181,37 +184,38 @@ class Search:
         self,
         candidates: Candidates,
         data: TrainingData,
-        effort: Effort,
+        budget: SearchBudget,
         seed: int,
         *,
         is_stratified: bool = True,
     ) -> None:
-        self.candidates, self.effort, self.seed = candidates, effort, seed
+        self.candidates, self.budget, self.seed = candidates, budget, seed
 
-        def deal(data: TrainingData) -> tuple[TrainingData, NDArray]:
+        def split(data: TrainingData) -> tuple[TrainingData, NDArray]:
             rng, N = np.random.default_rng(seed), len(data.y)
             strata = data.y if is_stratified else np.zeros(N, np.int64)
-            part = stratified_part(strata, max(effort.min_samples, int(effort.share * N)), rng)
-            if not is_stratified and 2 * effort.n_folds > N:
+            size = max(budget.min_samples, int(budget.fraction * N))
+            part = stratified_subsample(strata, size, rng)
+            if not is_stratified and 2 * budget.n_folds > N:
                 return data.part(part), np.full(N, -1)
-            return data.part(part), deal_folds(strata[part], effort.n_folds, rng)
+            return data.part(part), assign_folds(strata[part], budget.n_folds, rng)
 
-        self.data, self.fold_of = data.on_first_rank(deal)
-        n, n_folds = candidates.n, effort.n_folds
+        self.data, self.fold_of = data.on_first_rank(split)
+        n, n_folds = candidates.n, budget.n_folds
         self.losses, self.scores = np.full((n, n_folds), np.inf), np.full((n, n_folds), -np.inf)
         self.outputs = np.full((n, len(self.data.y), 1), np.nan)
-        self._n_done, self._total = 0, n + (n_folds - 1) * min(effort.survivors, n)
+        self._n_done, self._total = 0, n + (n_folds - 1) * min(budget.survivors, n)
 
     def run(self, monitor: TrainingMonitor) -> Status | None:
         """Evaluate the candidates; return a status if the search was stopped, else None."""
-        numbers, n_survivors = list(range(self.candidates.n)), self.effort.survivors
+        numbers, n_survivors = list(range(self.candidates.n)), self.budget.survivors
         if n_survivors >= len(numbers):
-            return self._evaluate(numbers, range(self.effort.n_folds), monitor)
+            return self._evaluate(numbers, range(self.budget.n_folds), monitor)
         status = self._evaluate(numbers, range(1), monitor)
         if status is not None:
             return status
         survivors = sorted(sorted(numbers, key=lambda c: self._key(c, [0]))[:n_survivors])
-        return self._evaluate(survivors, range(1, self.effort.n_folds), monitor)
+        return self._evaluate(survivors, range(1, self.budget.n_folds), monitor)
 
     def _evaluate(
         self, numbers: Sequence[int], folds: range, monitor: TrainingMonitor
@@ -242,7 +246,7 @@ class Search:
         return self.candidates.prepare(data, [self.seed, fold], monitor)
 
     def _train(self, c: int, fold: int, prepared: Any, monitor: TrainingMonitor) -> Any:
-        length = self.effort.others if fold else self.effort.first
+        length = self.budget.others if fold else self.budget.first
         return self.candidates.train(c, prepared, length, [self.seed, fold, 1], monitor)
 
     def _record(self, c: int, fold: int, model: Any, prepared: Any) -> None:
@@ -275,11 +279,11 @@ class Search:
         """Mask of the samples that have outputs of all survivors."""
         return np.isfinite(self.outputs[self.survivors]).all(axis=(0, 2))
 
-    def chosen(self) -> int:
+    def best_candidate(self) -> int:
         """Return the survivor with the best score.
 
-        Without scores, return the simplest survivor whose loss is not significantly worse than the
-        best loss.
+        Without scores, return the simplest survivor whose loss is within 0.25 standard errors of
+        the lowest loss.
         """
         evaluated, survivors = self.evaluated, self.survivors
         if not evaluated.any():
@@ -289,7 +293,7 @@ class Search:
             return min(survivors, key=lambda c: self._key(c, folds))
         data = self.data.part(evaluated)
         losses = {c: self.candidates.losses(self.outputs[c, evaluated], data) for c in survivors}
-        shares = _shares(data.y, data.weight)
+        shares = _normalised_weights(data.y, data.weight)
         best = losses[min(losses, key=lambda c: float(shares @ losses[c]))]
         return next(
             c
@@ -308,36 +312,36 @@ def _in_threads(
         yield completed
 
 
-def _network_effort(data: TrainingData) -> Effort:
+def _network_budget(data: TrainingData) -> SearchBudget:
     """Return the number and length of the training runs of a search over single networks."""
     length = 0.25 if current().total(len(data.y)) < MANY_SAMPLES else 0.2
-    return Effort(2, length, length, 2_000, 1 / 8)
+    return SearchBudget(2, length, length, 2_000, 1 / 8)
 
 
-def held_out_temperature(
+def held_out_inverse_temperature(
     data: TrainingData,
     train: Callable[[TrainingData, float, np.random.Generator, TrainingMonitor], LMM],
     seed: int,
     monitor: TrainingMonitor,
 ) -> float:
-    """Return the optimal temperature for held-out samples, from a short training run per fold.
+    """Return the inverse temperature for held-out samples, from a short training run per fold.
 
     ``train`` is a function of data, length (fraction of a full run), generator and monitor. The
-    temperature is 1 if no sample can be held out, or if the search is stopped.
+    result is 1 if no sample can be held out, or if the search is stopped.
     """
     candidates = Candidates(
         1,
-        lambda kept, seed, quiet: kept,
-        lambda c, kept, length, seed, quiet: train(
-            kept, length, np.random.default_rng(seed[:2]), quiet
+        lambda kept, seed, job_monitor: kept,
+        lambda c, kept, length, seed, job_monitor: train(
+            kept, length, np.random.default_rng(seed[:2]), job_monitor
         ),
     )
-    search = Search(candidates, data, _network_effort(data), seed)
+    search = Search(candidates, data, _network_budget(data), seed)
     evaluated = search.evaluated if search.run(monitor) is None else np.zeros(0, bool)
     if not evaluated.any():
         return 1.0
     held = search.data.part(evaluated)
-    return temperature(search.outputs[0, evaluated], held.y, held.weight)
+    return inverse_temperature(search.outputs[0, evaluated], held.y, held.weight)
 
 
 def validate_polish(
@@ -350,32 +354,32 @@ def validate_polish(
     """Return whether a polish degrades neither the accuracy nor the log loss on held-out samples.
 
     A network is trained briefly and polished in each fold. Held-out accuracies and losses before
-    and after the polish are compared pairwise, with the same temperature. An increase within its
-    standard error is ignored. A polish is also rejected if more than half of the losses above its
-    level stay there, if training overflows, or if no sample can be held out.
+    and after the polish are compared pairwise, with the same inverse temperature. An increase
+    within its standard error is ignored. A polish is also rejected if more than half of the losses
+    above its level stay there, if training overflows, or if no sample can be held out.
     """
     assert problem.rng is not None
     seed = int(problem.rng.integers(2**31))
     data = TrainingData(problem.X, problem.y, problem.weight)
-    effort = _network_effort(data)
+    budget = _network_budget(data)
 
-    def train_fold(kept: TrainingData, seed: Sequence[int], quiet: TrainingMonitor) -> Any:
+    def train_fold(kept: TrainingData, seed: Sequence[int], job_monitor: TrainingMonitor) -> Any:
         rng = np.random.default_rng(seed)
-        return kept, train(model, kept, effort.first, rng, quiet), rng
+        return kept, train(model, kept, budget.first, rng, job_monitor), rng
 
     def polish_fold(
         candidate: int,
         prepared: Any,
         length: float,
         seed: Sequence[int],
-        quiet: TrainingMonitor,
+        job_monitor: TrainingMonitor,
     ) -> tuple[LMM, int]:
         """Return the original or the polished network, and its number of losses above the level."""
         kept, before, rng = prepared
         polish = make_polish(len(kept.y), length)
         if candidate == 0:
             return before, int((~(before.losses(kept.X, kept.y) < polish.level)).sum())
-        done = polish.run(before, TrainingProblem(kept.X, kept.y, rng=rng), quiet)
+        done = polish.run(before, TrainingProblem(kept.X, kept.y, rng=rng), job_monitor)
         return done.model, done.above.size
 
     candidates = Candidates(
@@ -385,7 +389,7 @@ def validate_polish(
         outputs=lambda trained, prepared, X: trained[0].scores(X),
         score=lambda trained, held: -float(trained[1]),
     )
-    search = Search(candidates, data, effort, seed)
+    search = Search(candidates, data, budget, seed)
     try:
         # The search does not report progress, because it is part of the polish.
         status = search.run(TrainingMonitor(parent=monitor))
@@ -398,7 +402,7 @@ def validate_polish(
     if 2 * n_after > n_before:
         return False
     held, (before, after) = search.data.part(evaluated), search.outputs[:, evaluated]
-    t = temperature(before, held.y, held.weight)
+    t = inverse_temperature(before, held.y, held.weight)
     losses = losses_of(t * after, held.y) - losses_of(t * before, held.y)
     errors = (after.argmax(axis=1) != held.y) * 1.0 - (before.argmax(axis=1) != held.y)
     return all(is_within_noise(increase, held.weight, 1.0) for increase in (losses, errors))

@@ -239,8 +239,9 @@ class ExplainMixin:
             changes = domain.with_fixed(others).candidates
             if len(others) == len(domain.columns) or not changes.feature.size:
                 raise ValueError(
-                    f"change_one_of contains {column!r}, which is not a column with a list of "
-                    "values; use eps and scale for numeric columns"
+                    f"change_one_of contains {column!r}, which is not a categorical or ordinal "
+                    "column, or a column with a few integer values; use eps and scale for other "
+                    "columns"
                 )
             for feature, value in zip(changes.feature.tolist(), changes.value, strict=True):
                 yield domain, feature, value
@@ -272,9 +273,9 @@ class ExplainMixin:
             Samples.
         domain : Domain, optional
             Valid values of the columns in counterfactuals, and the units of distances. By default,
-            the domain of ``encoder_``: categories change as a whole, numbers stay in the range of
-            the training data, and distances are in standard deviations. Without an encoder,
-            features may take any value, and distances are in units of ``scale_``.
+            the domain of ``encoder_``: a category changes to another category, numbers stay in
+            the range of the training data, and distances are in standard deviations. Without an
+            encoder, features may take any value, and distances are in units of ``scale_``.
         fixed : iterable of str or int, default=()
             Names of columns, or indices of features, that cannot change.
         low, high : number or array of shape (n_features,), optional
@@ -301,8 +302,8 @@ class ExplainMixin:
         >>> from maxplus import LMMClassifier
         >>> X, y = load_iris(return_X_y=True)
         >>> clf = LMMClassifier(9, random_state=0).fit(X, y)
-        >>> why = clf.explain(X[:2], class_names=["setosa", "versicolor", "virginica"])
-        >>> print(why.text(0).splitlines()[0][:13])
+        >>> explanation = clf.explain(X[:2], class_names=["setosa", "versicolor", "virginica"])
+        >>> print(explanation.text(0).splitlines()[0][:13])
         Row 1: setosa
         """
         check_is_fitted(self)
@@ -360,7 +361,7 @@ class ExplainMixin:
         """
         row = self._validated(np.asarray(x)[None] if np.ndim(x) == 1 else x)
         if len(row) != 1:
-            raise ValueError(f"x must be one row; got {len(row)}")
+            raise ValueError(f"x must be one sample; got {len(row)}")
         check_value("n_columns", n_columns, integer(1))
         domain = self._domain(domain).within(low, high).with_fixed(fixed)
         names = self._class_names(class_names)

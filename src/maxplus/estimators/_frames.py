@@ -116,7 +116,7 @@ def change_of_features(
         if name not in features:
             raise ValueError(
                 f"robust_eps has the column {name!r}, which does not exist; X has "
-                f"{', '.join(list(features)[:20])}"
+                f"the columns {', '.join(list(features)[:20])}"
             )
         if (size == "any") != (name in largest):
             kind, remedy = ("categories", "'any'") if name in largest else ("numbers", "a number")
@@ -129,7 +129,7 @@ def change_of_features(
 
 
 def for_encoded_features(estimator: Any) -> Any:
-    """Return the estimator with attributes for the validation of encoded features.
+    """Return an estimator whose attributes about the input describe the encoded features.
 
     If it has an encoder, a modified copy is returned, because ``n_features_in_`` and
     ``feature_names_in_`` of the estimator itself describe the data frame that was passed to `fit`.

@@ -46,7 +46,7 @@ MIN_UNITS, MAX_UNITS = 10, 50
 FEW_UNITS = 3
 # Number of samples per batch.
 BATCH_SIZE = 4096
-# k-means suppresses a warning, which is not thread-safe.
+# `box_lmm` suppresses a warning of KMeans, and `warnings.catch_warnings` is not thread-safe.
 KMEANS_LOCK = Lock()
 # Fitted attributes by the name of the stage result.
 RESULT_ATTRIBUTES = {
@@ -77,7 +77,7 @@ def initial_boxes(
     init_margin: float | None,
     rng: np.random.Generator,
 ) -> tuple[LMM, FitState]:
-    """Return the initial single network for scaled samples, its slope, and the class distance.
+    """Return the initial network for scaled samples, its slope, and the distance between classes.
 
     The arguments are parameters of `LMMClassifier`. The default margin is slope times distance.
     """
@@ -134,7 +134,7 @@ def _class_offsets(y: NDArray, weight: NDArray, n_classes: int) -> NDArray:
     return np.log(share, where=is_present & (share > 0), out=np.zeros(n_classes))
 
 
-class Pruned(NamedTuple):
+class PruneResult(NamedTuple):
     """Numbers of dropped, provably inactive, and remaining units."""
 
     dropped: int
@@ -273,7 +273,7 @@ class BaseLMMClassifier(ExplainMixin, WeightsMixin, BaseMaxPlusClassifier):
                 losses = model.losses(X[index], codes)
         return loss_attributes(losses, weight, index, len(labels))
 
-    def prune(self, *, only_provable: bool = False) -> Pruned:
+    def prune(self, *, only_provable: bool = False) -> PruneResult:
         """Drop hidden units that never determine a score.
 
         By default, units that are inactive on all training samples are dropped. The scores of the
@@ -288,7 +288,7 @@ class BaseLMMClassifier(ExplainMixin, WeightsMixin, BaseMaxPlusClassifier):
 
         Returns
         -------
-        Pruned
+        PruneResult
             Numbers of units: (dropped, provable, remaining).
 
         Examples
@@ -317,7 +317,7 @@ class BaseLMMClassifier(ExplainMixin, WeightsMixin, BaseMaxPlusClassifier):
             if hasattr(self, name):
                 fitted[name] = getattr(self, name)[keep]
         self.__dict__ = vars(self) | fitted
-        return Pruned(int(drop.sum()), int(provable.sum()), keep.size)
+        return PruneResult(int(drop.sum()), int(provable.sum()), keep.size)
 
 
 def from_pipeline(pipeline: Any) -> Any:

@@ -172,12 +172,12 @@ THREADS = Constraint(
 )
 SCORER = Constraint("the name of a scorer of scikit-learn", _is_scorer)
 CLASS_WEIGHTS = Constraint(
-    "a dict of labels and finite numbers > 0",
+    "a dict that maps labels to finite numbers > 0",
     lambda v: isinstance(v, Mapping) and all(map(real(above=0.0).is_valid, v.values())),
 )
 SIZES = Constraint("an array with such a number for each feature", _are_sizes)
 SIZES_BY_COLUMN = Constraint(
-    "a dict of column names and finite numbers >= 0, or 'any' for categories",
+    "a dict that maps column names to finite numbers >= 0, or to 'any' for categories",
     lambda v: (
         isinstance(v, Mapping)
         and all(size == "any" or real(minimum=0.0).is_valid(size) for size in v.values())
@@ -185,7 +185,7 @@ SIZES_BY_COLUMN = Constraint(
 )
 CLIPS = Constraint("(low, high) with low < high, or several such pairs in order", _are_clips)
 MONOTONIC = Constraint(
-    "an array of 1, 0 and -1, one for each column, or a dict of column names and these numbers",
+    "an array of 1, 0 and -1, one for each column, or a dict that maps column names to them",
     _are_signs,
 )
 

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from maxplus.certify import certified_at
 from maxplus.estimators._additive import Choice, JointTraining
-from maxplus.estimators._cross_validation import Effort, stratified_part
+from maxplus.estimators._cross_validation import SearchBudget, stratified_subsample
 from maxplus.estimators._frames import ENCODER, change_of_features
-from maxplus.estimators._training_data import TrainingData, share_a_unit
+from maxplus.estimators._training_data import TrainingData, looks_like_pixels
 from maxplus.models import LMM, AdditiveLMM, FeatureMap, Term
 from maxplus.training import Status, TrainingMonitor
 from maxplus.training.smooth.annealing import Annealing, Augment
@@ -30,9 +30,11 @@ from maxplus.training.smooth.structures import (
 # Sizes of the boxes in training, as multiples of the certified box.
 FACTORS = (1.0, 1.5, 2.0, 3.0)
 FOLDS = 5
-EFFORT = Effort(survivors=100, first=1.0, others=1.0, min_samples=3_000, share=1 / 4, n_folds=FOLDS)
+BUDGET = SearchBudget(
+    survivors=100, first=1.0, others=1.0, min_samples=3_000, fraction=1 / 4, n_folds=FOLDS
+)
 # For images, the search uses one fold, fewer samples, shorter training runs and fewer units.
-IMAGE_EFFORT = EFFORT._replace(survivors=0, first=0.6, min_samples=10_000, share=0.0)
+IMAGE_BUDGET = BUDGET._replace(survivors=0, first=0.6, min_samples=10_000, fraction=0.0)
 IMAGE_UNITS = 5
 # Number of images whose clusters initialise the units.
 N_IMAGES = 10_000
@@ -107,7 +109,7 @@ def make_candidates(
     candidates, a constant is added.
     """
     side = math.isqrt(X.shape[1])
-    is_image = side * side == X.shape[1] and share_a_unit(X)
+    is_image = side * side == X.shape[1] and looks_like_pixels(X)
     terms: Structure | Windows = structure
     clips = ["range" if clip is None else clip]
     if is_image:
@@ -121,8 +123,8 @@ def make_candidates(
     return candidates if len(candidates) == 1 else [*candidates, CONSTANT]
 
 
-def certified_share(radius: NDArray, model: AdditiveLMM, data: TrainingData) -> float:
-    """Return the share of samples that are classified correctly for all |x' − x| ≤ radius."""
+def certified_accuracy(radius: NDArray, model: AdditiveLMM, data: TrainingData) -> float:
+    """Return the fraction of samples certified to be correct for all |x' − x| ≤ radius."""
     Z = model.scores(data.X)
     is_correct = Z.argmax(axis=1) == data.y
     certified = certified_at(model, data.X, 1.0, radius, scores=Z, where=is_correct)
@@ -143,9 +145,9 @@ class RobustTraining(JointTraining):
 
     n_folds: ClassVar[int] = FOLDS
 
-    def effort(self, n_samples: int) -> Effort:
+    def budget(self, n_samples: int) -> SearchBudget:
         """Return the number and length of the training runs of the search."""
-        return IMAGE_EFFORT if isinstance(self.structures[0].structure, Windows) else EFFORT
+        return IMAGE_BUDGET if isinstance(self.structures[0].structure, Windows) else BUDGET
 
     def choose(
         self, data: TrainingData, seed: int, monitor: TrainingMonitor
@@ -155,10 +157,10 @@ class RobustTraining(JointTraining):
         if choice is None or choice.scores is None or self.structures[-1].structure is not None:
             return choice, status
         scores = choice.scores[:, np.isfinite(choice.scores[0])].sum(axis=1)
-        # If folds differ in size, equal numbers of certified samples have different shares.
+        # If folds differ in size, equal numbers of certified samples give different accuracies.
         tolerance = 0.5 * self.n_folds / len(data.y)
         if scores[-1] > 0 and scores[-1] >= scores[choice.chosen] - tolerance:
-            choice = choice._replace(chosen=len(scores) - 1, temperature=1.0)
+            choice = choice._replace(chosen=len(scores) - 1, inverse_temperature=1.0)
         return choice, status
 
     def annealing_for(self, structure: Any, n_samples: int) -> Annealing:
@@ -185,7 +187,7 @@ class RobustTraining(JointTraining):
         if terms is None:
             return constant_model(data, self.n_classes, feature_map)
         if isinstance(terms, Windows):
-            part = stratified_part(data.y, N_IMAGES, rng)
+            part = stratified_subsample(data.y, N_IMAGES, rng)
             start, scale = window_terms(
                 image_windows(terms.shape, terms.side, terms.stride),
                 feature_map(data.X[part]).astype(np.float32),

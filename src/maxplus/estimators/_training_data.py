@@ -30,7 +30,7 @@ from maxplus.models.lmm import TermSum
 
 FLOATS = (np.float64, np.float32)
 DIGEST_BITS = 128
-# Number of features and scores per batch in prediction (8 MB in float64).
+# Number of values (features and scores of all samples) per batch in prediction (8 MB in float64).
 BATCH_VALUES = 1 << 20
 # Outliers are outside these quantiles by more than OUTLIER_FACTOR times the distance between them.
 QUANTILES, OUTLIER_FACTOR = (0.05, 0.95), 1.5
@@ -446,10 +446,10 @@ class Scaling(NamedTuple):
 
         Outliers are outside the 5 % and 95 % quantiles by more than 1.5 times the distance
         between the quantiles. Features whose quantiles coincide are not clipped. The spread of
-        constant features is 1. Features that look like pixels (`share_a_unit`) are not scaled.
+        constant features is 1. Features that look like pixels (`looks_like_pixels`) are not scaled.
         """
         N, P = X.shape
-        if share_a_unit(X):
+        if looks_like_pixels(X):
             return cls.identity(P)
         centre, spread = np.empty(P), np.empty(P)
         step = max(1, SCALING_VALUES // N)
@@ -486,16 +486,17 @@ class Scaling(NamedTuple):
         return Z if self.is_identity else (Z * self.spread + self.centre).astype(Z.dtype)
 
     def folded(self, model: LMM) -> LMM:
-        """Convert a model of z to the equivalent model of x."""
+        """Convert a model that takes z to the equivalent model that takes x."""
         return model if self.is_identity else model.folded(self.centre, self.spread)
 
 
-def share_a_unit(X: NDArray) -> bool:
+def looks_like_pixels(X: NDArray) -> bool:
     """Return whether the features look like pixels on an empty background.
 
-    There must be more than 50 features, no negative values, at least a quarter of zeros, and a
-    common range: all values are in [0, 1], or the median of the features' maxima is at least half
-    of the largest maximum. Standardisation would amplify border pixels that are almost always 0.
+    There must be more than 50 features and no negative values. At least a quarter of the values
+    must be 0. Features must have a common range: all values are in [0, 1], or the median of the
+    features' maxima is at least half of the largest maximum. Standardisation would amplify border
+    pixels that are almost always 0.
     """
     if X.shape[1] <= MIN_PIXELS or X.min() < 0 or count_nonzero(X) > (1.0 - MIN_ZEROS) * X.size:
         return False

@@ -114,8 +114,8 @@ class LipschitzInterpolator(WeightsMixin, BaseMaxPlusRegressor):
         reach = max(1.0, float(np.abs(points).max())) * K
         if not reach < np.finfo(points.dtype).max / 8:
             raise ValueError(
-                f"the product of slope {K:g} and X overflows {points.dtype}: samples that nearly "
-                "coincide have different targets; set slope, or merge such samples"
+                f"the product of slope {K:g} and X overflows {points.dtype}; use a smaller slope, "
+                "or merge samples that nearly coincide but have different targets"
             )
         if not isinstance(self.n_hidden, str) and int(self.n_hidden) < len(points):
             rng = check_random_state(self.random_state)
@@ -132,7 +132,7 @@ class LipschitzInterpolator(WeightsMixin, BaseMaxPlusRegressor):
             "interpolates_": bool(np.array_equal(model.scores(points), model.W2)),
         }
 
-    def _warn_of_ending(self) -> None:
+    def _warn_after_fit(self) -> None:
         if not self.interpolates_ and self.slope_ < self.lipschitz_:
             warn_user(
                 f"no function with slope {self.slope_:g} passes through the training points, whose "
@@ -180,7 +180,7 @@ class LipschitzInterpolator(WeightsMixin, BaseMaxPlusRegressor):
         crossed = lower - upper > rounding
         if crossed.any():
             warn_user(
-                f"the envelopes cross at {crossed.sum()} of {len(lower)} rows: no function with "
+                f"the envelopes cross at {crossed.sum()} of {len(lower)} samples: no function with "
                 f"slope {self.slope_:g} passes through the training points; use a larger slope, "
                 "or LMMRegressor for noisy targets",
                 ConvergenceWarning,

@@ -13,11 +13,11 @@ from sklearn.base import clone
 from sklearn.metrics import get_scorer
 
 from maxplus.distributed import current
-from maxplus.estimators._additive import STRUCTURES, JointTraining, untrained
+from maxplus.estimators._additive import STRUCTURES, JointTraining, initial_model
 from maxplus.estimators._base import FitState
 from maxplus.estimators._cross_validation import (
-    held_out_temperature,
-    limit_temperature,
+    held_out_inverse_temperature,
+    limit_inverse_temperature,
     validate_polish,
 )
 from maxplus.estimators._lmm import BaseLMMClassifier, initial_boxes
@@ -45,7 +45,7 @@ from maxplus.estimators._robust import (
     SHAPES,
     RobustTraining,
     Windows,
-    certified_share,
+    certified_accuracy,
     make_candidates,
     max_change,
 )
@@ -114,13 +114,14 @@ class LMMClassifier(BaseLMMClassifier):
         additive in the features. "pairs" also allows terms of two features. "auto" also allows
         terms of all features. Structures are compared by their log loss in 3-fold
         cross-validation with short training runs, on a subsample of large data sets. The simplest
-        structure that is not significantly worse than the best one is chosen. With ``robust_eps``,
-        "auto" uses terms of all features, and the other options use terms of one feature.
+        structure whose loss is within a quarter of a standard error of the lowest loss is chosen.
+        With ``robust_eps``, "auto" uses terms of all features, and the other options use terms of
+        one feature.
     max_features : int, optional
         Maximum number of features in a sum. The features whose shape functions contribute most in
         a short training run are selected. With at most five features, explanations list every
         contribution.
-    monotonic_cst : array of 1, 0 and -1, or dict of column names and these numbers, optional
+    monotonic_cst : array of 1, 0 and -1, or dict that maps column names to them, optional
         Monotonicity constraint of each column on the probability of ``classes_[1]``: 1 for
         increasing, -1 for decreasing, 0 for no constraint. Constraints hold for all inputs by
         construction. Only for binary classification with a sum of terms.
@@ -183,10 +184,10 @@ class LMMClassifier(BaseLMMClassifier):
     calibrate : bool or "auto", default="auto"
         If True, multiply all weights by the inverse temperature that minimises the log loss of
         held-out samples. Predictions and certified radii do not change. "auto" calibrates sums of
-        terms, for which the cross-validation of structures provides the temperature. For a single
+        terms, for which the cross-validation of structures provides this factor. For a single
         network, True estimates it with three short training runs. After an explicit polish, the
-        temperature is limited so that polished losses stay below the level.
-    class_weight : None, "balanced" or dict of labels and numbers > 0, default=None
+        factor is limited so that polished losses stay below the level.
+    class_weight : None, "balanced" or dict that maps labels to numbers > 0, default=None
         Weights of the classes, multiplied by the sample weights. "balanced" gives all classes the
         same total weight. The polish ignores weights.
     scoring : None, str or callable(estimator, X, y), default=None
@@ -461,21 +462,22 @@ class LMMClassifier(BaseLMMClassifier):
     def _initialize(
         self, data: TrainingData, rng: np.random.Generator, monitor: TrainingMonitor
     ) -> tuple[Network, FitState]:
-        temperature = None
+        factor = None
         if self._should_calibrate and not self._is_sum:
             monitor.begin("choice", is_last=False)
             seed = int(rng.integers(2**31))
-            temperature = held_out_temperature(data, self._train_scaled, seed, monitor)
+            factor = held_out_inverse_temperature(data, self._train_scaled, seed, monitor)
 
         def initialize(all_data: TrainingData) -> tuple[Network, FitState]:
             scaling = self._scaling(all_data.X)
             if self._is_sum:
                 all_data = replace(all_data, X=all_data.X[:])
                 signs = self._monotonic_signs(data)
-                return untrained(all_data, data.n_classes, rng, signs), FitState(scaling=scaling)
+                terms = initial_model(all_data, data.n_classes, rng, signs)
+                return terms, FitState(scaling=scaling)
             all_data = replace(all_data, X=scaling(all_data.X))
             model, state = self._initial_boxes(all_data, data.n_classes, rng)
-            return model, replace(state, scaling=scaling, temperature=temperature)
+            return model, replace(state, scaling=scaling, temperature=factor)
 
         return data.on_first_rank(initialize, rng)
 
@@ -507,7 +509,9 @@ class LMMClassifier(BaseLMMClassifier):
     ) -> LMM:
         """Train an initial network on scaled samples for a fraction of the usual epochs."""
         model, state = start
-        warm_up = WarmUp(self._annealing(state.size, len(data.y), length), self._margin(state))
+        warm_up = WarmUp(
+            self._annealing(state.score_scale, len(data.y), length), self._margin(state)
+        )
         problem = TrainingProblem(data.X, data.y, weight=data.weight, rng=rng)
         return warm_up.run(model, problem, monitor).model
 
@@ -554,7 +558,7 @@ class LMMClassifier(BaseLMMClassifier):
             data.n_classes,
             candidates,
             (IMAGE_ANNEALING if is_image else TABLE_ANNEALING)._replace(**self._epochs_and_batch),
-            scorer=partial(certified_share, radius),
+            scorer=partial(certified_accuracy, radius),
             radius=radius,
             augment=None if self.augment is None else partial(augmented, self.augment),
         )
@@ -567,7 +571,7 @@ class LMMClassifier(BaseLMMClassifier):
         """Return the training stages of a single network."""
         stages: list[Stage] = [
             WarmUp(
-                self._annealing(state.size, n_samples),
+                self._annealing(state.score_scale, n_samples),
                 self._margin(state),
                 augment=None if self.augment is None else partial(self._augmented, state),
                 hold_out=float(self.validation_fraction) if self.early_stopping else 0.0,
@@ -575,7 +579,7 @@ class LMMClassifier(BaseLMMClassifier):
             )
         ]
         if self.polish == "auto":
-            make_polish = partial(self._bounded_polish, state.size)
+            make_polish = partial(self._bounded_polish, state.score_scale)
             retrain = partial(self._retrain, state)
             is_beneficial = partial(validate_polish, retrain, make_polish)
             stages.append(ValidatedPolish(is_beneficial, make_polish(n_samples)))
@@ -648,8 +652,8 @@ class LMMClassifier(BaseLMMClassifier):
         if self._is_sum:
             outcome: Any = trained.outcomes[0] if trained.outcomes else None
             if outcome is not None and outcome.choice is not None:
-                search = outcome.choice.as_search
-                factor = outcome.choice.temperature if self._should_calibrate else 1.0
+                search = outcome.choice.fitted_attributes
+                factor = outcome.choice.inverse_temperature if self._should_calibrate else 1.0
         else:
             assert state.scaling is not None
             scaling = state.scaling
@@ -672,7 +676,7 @@ class LMMClassifier(BaseLMMClassifier):
     def _factor(
         self, data: TrainingData, state: FitState, scores: Callable[[NDArray], NDArray]
     ) -> float:
-        """Return the temperature, limited so that polished losses stay below their level."""
+        """Return the inverse temperature, limited so that polished losses stay below the level."""
         if not self._should_calibrate:
             return 1.0
         factor = state.temperature
@@ -685,7 +689,8 @@ class LMMClassifier(BaseLMMClassifier):
         polished = np.delete(np.arange(len(data.y)), suspects)
         if not comm.total(polished.size):
             return factor
-        return limit_temperature(factor, scores(data.X[polished]), data.y[polished], self._level)
+        Z, y = scores(data.X[polished]), data.y[polished]
+        return limit_inverse_temperature(factor, Z, y, self._level)
 
 
 def suspects_above(level: float, losses: NDArray) -> NDArray:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from maxplus.distributed import current
-from maxplus.estimators._additive import Choice, JointTraining, Prepared, SumStage, TrainedSum
+from maxplus.estimators._additive import Choice, JointTraining, PreparedData, SumStage, TrainedSum
 from maxplus.estimators._base import FitState
 from maxplus.estimators._cross_validation import FOLDS
 from maxplus.estimators._lmm import BaseLMMClassifier
@@ -46,24 +46,24 @@ REPLACED = {"n_jobs": None, "random_state": None, "verbose": 0, "callbacks": Non
 class LMMEnsembleClassifier(BaseLMMClassifier):
     """Ensemble that averages the scores of several LMM classifiers.
 
-    The networks are trained in parallel with different random initialisations and batches, and
+    The models are trained in parallel with different random initialisations and batches, and
     averaging their scores reduces the variance. The averaged model is again a sum of terms, so the
     ensemble supports certificates, explanations and exports. The loss is convex in the scores.
-    Therefore, the loss of the ensemble on a sample is at most the mean loss of the networks. The
-    structure and the temperature are chosen once and shared by all networks.
+    Therefore, the loss of the ensemble on a sample is at most the mean loss of the models. The
+    structure is selected and the inverse temperature is estimated once for all models.
 
     Parameters
     ----------
     estimator : LMMClassifier, optional
-        Classifier with the parameters of each network. By default, ``LMMClassifier()``. Its
+        Classifier with the parameters of each model. By default, ``LMMClassifier()``. Its
         ``n_jobs``, ``random_state``, ``verbose`` and ``callbacks`` are ignored.
     n_estimators : int, default=4
-        Number of networks.
+        Number of models.
     bootstrap : bool, default=False
-        If True, train each network on a bootstrap sample, stratified by class. The polish of a
-        network uses its bootstrap sample only.
+        If True, train each model on a bootstrap sample, stratified by class. The polish of a
+        model uses its bootstrap sample only.
     n_jobs : int, optional
-        Number of networks to train in parallel, each on one core. None and −1 use all cores.
+        Number of models to train in parallel, each on one core. None and −1 use all cores.
         Results do not depend on it.
     random_state : int, RandomState or None, default=None
         Seed for folds, bootstrap samples, batches and the initialisation of units.
@@ -71,21 +71,21 @@ class LMMEnsembleClassifier(BaseLMMClassifier):
         If nonzero, show a progress bar.
     callbacks : callable or list of callables, optional
         Functions called with a `maxplus.training.Progress` after each training run of the search
-        and each network. Returning True stops training and keeps the completed networks. Ctrl-C
+        and each model. Returning True stops training and keeps the completed models. Ctrl-C
         has the same effect if one of the callbacks is a `maxplus.training.KeepBestOnInterrupt`.
 
     Attributes
     ----------
     model_ : AdditiveLMM
-        Sum of the terms of all networks.
+        Sum of the terms of all models.
     n_hidden_ : int
-        Number of hidden units of all networks.
+        Number of hidden units of all models.
     suspects_ : ndarray of int
         Indices of the training samples whose loss is not below the level of the polish.
     loss_curve_ : ndarray of shape (n_iter_,)
-        Smoothed loss of each epoch, averaged over the networks.
+        Smoothed loss of each epoch, averaged over the models.
     n_iter_ : int
-        Number of epochs of each network.
+        Number of epochs of each model.
     classes_, n_features_in_, feature_names_in_, scale_, inverse_temperature_, search_, \
 term_means_, unit_activation_counts_, feature_importances_, status_, status_message_, max_loss_, \
 mean_loss_, perfect_fit_, training_losses_, training_labels_
@@ -136,7 +136,7 @@ mean_loss_, perfect_fit_, training_losses_, training_labels_
 
     @property
     def _member(self) -> LMMClassifier:
-        """Unfitted classifier with the parameters of each network."""
+        """Unfitted classifier with the parameters of each model."""
         if self.estimator is None:
             return LMMClassifier()
         return clone(self.estimator).set_params(**REPLACED)
@@ -187,7 +187,8 @@ mean_loss_, perfect_fit_, training_losses_, training_labels_
             return member._fitted_attributes(data, state, trained)
         results = {"warmup_losses": np.empty(0), **state.results}
         if not isinstance(model, AdditiveLMM):
-            # No network was completed, so the model is the initial one, for scaled features.
+            # Training was stopped before any model was complete: `model` is the initial one, which
+            # takes scaled features.
             assert state.scaling is not None
             model = AdditiveLMM.mean([state.scaling.folded(model)])
         if member.polish is not None:
@@ -215,14 +216,14 @@ mean_loss_, perfect_fit_, training_losses_, training_labels_
 
 @dataclass(frozen=True)
 class EnsembleTraining(SumStage):
-    """Training stage that trains the networks of an ensemble in parallel and averages them.
+    """Training stage that trains the models of an ensemble in parallel and averages them.
 
-    Each network has its own random generator, so results do not depend on the number of threads.
+    Each model has its own random generator, so results do not depend on the number of threads.
     """
 
     name: ClassVar[str] = "ensemble"
 
-    # Classifier with the parameters of each network.
+    # Classifier with the parameters of each model.
     member: LMMClassifier
     n_estimators: int
     bootstrap: bool
@@ -270,7 +271,11 @@ class EnsembleTraining(SumStage):
         return TrainedSum(AdditiveLMM.mean(models), status, choice, losses)
 
     def _train_sum(
-        self, choice: Choice, prepared: Prepared, seed: Sequence[int], quiet: TrainingMonitor
+        self,
+        choice: Choice,
+        prepared: PreparedData,
+        seed: Sequence[int],
+        job_monitor: TrainingMonitor,
     ) -> tuple[AdditiveLMM, NDArray]:
         data = TrainingData(prepared.U, prepared.y, prepared.weight)
         if self.bootstrap:
@@ -278,16 +283,16 @@ class EnsembleTraining(SumStage):
         prepared = prepared._replace(U=data.X, y=data.y, labels=data.y, weight=data.weight)
         losses: list[float] = []
 
-        def on_epoch(epoch: int, loss: float, now: Callable[[], AdditiveLMM]) -> bool:
+        def on_epoch(epoch: int, loss: float, current_model: Callable[[], AdditiveLMM]) -> bool:
             losses.append(loss)
-            return quiet.interrupted
+            return job_monitor.interrupted
 
         structure = self.joint.structures[choice.chosen]
         trained = self.joint.train(structure, prepared, 1.0, seed, on_epoch)
         return trained, np.array(losses)
 
     def _train_single(
-        self, data: TrainingData, n_classes: int, seed: Sequence[int], quiet: TrainingMonitor
+        self, data: TrainingData, n_classes: int, seed: Sequence[int], job_monitor: TrainingMonitor
     ) -> tuple[LMM, NDArray]:
         rng, member, scaling = np.random.default_rng(seed), self.member, self.state.scaling
         assert scaling is not None
@@ -295,7 +300,7 @@ class EnsembleTraining(SumStage):
         model, state = member._initial_boxes(data, n_classes, rng)
         stages = member._single_stages(len(data.y), replace(state, scaling=scaling))
         problem = TrainingProblem(data.X, data.y, weight=data.weight, rng=rng)
-        trained = run_stages(stages, model, problem, quiet)
+        trained = run_stages(stages, model, problem, job_monitor)
         losses = trained.arrays.get("warmup_losses", np.full(1, np.nan))
         return scaling.folded(trained.model), losses
 

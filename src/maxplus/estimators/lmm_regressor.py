@@ -14,9 +14,9 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from maxplus.certify.margins import Margins
-from maxplus.estimators._additive import MAX_PAIRS, Choice, Prepared, TermTraining
+from maxplus.estimators._additive import MAX_PAIRS, Choice, PreparedData, TermTraining
 from maxplus.estimators._base import BaseMaxPlusRegressor, StatusMixin
-from maxplus.estimators._cross_validation import Effort, Search
+from maxplus.estimators._cross_validation import Search, SearchBudget
 from maxplus.estimators._parameters import (
     MONOTONIC,
     TRAINED,
@@ -67,7 +67,7 @@ MARGIN = 0.05
 # Longer training with larger steps, for shape functions with many jumps, such as those of
 # integer-coded categories.
 DETAILED = Structure(pairs_per_feature=1.0, size=2.0, rate=0.1, min_steps=1_500)
-# Candidate structures in order of capacity, from smooth shape functions to many boxes.
+# Candidate structures in order of capacity, from shape functions with few units to many boxes.
 STRUCTURES = (
     Structure(units=1, size=0.5),
     Structure(units=1, size=1.5),
@@ -79,7 +79,7 @@ STRUCTURES = (
     DETAILED._replace(units=8, boxes=8, box_units=8),
     DETAILED._replace(units=16, boxes=8, box_units=16, size=4.0),
 )
-EFFORT = Effort(survivors=3, first=1.0, others=1.0, min_samples=3_000, share=1 / 8)
+BUDGET = SearchBudget(survivors=3, first=1.0, others=1.0, min_samples=3_000, fraction=1 / 8)
 # Length of the training run for the selection of pairs, as a fraction of the full length.
 PAIRS_LENGTH = 0.5
 # Number of standard deviations at which residuals are clipped for the selection of pairs.
@@ -102,7 +102,7 @@ class LMMRegressor(StatusMixin, BaseMaxPlusRegressor):
     epochs : int or "auto", default="auto"
         Number of passes over the samples in each training run. "auto" uses 10, or more if 10
         epochs have fewer than 500 batches (1,500 for the three most detailed structures).
-    monotonic_cst : array of 1, 0 and -1, or dict of column names and these numbers, optional
+    monotonic_cst : array of 1, 0 and -1, or dict that maps column names to these numbers, optional
         Monotonicity constraint of each column: 1 for increasing, -1 for decreasing, 0 for no
         constraint. Constraints hold for all inputs by construction.
     n_jobs : int, optional
@@ -258,10 +258,10 @@ class LMMRegressor(StatusMixin, BaseMaxPlusRegressor):
         data = TrainingData(X, y, weight)
         monitor.begin("choice", is_last=False)
         candidates = training.candidates(outputs=training.predictions, losses=training.losses)
-        search = Search(candidates, data, EFFORT, seed, is_stratified=False)
+        search = Search(candidates, data, BUDGET, seed, is_stratified=False)
         if search.run(monitor) is Status.INTERRUPTED:
             raise KeyboardInterrupt("interrupted during the structure search")
-        chosen, residuals = search.chosen(), np.empty(0)
+        chosen, residuals = search.best_candidate(), np.empty(0)
         if search.evaluated.all():
             residuals = np.sort(np.abs(search.data.y - search.outputs[chosen, :, 0]))
         monitor.begin(STAGE, is_last=True)
@@ -283,10 +283,10 @@ class LMMRegressor(StatusMixin, BaseMaxPlusRegressor):
             "loss_curve_": losses,
             "n_iter_": losses.size,
             "status_": status.value,
-            **choice.as_search,
+            **choice.fitted_attributes,
         }
 
-    def _warn_of_ending(self) -> None:
+    def _warn_after_fit(self) -> None:
         if self.status_ == Status.INTERRUPTED.value:
             warn_user(
                 f"training was interrupted after {self.n_iter_} epochs; the model so far is kept"
@@ -457,7 +457,7 @@ class RegressionTraining(TermTraining):
     def _is_squared(self) -> bool:
         return self.loss == LOSSES[SQUARED]
 
-    def prepare(self, data: TrainingData, rng: np.random.Generator) -> Prepared:
+    def prepare(self, data: TrainingData, rng: np.random.Generator) -> PreparedData:
         """Transform features, standardise targets, and select pairs of features; O(N·P²).
 
         Units are initialised at samples with targets below and above the median.
@@ -467,7 +467,7 @@ class RegressionTraining(TermTraining):
         centre, spread = self._location_and_scale(data.y, data.weight)
         y, P = (data.y - centre) / spread, U.shape[1]
         labels, bounds = (y > np.median(y)).astype(np.int64), bounds_of(data.y)
-        prepared = Prepared(
+        prepared = PreparedData(
             feature_map, U, y, labels, data.weight, range(P), (), centre, spread, bounds
         )
         if P < 2:
@@ -497,8 +497,8 @@ class RegressionTraining(TermTraining):
         (centre,), (spread,) = Scaling.of(y[:, None])
         return float(centre), float(spread)
 
-    def of_raw_features(self, model: AdditiveLMM, prepared: Prepared) -> AdditiveLMM:
-        """Return the model of raw features, with z_1 − z_0 in the unit of the targets.
+    def to_raw_features(self, model: AdditiveLMM, prepared: PreparedData) -> AdditiveLMM:
+        """Return the model that takes raw features, with z_1 − z_0 in the unit of the targets.
 
         The intercept is chosen such that training residuals have mean 0, or median 0 for the
         absolute loss.
@@ -512,7 +512,7 @@ class RegressionTraining(TermTraining):
         intercept = np.array([0.0, prepared.centre + prepared.spread * shift])
         return AdditiveLMM(terms, model.n_features, prepared.feature_map, intercept)
 
-    def predictions(self, model: AdditiveLMM, prepared: Prepared, X: NDArray) -> NDArray:
+    def predictions(self, model: AdditiveLMM, prepared: PreparedData, X: NDArray) -> NDArray:
         """Return the predictions for held-out samples, of shape (n, 1)."""
         assert prepared.bounds is not None
         return difference(model.scores(X), prepared.bounds)[:, None]
@@ -523,14 +523,17 @@ class RegressionTraining(TermTraining):
         return residuals**2 if self._is_squared else np.abs(residuals)
 
 
-def _residuals(model: AdditiveLMM, prepared: Prepared) -> NDArray:
+def _residuals(model: AdditiveLMM, prepared: PreparedData) -> NDArray:
     """Return the residuals of the standardised targets."""
     Z = model.scores(prepared.U)
     return prepared.y - (Z[:, 1] - Z[:, 0])
 
 
 def weighted_median(values: NDArray, weight: NDArray | None) -> float:
-    """Return the smallest value at which the cumulative weight reaches one half."""
+    """Return the median.
+
+    With weights, it is the smallest value at which the cumulative weight reaches half of the total.
+    """
     if weight is None:
         return float(np.median(values))
     order = np.argsort(values)

@@ -180,8 +180,8 @@ class BaseSubgradientClassifier(BaseMaxPlusClassifier):
         y : array of shape (n_samples,)
             Labels.
         classes : array of labels, optional
-            Labels of all calls, which later calls must not change. Required in the first call
-            unless y contains all labels.
+            Labels of all classes. Required in the first call unless y contains all labels. Later
+            calls must pass the same labels or None.
         sample_weight : array of shape (n_samples,), optional
             Sample weights, as in `fit`.
 
@@ -222,8 +222,8 @@ class BaseSubgradientClassifier(BaseMaxPlusClassifier):
         reason = f"with {problem}, because the engine does not support it; {used!r} is used"
         warn_no_effect(f"engine={self.engine!r}", reason)
 
-    def _warn_of_ending(self, trained: TrainingResult) -> None:
-        super()._warn_of_ending(trained)
+    def _warn_after_fit(self, trained: TrainingResult) -> None:
+        super()._warn_after_fit(trained)
         if self.step != TWO_PHASE or trained.status.ends_training:
             return
         # The history of sgd contains losses of single samples, so the kept iteration is unknown.
@@ -340,8 +340,8 @@ class SubgradientLMMClassifier(BaseLMMClassifier, BaseSubgradientClassifier):
         Initialisation: the paper's construction from random training samples, or i.i.d. weights.
     objective : {"max", "mean", "top-k", "trimmed-max"} or Objective, default="max"
         Objective to minimise: the maximum loss, the mean loss, the mean of the k largest losses, or
-        the maximum without the largest losses. A user-defined `maxplus.training.Objective` requires
-        the "dense" engine and cannot be saved.
+        the maximum after the largest losses are excluded. A user-defined
+        `maxplus.training.Objective` requires the "dense" engine and cannot be saved.
     top_k : int or float, default=0.1
         Number or fraction of samples in the "top-k" objective. Fractions are rounded up.
     n_trimmed : int or float, default=0.1
