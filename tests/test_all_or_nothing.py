@@ -178,16 +178,15 @@ def test_overflowing_weights_raise_an_error(iris, clf, n_networks, monkeypatch):
 
     clf.fit(*iris)
     before = snapshot(clf)
-    kept, calls = warm_up._Run.kept, []
+    outcome, calls = warm_up.WarmUpOutcome, []
 
-    def broken(run):
-        hard = kept(run)
-        calls.append(hard)
+    def broken(model, *others):
+        calls.append(model)
         if len(calls) == n_networks:
-            hard.W1[0, 0] = np.inf
-        return hard
+            model.W1[0, 0] = np.inf
+        return outcome(model, *others)
 
-    monkeypatch.setattr(warm_up._Run, "kept", broken)
+    monkeypatch.setattr(warm_up, "WarmUpOutcome", broken)
     with pytest.raises(
         TrainingOverflowError, match="weights W1 left the range of float64; scale X"
     ):
