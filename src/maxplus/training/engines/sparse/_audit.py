@@ -9,7 +9,7 @@ from maxplus.training.engines.sparse._kernels import sparse_block
 VALID = 0
 # Codes that differ from all values of `Signal`.
 WITNESS, OTHER_ROW, RUNNER_UP, UNIT, WRONG_CLASS, OWN_CLASS, REST, CHUNK = range(101, 109)
-MESSAGES = {
+VIOLATIONS = {
     WITNESS: "g is not the value of its witness",
     OTHER_ROW: "a row lies below g2",
     RUNNER_UP: "a2 does not attain g2",

@@ -117,7 +117,10 @@ class Sizes(NamedTuple):
     def of(
         cls, model: LMM, problem: TrainingProblem, n_workers: int, n_slots: int | None = None
     ) -> Sizes:
-        """Return the sizes for a number of workers, of ``n_slots`` that share thresholds; O(N)."""
+        """Return the sizes for ``n_workers`` of the ``n_slots`` that share thresholds; O(N).
+
+        By default, no other workers share them.
+        """
         B = lanes_per_chunk(problem.y)
         k, n = count_worst(problem)
         S = n_workers if n_slots is None else n_slots

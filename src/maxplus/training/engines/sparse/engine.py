@@ -16,7 +16,7 @@ from maxplus.models import LMM, Model
 from maxplus.models._lmm_kernels import empty_gradient
 from maxplus.training.engines.base import CompiledEngine
 from maxplus.training.engines.sparse import _kernels
-from maxplus.training.engines.sparse._audit import MESSAGES, audited_block
+from maxplus.training.engines.sparse._audit import VIOLATIONS, audited_block
 from maxplus.training.engines.sparse._bounds import update_noise
 from maxplus.training.engines.sparse._search import STOP
 from maxplus.training.engines.sparse._state import (
@@ -85,7 +85,10 @@ class SparseEngine(CompiledEngine):
 
     @classmethod
     def bytes_needed(cls, model: Model, problem: TrainingProblem) -> int:
-        """Return the size of all arrays of the engine, including the best weights."""
+        """Return the bytes of all arrays of the engine, including the best weights.
+
+        An upper bound if several ranks share a machine.
+        """
         lmm = cast(LMM, model)
         sizes = Sizes.of(lmm, problem, _count_workers(lmm, problem))
         declared = sum(count_bytes(group, sizes) for group in GROUPS.values())
@@ -229,8 +232,8 @@ class SparseEngine(CompiledEngine):
             block.sample,
             block.step,
         )
-        if signal in MESSAGES:
-            raise AssertionError(f"iteration {self.iteration + n}: {MESSAGES[signal]}")
+        if signal in VIOLATIONS:
+            raise AssertionError(f"iteration {self.iteration + n}: {VIOLATIONS[signal]}")
         return n, signal
 
     def regroup(self) -> None:
