@@ -121,6 +121,12 @@ def test_unknown_labels_are_counted_and_listed(flowers, command):
     assert "6 of 26 rows" in printed
     assert "'new' (5), 'b2' (1)" in printed
     assert "maxplus train" in printed
+    if command == "evaluate":
+        assert "Accuracy including 6 rows with unknown labels" in result.stdout
+        lines = (flowers / "test.csv").read_text().splitlines()
+        (flowers / "one.csv").write_text("\n".join([*lines[:3], lines[-1], ""]))
+        one = run(command, flowers / "m", flowers / "one.csv").stdout
+        assert "Accuracy including 1 row with an unknown label" in one
     assert "6 of 26" in bad(command, flowers / "m", flowers / "test.csv", *out, "--strict")
     assert "its classes are a, b, c" in bad(command, flowers / "m", flowers / "other.csv", *out)
 

@@ -121,7 +121,9 @@ def train(
 ) -> None:
     """Train a model on a table, write it to a file and validate it on held-out rows.
 
-    Ctrl-C keeps the best model so far. Example: maxplus train flowers.csv --target species
+    Ctrl-C keeps the best model so far.
+
+    Example: maxplus train flowers.csv --target species
     """
     with open_console(as_json, quiet) as console:
         from maxplus.cli import _training
