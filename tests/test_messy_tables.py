@@ -56,7 +56,7 @@ def encoder(path):
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize("block", [1 << 20, 3000])
-def test_features_match_the_oracle_for_any_dialect(tmp_path, rows, monkeypatch, dialect, block):
+def test_features_equal_the_reference_for_any_dialect(tmp_path, rows, monkeypatch, dialect, block):
     monkeypatch.setattr(csv_files, "BLOCK_BYTES", block)
     found = opened(str(write_messy(tmp_path, rows, dialect)))
     names, X = expected(rows)

@@ -263,7 +263,7 @@ def test_rules_count_the_rows_that_meet_them(classified):
         assert (predicted[inside] == rule["class"]).all()
 
 
-def test_certified_radii_of_real_tables_survive_attacks(classified):
+def test_certified_radii_of_real_tables_hold_under_attacks(classified):
     case = classified
     result = document("certify", case.model, case.file("test", case.test))
     found = case.predictions(case.test, "--radius")

@@ -76,6 +76,9 @@ def test_integer_target_with_many_values_selects_regression(n_different, n_rows,
     encoding, lines = decided(table)
     assert encoding.target_.task == task
     assert any("`task='classification'`" in line for line in lines) == (task == "regression")
+    for chosen in ("classification", "regression"):
+        assert encoder_of(table, task=chosen).target_.task == chosen
+    assert encoder_of(table, task="regression").target_.labels(table).dtype == np.float64
 
 
 @pytest.mark.parametrize("words", [True, False])

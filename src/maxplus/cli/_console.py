@@ -34,7 +34,7 @@ PARAMETER = re.compile(
     r"`(categorical|numeric|drop|keep|missing|target|task|groups|strict|extra_columns)"
     r"""(?:=\[?('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")\]?)?`"""
 )
-# Parameters in messages of other packages.
+# Parameters that messages of other packages do not put in backquotes.
 UNMARKED_PARAMETER = re.compile(r"(?<![\w'-])(?:monotonic_cst|change_one_of)(?![\w'=])|^fixed(?=:)")
 # Options whose name is not that of the parameter.
 OPTION_NAMES = {
