@@ -113,8 +113,8 @@ def train(
     resume: Annotated[
         Path | None,
         typer.Option(
-            help="Continue from this checkpoint, with its options, on the same DATA. The checkpoint "
-            "is replaced every minute unless --checkpoint is given. None by default.",
+            help="Continue from this checkpoint, with its options, on the same DATA. The file is "
+            "replaced every minute unless --checkpoint is given. None by default.",
             rich_help_panel=FILES,
         ),
     ] = None,
