@@ -220,11 +220,10 @@ def test_engines_equal_dense_where_norm_overflows(cloud, w0_update_interval):
 
 
 @pytest.mark.parametrize("engine", ["dense", "tree", "sparse"])
-@pytest.mark.parametrize("alpha", [3e38, 1e39])
-def test_engines_end_with_overflow_where_a_score_is_infinite(iris, engine, alpha):
+def test_engines_end_with_overflow_where_a_score_is_infinite(iris, engine):
     """The loss is NaN if the score of the true class is infinite, which trees would ignore."""
-    X = iris.X.astype(np.float32)
-    engine = make(engine, start_at(X, iris.y), X, iris.y, constant(alpha))
+    X, y = iris.X.astype(np.float32), iris.y
+    engine = make(engine, start_at(X, y), X[:1], y[:1], constant(1e41))
     with np.errstate(over="ignore", invalid="ignore"):
         assert train(engine, 20).status is Status.OVERFLOW
 
