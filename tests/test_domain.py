@@ -196,7 +196,7 @@ def discrete_problems(draw):
     H, C, n = draw(st.integers(1, 5)), draw(FEW_CLASSES), 3
     names = ("long", "short", "listed", "a", "b", "c", "imputed", "missing")
     P = len(names)
-    few = draw(st.sampled_from([0, domain_module.MAX_LISTED]))
+    few = draw(st.sampled_from([0, domain_module.MAX_CANDIDATES]))
     low, high = np.full(P, -6.0), np.full(P, 40.0)
     high[1] = 3.0
     domain = Domain(
@@ -226,12 +226,12 @@ def discrete_problems(draw):
 @fixed(120)
 def test_counterfactuals_are_the_nearest_of_all_values(drawn):
     model, X, domain, few = drawn
-    before = domain_module.MAX_LISTED
-    domain_module.MAX_LISTED = few  # integers are tried from crossing to crossing, or all of them
+    before = domain_module.MAX_CANDIDATES
+    domain_module.MAX_CANDIDATES = few  # integers are tried from crossing to crossing, or all of them
     try:
         flips = nearest_counterfactuals(model, X, domain)
     finally:
-        domain_module.MAX_LISTED = before
+        domain_module.MAX_CANDIDATES = before
     for n, x in enumerate(X):
         distance, names = nearest_of(model, domain, x)
         assert flips.distance[n] == distance
