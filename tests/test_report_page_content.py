@@ -89,7 +89,7 @@ def test_least_confident_and_highest_loss_rows_are_listed(clinic):
 
 
 def test_explorer_contains_all_listed_rows(clinic, monkeypatch):
-    monkeypatch.setattr("maxplus.report.content.MAX_ROWS", 80)
+    monkeypatch.setattr("maxplus.report.content.MAX_EXPLORER_ROWS", 80)
     clf, X, y = clinic
     content = about(clf, X, y)
     listed = content["listed"]["least_confident"] + content["listed"]["highest_loss"]
