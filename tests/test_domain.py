@@ -131,14 +131,21 @@ def test_domain_accepts_names_and_indices_of_fixed_columns():
         ({"low": np.full(8, 1e9)}, "^low must not exceed high; got 1e"),
         ({"categories": (PAIN, PAIN)}, "share"),
         ({"categories": (PAIN._replace(values=("a",)),)}, "'pain' must have a feature for each"),
-        ({"values": {9: np.zeros(1)}}, "no feature 9"),
+        ({"values": {9: np.zeros(1)}}, "features 0 to 7; there is no feature 9"),
         ({"indicators": {6: 8}}, "no feature 8"),
+        ({"ordinals": {-1: ("I", "II")}}, "no feature -1"),
     ],
     ids=str,
 )
 def test_domain_rejects_invalid_arguments(changes, message):
     with pytest.raises(ValueError, match=message):
         clinic(**changes)
+
+
+def test_domain_fixes_categorical_column_if_one_feature_is_fixed():
+    domain = clinic(fixed=np.arange(8) == 3)
+    assert np.flatnonzero(domain.fixed).tolist() == [2, 3, 4]
+    assert not np.isin([2, 3, 4], domain.candidates.feature).any()
 
 
 def test_certificates_hold_non_continuous_columns_fixed():
@@ -459,7 +466,7 @@ def test_counterfactuals_between_category_and_missing():
     assert flips.distance.tolist() == [4.0, 2.0]
     none = replace(plain, categories=(category._replace(none=True),))
     flips = nearest_counterfactuals(model, X, none)
-    # Red itself goes off, which is nearer than blue going on.
+    # No category is nearer than the category blue.
     assert flips.distance.tolist() == [2.0, 2.0]
     assert flips.becomes.tolist() == [1, 0]
     rows = none.changed(X[0], flips.feature[0], flips.value[0])
