@@ -234,7 +234,8 @@ def discrete_problems(draw):
 def test_counterfactuals_are_the_nearest_of_all_values(drawn):
     model, X, domain, few = drawn
     before = domain_module.MAX_CANDIDATES
-    domain_module.MAX_CANDIDATES = few  # integers are tried from crossing to crossing, or all of them
+    # With 0, integers are tried from crossing to crossing, otherwise one by one.
+    domain_module.MAX_CANDIDATES = few
     try:
         flips = nearest_counterfactuals(model, X, domain)
     finally:

@@ -60,7 +60,7 @@ def test_security_policy_allows_only_the_page_script():
     ("name", "texts"),
     [
         ("complete", ["Each score is therefore determined by one wall of one box.", "slope of"]),
-        ("sum", ["The score of a class is a sum of terms", "contribution of a column to the margin"]),
+        ("sum", ["The score of a class is a sum of terms", "of a column to the margin"]),
         ("regression", ["difference of two outputs", "contribution of a column to the prediction"]),
     ],
 )

@@ -28,7 +28,8 @@ function roundingOf(network, low, high) {
     : Math.max(Math.abs(low[p]), Math.abs(high[p])));
   const most = network.terms.reduce((sum, { features, W0, W1, W2 }) =>
     sum + largestMagnitude(W1) + largestMagnitude(W2) + largest(features.map((p, k) =>
-      size(p) * largestMagnitude(W0.subarray(2 * k, 2 * k + 2)))), largestMagnitude(network.intercept));
+      size(p) * largestMagnitude(W0.subarray(2 * k, 2 * k + 2)))),
+  largestMagnitude(network.intercept));
   return network.rounding * most + network.least;
 }
 
