@@ -47,7 +47,7 @@ def clinic(**changes):
     domain = Domain.of_rows(
         X, names=NAMES, categories=[PAIN], indicators={6: 7}, fixed=["no sugar"]
     )
-    return replace(domain, ordinals={5: ("I", "II", "III", "IV")}, **changes)
+    return replace(domain, **{"ordinals": {5: ("I", "II", "III", "IV")}} | changes)
 
 
 def random_model(rng, P, H=5, C=3, dtype=np.float64):

@@ -67,7 +67,7 @@ def test_security_policy_allows_only_the_page_script():
 def test_page_describes_the_type_of_model(name, texts):
     page = " ".join(render_page(REPORTS[name]()).split())
     assert all(text in page for text in texts)
-    assert ("is a sum of terms" in page) == (name == "sum")
+    assert ("The score of a class is a sum of terms" in page) == (name == "sum")
     assert ("It predicts <b>the target</b>, a number" in page) == (name == "regression")
 
 
