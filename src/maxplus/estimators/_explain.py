@@ -219,7 +219,7 @@ class ExplainMixin:
         where: NDArray | None,
         change_one_of: Iterable[str],
     ) -> NDArray:
-        """Return whether samples X with scores Z are certified, also if a column changes.
+        """Return whether samples X with scores Z are certified, including changes of one column.
 
         ``where`` is the mask of samples to certify; None for all.
         """

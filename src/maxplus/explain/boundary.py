@@ -312,8 +312,8 @@ class DecisionBoundary:
     def nearest(self, X: NDArray, y: NDArray, bounds: FeatureBounds) -> tuple[NDArray, NDArray]:
         """Return the feature whose smallest change, in units, changes each class, and the change.
 
-        The feature is −1 if there is none. In sample n, only features ``bounds.moves[n]`` may
-        change.
+        The feature is −1 for samples without such a change. In sample n, only the features
+        ``bounds.moves[n]`` may change.
         """
         changes = self._changes(X, y, bounds, 0.0, True)
         distance = (changes / bounds.unit[:, None]).reshape(len(X), 2 * X.shape[1])

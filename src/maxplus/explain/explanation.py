@@ -23,7 +23,7 @@ from maxplus.models.lmm import TermSum
 
 
 class CounterfactualText(NamedTuple):
-    """A counterfactual as text: "" for all fields if no change flips the prediction."""
+    """A counterfactual as text; all fields are empty if no change of a column is sufficient."""
 
     column: str = ""
     before: str = ""
@@ -217,8 +217,8 @@ class Explanation(Tabular):
         ``class``, and ``value`` is its value. ``cancels`` is the mask of the same name, and
         ``margin`` is the value of the unit minus that of ``runner_up``.
 
-        ``counterfactual_feature`` is the column whose change changes the predicted class to
-        ``counterfactual_class``, from ``counterfactual_from`` to ``counterfactual_to`` as text, by
+        ``counterfactual_class`` is the class that is predicted if ``counterfactual_feature``, a
+        column, changes from ``counterfactual_from`` to ``counterfactual_to`` (as text), by
         ``counterfactual_distance`` units. ``counterfactual_value`` is the exact number; for a
         category it is 1, or 0 for none of the known categories.
         """

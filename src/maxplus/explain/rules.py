@@ -125,17 +125,17 @@ def strongest_rules(
 
     A limit is omitted if the domain has no values beyond it, or if W1[i, h] + W2[h, d] exceeds
     W1[i, k] + W2[k, e] for all units k and classes e ≠ d, because class d then has the highest
-    score wherever row i is the minimum of unit h. Units that decide no sample have no rule.
-    O(N·P·H), and O(P·H) for each step of a bisection for each rule.
+    score wherever row i is the minimum of unit h. Units that determine the predicted class of no
+    sample have no rule. O(N·P·H), and O(P·H) for each step of a bisection for each rule.
 
     *Sums of terms.* Rules are boxes in which the smallest margin of the class over any other class,
     summed over all terms, is positive. They have at most ten conditions.
 
-    Limits of numbers are rounded inwards by at most a hundredth of the unit of the column; limits
-    of categories, integers and listed values are such values. The conditions of a rule depend only
-    on the model and the domain. X and y are used to compute the counts ``rows``, ``correct`` (both
-    for the rounded limits) and ``decides``, by which rules are sorted. Boxes that contain no
-    samples, or whose precision does not exceed the frequency of their class, are omitted.
+    Limits of continuous features are rounded inwards by at most a hundredth of the unit of the
+    column, limits of other features to allowed values. The conditions of a rule depend only on the
+    model and the domain. X and y are used to compute the counts ``rows``, ``correct`` (both for the
+    rounded limits) and ``decides``, by which rules are sorted. Boxes that contain no samples, or
+    whose precision does not exceed the frequency of their class, are omitted.
 
     Parameters
     ----------

@@ -36,7 +36,7 @@ MAX_COLUMNS, N_GRID, CUTS = 40, 13, (1, 2, 4)
 MAX_CUTS, MIN_RATE = 3, 0.6
 # Number of values that are tried in each refinement of a limit, and number of refinements.
 N_STEPS, N_ROUNDS = 17, 3
-# Maximum distance of finite limits of a number without limits in the domain, in its units.
+# Range of the tried limits of a feature without limits in the domain, on each side, in its units.
 REACH = 4.0
 
 
@@ -191,7 +191,7 @@ def _unit_box(
             low, high, *_ = unit_boxes(limited, t)
         return np.maximum(domain.low, low[0]), np.minimum(domain.high, high[0])
 
-    def is_winner(t: float) -> bool:
+    def is_leading(t: float) -> bool:
         """Return whether the class leads in the box of level t, or the box is empty."""
         box = box_at(t)
         if (box[0] > box[1]).any():
@@ -205,18 +205,18 @@ def _unit_box(
     # Bracket the level by doubling steps in both directions.
     low = high = float(model.W1[~is_ahead, unit].min(initial=0.0))
     step = max(1.0, abs(low))
-    while not is_winner(high):
+    while not is_leading(high):
         high, step = high + step, 2.0 * step
         if not np.isfinite(high):
             return None
     step = max(1.0, abs(high))
-    while is_winner(low):
+    while is_leading(low):
         low, step = low - step, 2.0 * step
         if not np.isfinite(low):
             return domain.low, domain.high
     for _ in range(BISECTIONS):
         middle = 0.5 * (low + high)
-        low, high = (low, middle) if is_winner(middle) else (middle, high)
+        low, high = (low, middle) if is_leading(middle) else (middle, high)
     box = box_at(high)
     return None if (box[0] > box[1]).any() else box
 
