@@ -39,7 +39,7 @@ def prepared(table):
     return samples.encoder, samples
 
 
-def trained(table, *, is_sum=False, dtype=np.float64, knows_rows=True, **options):
+def trained(table, *, is_sum=False, dtype=np.float64, has_row_hashes=True, **options):
     """Return a model of the table as `maxplus train` writes it: one network or a sum of terms."""
     encoder, samples = prepared(table)
     if is_sum:
@@ -51,6 +51,6 @@ def trained(table, *, is_sum=False, dtype=np.float64, knows_rows=True, **options
     if clf.model_.dtype != dtype:
         clf.model_ = clf.model_.astype(dtype)
     clf.encoder_ = encoder
-    if knows_rows:
+    if has_row_hashes:
         clf.training_rows_ = row_hashes(samples.X)
     return clf

@@ -1,4 +1,4 @@
-"""Models, rows and slow oracles for the tests of explanations."""
+"""Models, rows and reference implementations for the tests of explanations."""
 
 import functools
 from typing import NamedTuple
@@ -108,10 +108,10 @@ class Line:
         return np.delete(z, y, axis=1).max(axis=1, initial=-np.inf) - z[:, y]
 
     def nearest(self, y, low, high, tolerance):
-        """Evaluate at each crossing and once between two: the winner is constant in between."""
+        """Evaluate at each crossing and between two, where the highest class is constant."""
         ts = np.append(self.crossings(), self.at)
         ts = ts[(ts >= low) & (ts <= high)]
-        # The winner is constant beyond the last crossing, so that a step of 1 suffices.
+        # The highest class is constant beyond the last crossing, so that a step of 1 suffices.
         ts = np.unique([*ts, max(low, ts.min() - 1), min(high, ts.max() + 1)])
         left, right = ts[:-1], ts[1:]
         away = np.maximum(0.0, np.maximum(left - self.at, self.at - right))

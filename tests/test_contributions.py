@@ -248,7 +248,7 @@ def test_importances_of_a_constant_model_are_zeros():
     assert_array_equal(importance, [0.0, 0.0])
 
 
-# -- wrong arguments --------------------------------------------------------------------------
+# -- invalid arguments ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -267,14 +267,14 @@ def test_importances_of_a_constant_model_are_zeros():
         ),
     ],
 )
-def test_contributions_refuse_wrong_arguments(arguments, message):
+def test_contributions_reject_invalid_arguments(arguments, message):
     model = random_model(np.random.default_rng(0), [[0]])
     given = {"X": np.zeros((1, P)), "baseline": np.zeros((1, 3)), **arguments}
     with pytest.raises(ValueError, match=message):
         contributions(model, **given)
 
 
-def test_wrong_models_rows_and_weights_are_refused():
+def test_invalid_models_rows_and_weights_are_rejected():
     rng = np.random.default_rng(0)
     model, X = random_model(rng, [[0], [1, 2, 3]]), np.zeros((3, P))
     with pytest.raises(TypeError, match="AdditiveLMM; got a str"):

@@ -47,7 +47,7 @@ def clinic(**changes):
     domain = Domain.of_rows(
         X, names=NAMES, categories=[PAIN], indicators={6: 7}, fixed=["no sugar"]
     )
-    return replace(domain, ordinals={5: ("I", "II", "III", "IV")}, **changes)
+    return replace(domain, **{"ordinals": {5: ("I", "II", "III", "IV")}} | changes)
 
 
 def random_model(rng, P, H=5, C=3, dtype=np.float64):
@@ -131,14 +131,21 @@ def test_domain_accepts_names_and_indices_of_fixed_columns():
         ({"low": np.full(8, 1e9)}, "^low must not exceed high; got 1e"),
         ({"categories": (PAIN, PAIN)}, "share"),
         ({"categories": (PAIN._replace(values=("a",)),)}, "'pain' must have a feature for each"),
-        ({"values": {9: np.zeros(1)}}, "no feature 9"),
+        ({"values": {9: np.zeros(1)}}, "features 0 to 7; there is no feature 9"),
         ({"indicators": {6: 8}}, "no feature 8"),
+        ({"ordinals": {-1: ("I", "II")}}, "no feature -1"),
     ],
     ids=str,
 )
 def test_domain_rejects_invalid_arguments(changes, message):
     with pytest.raises(ValueError, match=message):
         clinic(**changes)
+
+
+def test_domain_fixes_categorical_column_if_one_feature_is_fixed():
+    domain = clinic(fixed=np.arange(8) == 3)
+    assert np.flatnonzero(domain.fixed).tolist() == [2, 3, 4]
+    assert not np.isin([2, 3, 4], domain.candidates.feature).any()
 
 
 def test_certificates_hold_non_continuous_columns_fixed():
@@ -196,7 +203,7 @@ def discrete_problems(draw):
     H, C, n = draw(st.integers(1, 5)), draw(FEW_CLASSES), 3
     names = ("long", "short", "listed", "a", "b", "c", "imputed", "missing")
     P = len(names)
-    few = draw(st.sampled_from([0, domain_module.MAX_LISTED]))
+    few = draw(st.sampled_from([0, domain_module.MAX_CANDIDATES]))
     low, high = np.full(P, -6.0), np.full(P, 40.0)
     high[1] = 3.0
     domain = Domain(
@@ -226,12 +233,13 @@ def discrete_problems(draw):
 @fixed(120)
 def test_counterfactuals_are_the_nearest_of_all_values(drawn):
     model, X, domain, few = drawn
-    before = domain_module.MAX_LISTED
-    domain_module.MAX_LISTED = few  # integers are tried from crossing to crossing, or all of them
+    before = domain_module.MAX_CANDIDATES
+    # With 0, integers are tried from crossing to crossing, otherwise one by one.
+    domain_module.MAX_CANDIDATES = few
     try:
         flips = nearest_counterfactuals(model, X, domain)
     finally:
-        domain_module.MAX_LISTED = before
+        domain_module.MAX_CANDIDATES = before
     for n, x in enumerate(X):
         distance, names = nearest_of(model, domain, x)
         assert flips.distance[n] == distance
@@ -459,7 +467,7 @@ def test_counterfactuals_between_category_and_missing():
     assert flips.distance.tolist() == [4.0, 2.0]
     none = replace(plain, categories=(category._replace(none=True),))
     flips = nearest_counterfactuals(model, X, none)
-    # Red itself goes off, which is nearer than blue going on.
+    # No category is nearer than the category blue.
     assert flips.distance.tolist() == [2.0, 2.0]
     assert flips.becomes.tolist() == [1, 0]
     rows = none.changed(X[0], flips.feature[0], flips.value[0])

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from sklearn.exceptions import NotFittedError
 
+from clinics import patients, prepared, trained
 from explained import FLOWERS, MEASURES, flips_within, path_of
 from maxplus import LMMClassifier, SubgradientLMMClassifier
 from maxplus.explain import Explanation, nearest_counterfactuals
@@ -177,8 +178,8 @@ def test_explain_rejects_invalid_arguments(fitted, iris, name, value):
         fitted.explain(iris.X[:2], **{name: value})
 
 
-def lead_moves(model, x, d, rival):
-    """Return whether z_d − z_rival of row x depends on each feature, by finite differences."""
+def margin_depends_on_sample(model, x, d, rival):
+    """Return whether z_d − z_rival of row x depends on any feature, by finite differences."""
     steps = 1e-6 * np.eye(len(x))
     up, down = (model.scores(x + sign * steps) for sign in (1.0, -1.0))
     return bool((np.abs((up - down)[:, d] - (up - down)[:, rival]) > 1e-9).any())
@@ -195,15 +196,27 @@ def test_explanation_omits_cancelled_columns(iris):
         lines = dict(re.findall(r"^  class (\w+): (.*)$", why.text(n), re.MULTILINE))
         first, second = order[n, :2]
         for d, rival in ((first, second), (second, first), (order[n, 2], first)):
-            moves = lead_moves(clf.model_, x, d, rival)
+            moves = margin_depends_on_sample(clf.model_, x, d, rival)
             assert ("decided by" in lines[FLOWERS[d]]) == moves
             assert (f"cancels against class {FLOWERS[rival]}" in lines[FLOWERS[d]]) != moves
-        cancels = not lead_moves(clf.model_, x, first, second)
+        cancels = not margin_depends_on_sample(clf.model_, x, first, second)
         assert (offsets_decide in why.text(n)) == cancels
         cancelled += cancels
     assert 0 < cancelled < len(iris.X)
     records = why.to_records()
     assert records["cancels"][records["predicted"]].sum() == cancelled
+
+
+def test_certified_accuracy_accepts_name_and_iterator_of_columns():
+    clf, samples = trained(patients()), prepared(patients())[1]
+    X, y, scale, eps = samples.X, samples.y, clf.certificate_scale(), [0.0, 0.01, 0.02]
+    expected = [clf.certified_accuracy(X, y, e, scale, change_one_of=["ward"]) for e in eps]
+    assert expected < clf.certified_accuracy(X, y, eps, scale).tolist()
+    for columns in ("ward", iter(["ward"])):
+        found = clf.certified_accuracy(X, y, eps, scale, change_one_of=columns)
+        assert found.tolist() == expected
+    certified = clf.is_certified(X, 0.01, scale, change_one_of="ward")
+    assert np.mean(certified & (clf.predict(X) == y)) == pytest.approx(expected[1])
 
 
 def test_explain_rejects_invalid_rows_and_unfitted_classifiers(fitted, iris):

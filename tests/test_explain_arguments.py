@@ -113,6 +113,11 @@ def test_explain_predictions_needs_a_baseline_for_a_sum():
         _ = single.walls
 
 
+def test_explain_predictions_rejects_row_numbers_of_wrong_length():
+    with pytest.raises(ValueError, match=r"^row_numbers must hold 5 numbers, .* got 2"):
+        explain_predictions(PLAIN, X, None, WORDS, FREE, row_numbers=[1, 2])
+
+
 @pytest.mark.parametrize("model", [PLAIN, SUM], ids=["plain", "sum"])
 def test_importances_use_sample_weights(model):
     kept = np.array([True, False, True, True, False])

@@ -1,4 +1,4 @@
-"""Counterfactuals of free numbers of single networks, compared with an exact slow oracle."""
+"""Counterfactuals of single networks without limits, compared with a reference implementation."""
 
 import numpy as np
 import pytest
@@ -70,7 +70,7 @@ def test_counterfactuals_respect_upper_bounds(high, feature, value, becomes):
     check_flips(THREE_WAYS, X, -np.inf, high)
 
 
-def test_crossing_hidden_by_rounding_hides_no_later_counterfactual(iris):
+def test_crossing_lost_by_rounding_hides_no_later_counterfactual(iris):
     """In float32, rounding hides an earlier crossing along feature 3."""
     X, y = iris.astype(np.float32)
     clf = SubgradientLMMClassifier(20, engine="dense", max_iter=5, random_state=1)

@@ -106,7 +106,7 @@ def test_units_of_random_weights_have_no_prototypes(without_prototypes):
 
 
 def by_loss(clf, X, y):
-    """Samples with their losses, worst first."""
+    """Return the samples and their losses, largest loss first."""
     rows = zip(clf.predict_log_proba(X), y, strict=True)
     losses = [-row[list(clf.classes_).index(label)] for row, label in rows]
     return sorted(enumerate(losses), key=lambda pair: -pair[1])

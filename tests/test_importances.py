@@ -26,7 +26,7 @@ def two_informative_features():
 
 
 def slopes_of_leads(model, X, step=1e-6):
-    """|∂(z₁ − z₂) / ∂x| by differences, (N, P)."""
+    """Return |∂(z₁ − z₂) / ∂x| by finite differences, (N, P)."""
     order = np.argsort(-model.scores(X), axis=1)[:, :2]
 
     def lead(Z):

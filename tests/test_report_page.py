@@ -56,6 +56,21 @@ def test_security_policy_allows_only_the_page_script():
     assert f"'sha256-{base64.b64encode(digest).decode()}'" in "".join(page.values("content"))
 
 
+@pytest.mark.parametrize(
+    ("name", "texts"),
+    [
+        ("complete", ["Each score is therefore determined by one wall of one box.", "slope of"]),
+        ("sum", ["The score of a class is a sum of terms", "of a column to the margin"]),
+        ("regression", ["difference of two outputs", "contribution of a column to the prediction"]),
+    ],
+)
+def test_page_describes_the_type_of_model(name, texts):
+    page = " ".join(render_page(REPORTS[name]()).split())
+    assert all(text in page for text in texts)
+    assert ("The score of a class is a sum of terms" in page) == (name == "sum")
+    assert ("It predicts <b>the target</b>, a number" in page) == (name == "regression")
+
+
 def test_regression_page_has_no_script():
     page = page_of("regression")
     assert "script" not in page.tags

@@ -89,7 +89,7 @@ def test_least_confident_and_highest_loss_rows_are_listed(clinic):
 
 
 def test_explorer_contains_all_listed_rows(clinic, monkeypatch):
-    monkeypatch.setattr("maxplus.report.content.MAX_ROWS", 80)
+    monkeypatch.setattr("maxplus.report.content.MAX_EXPLORER_ROWS", 80)
     clf, X, y = clinic
     content = about(clf, X, y)
     listed = content["listed"]["least_confident"] + content["listed"]["highest_loss"]
@@ -99,11 +99,11 @@ def test_explorer_contains_all_listed_rows(clinic, monkeypatch):
     assert shown == sorted(set(shown))
 
 
-@pytest.mark.parametrize("knows_rows", [True, False])
-def test_training_table_is_not_test_data(clinic, knows_rows):
+@pytest.mark.parametrize("has_row_hashes", [True, False])
+def test_training_table_is_not_test_data(clinic, has_row_hashes):
     clf, X, y = clinic
-    if not knows_rows:
-        clf = trained(patients(), knows_rows=False)
+    if not has_row_hashes:
+        clf = trained(patients(), has_row_hashes=False)
     content = about(clf, X[:90], y[:90])
     assert content["sources"] == []
     assert content["headline"]["holds"] is None
@@ -125,7 +125,7 @@ def test_table_of_the_same_length_is_test_data(clinic):
 
 
 def test_test_data_are_evaluated_without_stored_rows():
-    clf = trained(patients(), knows_rows=False)
+    clf = trained(patients(), has_row_hashes=False)
     samples = prepared(patients(120))[1]
     content = about(clf, samples.X, samples.y)
     assert content["evaluated"]["is_new"]

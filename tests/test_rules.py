@@ -148,7 +148,7 @@ def test_rules_are_the_largest_boxes_in_which_their_class_wins():
     ]
 
 
-def test_rules_no_better_than_the_base_rate_are_hidden():
+def test_rules_no_better_than_the_base_rate_are_omitted():
     X = np.array([[0.0], [1.0], [1.5], [3.0], [4.0]])
     y = np.array([0, 1, 0, 0, 0])
     rules = strongest_rules(TWO_PEAKS, X, y, Domain.free(1, names=["a"]), ["p", "q"])
@@ -268,7 +268,8 @@ def test_rules_of_a_sum_have_the_expected_condition():
     model = ramps(4, [2])
     domain = Domain.of_rows(X, names=list("abcd"))
     rules = strongest_rules(model, X, model.scores(X).argmax(axis=1), domain, ["no", "yes"])
-    # The other three reach from −3 to 3, and c from −10 to 10: it decides from 0.65 on.
+    # The others sum to −3 to 3, and c contributes −10 to 10: from 0.65 on, its sign is that of the
+    # margin.
     assert {str(rule).split(",")[0] for rule in rules} >= {"c ≥ 0.651 → yes", "c ≤ 0.349 → no"}
     assert all(rule.correct == rule.rows > 50 for rule in rules)
 

@@ -50,9 +50,10 @@ class ExplainMixin:
         """Return the L∞ radius around each sample within which its prediction cannot change.
 
         Every x' with |x'_p − x_p| ≤ radius·scale_p for all features p has the same prediction as x.
-        For a single network, the radius is at least (z₁ − z₂) / (2·max_p |W0|·scale_p), up to
-        rounding, where z₁ and z₂ are the two highest scores. See `maxplus.certify.box_bounds` for
-        the proof, and `maxplus.certify.certified_radius` for sums of terms.
+        For a single network, the radius is at least (z₁ − z₂) / (2·max_i |W0[i]|·scale_p(i)), up
+        to rounding, where z₁ and z₂ are the two highest scores and p(i) = i // 2. See
+        `maxplus.certify.box_bounds` for the proof, and `maxplus.certify.certified_radius` for sums
+        of terms.
 
         Parameters
         ----------
@@ -91,21 +92,23 @@ class ExplainMixin:
     ) -> NDArray:
         """Return whether each prediction is certified for changes of the features within eps.
 
-        With ``change_one_of``, one of the given columns may also take any other value, for example
-        "age ± 2 and any occupation". Each value is substituted, and the box around the new sample
-        is certified for the prediction of the original sample.
+        With ``change_one_of``, one of the given columns may also take any other value of its
+        domain, for example "age ± 2 and any occupation". Each value is substituted, and the box
+        around the new sample is certified for the prediction of the original sample.
 
         Parameters
         ----------
         X : array of shape (n_samples, n_features)
             Samples.
         eps : number >= 0, optional
-            Size of the change: each feature p changes by at most eps·scale_p. None uses
-            ``robust_eps_`` of a classifier trained with ``robust_eps``.
+            Size of the change: each feature p changes by at most eps·scale_p. If eps and scale are
+            None, each feature p changes by at most ``robust_eps_[p]``, which requires a sum of
+            terms trained with ``robust_eps``.
         scale : array of shape (n_features,), optional
             Unit of the change for each feature, as in `certified_radius`.
-        change_one_of : iterable of str, default=()
-            Names of categorical or ordinal columns, or of columns with a few integer values.
+        change_one_of : str or iterable of str, default=()
+            Names of categorical or ordinal columns, or of numeric columns with few distinct values
+            or a small range of integers.
 
         Returns
         -------
@@ -117,7 +120,8 @@ class ExplainMixin:
         if radii.ndim:
             raise ValueError(f"eps must be a finite number >= 0; got {eps!r}")
         with threads(self.n_jobs):
-            return self._certified(X, self.model_.scores(X), radii, scale, None, change_one_of)
+            Z = self.model_.scores(X)
+            return self._certified(X, Z, radii, scale, None, _column_list(change_one_of))
 
     @overload
     def certified_accuracy(
@@ -150,7 +154,10 @@ class ExplainMixin:
         *,
         change_one_of: Iterable[str] = (),
     ) -> float | NDArray:
-        """Return the certified accuracy, the fraction of samples provably correct within eps.
+        """Return the certified accuracy.
+
+        It is the fraction of samples that are classified correctly and whose prediction is
+        certified within eps.
 
         Parameters
         ----------
@@ -158,36 +165,36 @@ class ExplainMixin:
             Samples.
         y : array of shape (n_samples,)
             True labels.
-        eps : number >= 0 or a sequence of numbers, optional
+        eps : number >= 0 or a sequence of numbers >= 0, optional
             Size of the change, as in `is_certified`.
         scale : array of shape (n_features,), optional
             Unit of the change for each feature, as in `certified_radius`.
-        change_one_of : iterable of str, default=()
+        change_one_of : str or iterable of str, default=()
             Names of columns, as in `is_certified`.
 
         Returns
         -------
         float, or array of shape (n_eps,)
-            Certified accuracy for each eps.
+            Certified accuracy; an array if eps is a sequence.
         """
         X = self._validated(X)
-        y = _labels_of(y, len(X))
+        y = _check_label_shape(y, len(X))
         radii, scale = self._certificate_box(eps, scale)
+        columns = _column_list(change_one_of)
         with threads(self.n_jobs):
             Z = self.model_.scores(X)
             is_correct = self.classes_[Z.argmax(axis=1)] == y
             # Only correctly classified samples need a certificate.
             counts = [
-                self._certified(X, Z, r, scale, is_correct, change_one_of).sum()
-                for r in radii.ravel()
+                self._certified(X, Z, r, scale, is_correct, columns).sum() for r in radii.ravel()
             ]
-        shares = np.array(counts, float) / max(len(y), 1)
-        return float(shares[0]) if radii.ndim == 0 else shares
+        accuracies = np.array(counts, float) / max(len(y), 1)
+        return float(accuracies[0]) if radii.ndim == 0 else accuracies
 
     def _certificate_box(
         self, eps: Any, scale: ArrayLike | None
     ) -> tuple[NDArray, ArrayLike | None]:
-        """Return the validated eps and scale, from ``robust_eps_`` if both are None."""
+        """Return the validated eps and the scale; 1 and ``robust_eps_`` if both are None."""
         if eps is None:
             if scale is not None or not hasattr(self, "robust_eps_"):
                 raise ValueError(
@@ -212,7 +219,10 @@ class ExplainMixin:
         where: NDArray | None,
         change_one_of: Iterable[str],
     ) -> NDArray:
-        """Return whether samples X with scores Z are certified, including changes of columns."""
+        """Return whether samples X with scores Z are certified, including changes of one column.
+
+        ``where`` is the mask of samples to certify; None for all.
+        """
         certified = certified_at(self.model_, X, eps, scale, scores=Z, where=where)
         predicted = Z.argmax(axis=1)
         for domain, feature, value in self._single_changes(change_one_of):
@@ -240,7 +250,7 @@ class ExplainMixin:
             if len(others) == len(domain.columns) or not changes.feature.size:
                 raise ValueError(
                     f"change_one_of contains {column!r}, which is not a categorical or ordinal "
-                    "column, or a column with a few integer values; use eps and scale for other "
+                    "column, or a numeric column with few values; use eps and scale for other "
                     "columns"
                 )
             for feature, value in zip(changes.feature.tolist(), changes.value, strict=True):
@@ -259,7 +269,7 @@ class ExplainMixin:
         missing: ArrayLike | None = None,
         row_numbers: Sequence[int] | None = None,
     ) -> Explanation:
-        """Explain predictions by feature contributions and counterfactuals.
+        """Explain predictions by contributions or active units, and by counterfactuals.
 
         For a sum of terms, the margin between the two highest scores is decomposed exactly into
         contributions of columns and groups of columns, relative to their means on the training
@@ -275,19 +285,21 @@ class ExplainMixin:
             Valid values of the columns in counterfactuals, and the units of distances. By default,
             the domain of ``encoder_``: a category changes to another category, numbers stay in
             the range of the training data, and distances are in standard deviations. Without an
-            encoder, features may take any value, and distances are in units of ``scale_``.
+            encoder, features may take any value, and distances are in units of ``scale_``, or of 1
+            if there is no ``scale_``.
         fixed : iterable of str or int, default=()
             Names of columns, or indices of features, that cannot change.
         low, high : number or array of shape (n_features,), optional
             Limits that override those of the domain, for example 0 and 1 for pixels.
         class_names : sequence of str, optional
-            Names of the classes in the order of ``classes_``.
+            Names of the classes in the order of ``classes_``. By default, the labels.
         feature_names : sequence of str, optional
-            Names of the features. By default, those of the domain or ``feature_names_in_``.
+            Names of the features, instead of those of the domain. Without a domain and an encoder,
+            the default is ``feature_names_in_``, or "feature 0", "feature 1", ….
         missing : array of bool, (n_samples, n_columns) or (n_samples, n_features), optional
             Mask of imputed values, which are marked in the text. By default, it is derived from X
-            if X is a data frame.
-        row_numbers : sequence of int, optional
+            if X is a data frame, the classifier has an ``encoder_``, and ``domain`` is None.
+        row_numbers : sequence of int of length n_samples, optional
             Numbers of the samples in the text. By default, 1, 2, ….
 
         Returns
@@ -306,13 +318,11 @@ class ExplainMixin:
         >>> print(explanation.text(0).splitlines()[0][:13])
         Row 1: setosa
         """
-        check_is_fitted(self)
         if missing is None and domain is None:
             missing = missing_mask(self, X)
         X = self._validated(X)
         names = self._class_names(class_names)
         domain = self._domain(domain, feature_names).within(low, high).with_fixed(fixed)
-        absent = missing_columns(missing, len(X), domain)
         with threads(self.n_jobs):
             return explain_predictions(
                 self.model_,
@@ -321,7 +331,7 @@ class ExplainMixin:
                 names,
                 domain,
                 prototypes=getattr(self, "prototypes_", None),
-                missing=absent,
+                missing=missing_columns(missing, len(X), domain),
                 row_numbers=row_numbers,
             )
 
@@ -339,7 +349,7 @@ class ExplainMixin:
     ) -> Change:
         """Return the smallest change of a few columns that changes the prediction of a sample.
 
-        The exact solution is found by mixed-integer linear programming
+        The solution is found by mixed-integer linear programming, and is exact up to a tolerance
         (`maxplus.explain.smallest_change`). `explain` is faster but changes single columns only.
 
         Parameters
@@ -351,8 +361,9 @@ class ExplainMixin:
         domain, fixed, low, high, class_names
             As in `explain`.
         seconds : float, default=60.0
-            Time limit. If it is exceeded, the best change found so far is returned, with a lower
-            bound on the smallest distance (``at_least``).
+            Approximate time limit; each class has at least one second. If the limit is exceeded,
+            the best change found so far is returned, with a lower bound on the smallest distance
+            (``at_least``).
 
         Returns
         -------
@@ -373,7 +384,7 @@ class ExplainMixin:
     def _domain(
         self, domain: Domain | None = None, feature_names: Sequence[str] | None = None
     ) -> Domain:
-        """Return the given domain, the domain of the encoder, or an unbounded domain."""
+        """Return the given domain, that of the encoder, or an unbounded one, with feature names."""
         P = self.model_.n_features
         if domain is None and hasattr(self, "encoder_"):
             domain = self.encoder_.domain()
@@ -392,7 +403,7 @@ class ExplainMixin:
         """Return the box of each hidden unit.
 
         The value of a unit is at least ``level`` if and only if low ≤ x_p ≤ high for all features p
-        of its term (`maxplus.explain.unit_boxes`).
+        of its term (`maxplus.explain.term_boxes`).
 
         Parameters
         ----------
@@ -402,8 +413,9 @@ class ExplainMixin:
         Returns
         -------
         numpy.recarray
-            Record for each unit and feature: term, unit, class (with the largest W2), height (the
-            largest W2), prototype (−1 if unknown), feature, low, high.
+            Record for each unit and each feature of its term: term, unit (numbered across terms),
+            class (with the largest W2), height (the largest W2), prototype (index of the training
+            sample at which the unit was initialised, or −1), feature, low, high.
         """
         check_is_fitted(self, "model_")
         model, names = self.model_, np.array(self._feature_names())
@@ -436,13 +448,14 @@ class ExplainMixin:
         class_names: Sequence[str] | None = None,
         feature_names: Sequence[str] | None = None,
     ) -> Rules:
-        """Return the boxes of the model as rules, with support and precision.
+        """Return boxes in which one class has the highest score, as rules with their precision.
 
         An example is "age ≥ 54 and bmi ≥ 31 → disease, 31 of 34 rows": 34 samples satisfy the
-        conditions, and 31 of these belong to the class. A rule is the largest box of a unit in
-        which the class of the unit has the highest score (`maxplus.explain.strongest_rules`). It
-        depends only on the model. X and y are used to count samples. Rules whose precision does
-        not exceed the frequency of the class are hidden (``n_hidden``).
+        conditions, and 31 of these belong to the class. All samples in the domain that satisfy the
+        conditions are predicted as the class (`maxplus.explain.strongest_rules`). The conditions
+        depend only on the model and the domain. X and y are used to count samples, to sort the
+        rules, and to omit rules without samples and rules whose precision does not exceed the
+        frequency of the class (``n_omitted``).
 
         Parameters
         ----------
@@ -463,7 +476,7 @@ class ExplainMixin:
         """
         X = self._validated(X)
         check_value("n", n, integer(1))
-        y = _labels_of(y, len(X))
+        y = _check_label_shape(y, len(X))
         check_labels(y, self.classes_)
         codes = np.searchsorted(self.classes_, y)
         domain, names = self._domain(domain, feature_names), self._class_names(class_names)
@@ -473,13 +486,14 @@ class ExplainMixin:
     def certificate_scale(self, *, categories: bool = False) -> NDArray:
         """Return a ``scale`` for certificates, derived from the training data.
 
-        It is the standard deviation of each numeric column in the training set, or ``scale_``
-        without an encoder. By default, it is 0 for categorical and binary columns.
+        It is the standard deviation of each feature in the training set, or ``scale_`` without an
+        encoder. It is 0 for indicators of missing values and, by default, for categorical columns
+        and numeric columns with two values.
 
         Parameters
         ----------
         categories : bool, default=False
-            If True, categorical and binary columns may change.
+            If True, categorical columns and numeric columns with two values may change.
 
         Returns
         -------
@@ -495,7 +509,7 @@ class ExplainMixin:
         Parameters
         ----------
         n : int, default=10
-            Number of samples.
+            Maximum number of samples. Samples with weight 0 are not included.
 
         Returns
         -------
@@ -527,6 +541,7 @@ class ExplainMixin:
         return names
 
     def _feature_names(self) -> list[str]:
+        """Return the names of the features of the model."""
         names = getattr(self, "feature_names_in_", None)
         if hasattr(self, "encoder_"):
             names = self.encoder_.feature_names
@@ -534,8 +549,13 @@ class ExplainMixin:
         return [f"feature {p}" for p in range(P)] if names is None else [str(n) for n in names]
 
 
-def _labels_of(y: Any, n_samples: int) -> NDArray:
-    """Return the labels of the samples as an array of the expected shape."""
+def _column_list(columns: str | Iterable[str]) -> list[str]:
+    """Return column names as a list; a string is one name."""
+    return [columns] if isinstance(columns, str) else list(columns)
+
+
+def _check_label_shape(y: Any, n_samples: int) -> NDArray:
+    """Return the labels as an array; raise ValueError unless it has shape (n_samples,)."""
     labels = np.asarray(y)
     if labels.shape != (n_samples,):
         raise ValueError(

@@ -1,4 +1,8 @@
-"""Explanations of predictions: contributions, active units, counterfactuals and rules."""
+"""Explanations of predictions: contributions, active units, counterfactuals and rules.
+
+In shapes and costs, N is the number of samples, P of features, C of classes, H of hidden units, T
+of terms and G of groups of columns. Term t has m_t features and H_t units.
+"""
 
 from maxplus.explain.changes import Change, smallest_change
 from maxplus.explain.contributions import (

@@ -23,7 +23,7 @@ class Tabular:
         raise NotImplementedError
 
     def to_frame(self) -> Any:
-        """Return `to_records` as a pandas data frame; raise ImportError without pandas."""
+        """Return the results as a pandas data frame, with the columns of `to_records`."""
         try:
             import pandas
         except ImportError:
@@ -42,10 +42,10 @@ def records(columns: dict[str, NDArray]) -> np.recarray:
     return out
 
 
-def check_lmm(model: Any, user: str, remedy: str) -> LMM:
+def check_lmm(model: Any, caller: str, remedy: str) -> LMM:
     """Return the model; raise TypeError unless it is a single LMM."""
     if not isinstance(model, LMM):
-        raise TypeError(f"{user} requires a single LMM; got {type(model).__name__}: {remedy}")
+        raise TypeError(f"{caller} requires a single LMM; got {type(model).__name__}: {remedy}")
     return model
 
 

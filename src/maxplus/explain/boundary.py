@@ -1,9 +1,9 @@
 """Decision boundary along one feature, for sums of LMM terms over mapped features.
 
-Along one feature, a unit of a term is a minimum of three linear functions of φ(x): its two walls of
-that feature, and a constant, the lowest of its other walls. A score of a term is a maximum of
-units, terms without the feature are constants, and φ is piecewise linear. The scores are therefore
-piecewise linear in x, and their first crossing is found piece by piece.
+Along one feature, a unit of a term is a minimum of three linear functions of φ(x): its two linear
+functions of that feature, and a constant, the minimum over the other features. A score of a term is
+a maximum of units, terms without the feature are constants, and φ is piecewise linear. The scores
+are therefore piecewise linear in x, and their first crossing is found piece by piece.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from maxplus.certify.bounds import Magnitude
 from maxplus.models.lmm import TermSum
 
 EPS = float(np.finfo(np.float64).eps)
-# Minimum number of (row, weight) pairs for which threads pay off: a tenth of a second of work.
+# Minimum number of (sample, weight) pairs for parallel execution, about a tenth of a second.
 PARALLEL_FROM = 2_000_000
 # Upper bound on the rounding error of a forward pass, in ulps of the scores.
-ROUNDINGS = 16
+ERROR_ULPS = 16
 
 
 class FeatureBounds(NamedTuple):
@@ -32,34 +32,34 @@ class FeatureBounds(NamedTuple):
     low: np.ndarray  # (P,)
     high: np.ndarray  # (P,)
     unit: np.ndarray  # (P,)
-    moves: np.ndarray  # (P,) of bool, or (N, P) for N rows
+    moves: np.ndarray  # (P,) of bool, or (N, P) for N samples
 
 
 class FlatTerms(NamedTuple):
     """Concatenated weights of T terms in float64, and the feature map.
 
-    The features of term t are ``features[first_place[t] : first_place[t + 1]]``. Its units have
-    the indices ``first_unit[t]`` to ``first_unit[t + 1] - 1``. Its walls start at index
+    The features of term t are ``features[first_position[t] : first_position[t + 1]]``. Its units
+    have the indices ``first_unit[t]`` to ``first_unit[t + 1] - 1``. Its offsets start at index
     ``first_wall[t]`` and are ordered by unit, then by feature. For each k from ``first_use[p]`` to
     ``first_use[p + 1] - 1``, term ``used_term[k]`` contains feature p, which is the entry
-    ``used_place[k]`` of ``features``. A feature without knots is not mapped.
+    ``used_position[k]`` of ``features``. A feature without knots is not mapped.
     """
 
-    first_place: np.ndarray  # (T + 1,)
+    first_position: np.ndarray  # (T + 1,)
     first_unit: np.ndarray  # (T + 1,)
     first_wall: np.ndarray  # (T + 1,)
-    features: np.ndarray  # (places,)
-    slopes: np.ndarray  # (places, 2)
+    features: np.ndarray  # (positions,)
+    slopes: np.ndarray  # (positions, 2)
     offsets: np.ndarray  # (walls, 2)
     W2T: np.ndarray  # (C, units)
     intercept: np.ndarray  # (C,)
     first_use: np.ndarray  # (P + 1,)
-    used_term: np.ndarray  # (places,)
-    used_place: np.ndarray  # (places,)
+    used_term: np.ndarray  # (positions,)
+    used_position: np.ndarray  # (positions,)
     first_knot: np.ndarray  # (P + 1,)
-    knots: np.ndarray
-    values: np.ndarray
-    rises: np.ndarray
+    knots: np.ndarray  # (knots,)
+    values: np.ndarray  # (knots,)
+    rises: np.ndarray  # (knots,), the slope of the segment that starts at each knot
 
 
 @njit(cache=True)
@@ -96,7 +96,7 @@ def _two_lowest(u, terms, lowest, second, feature, scores):
     O(Σ_t H_t·(m_t + C)).
     """
     for t in range(scores.shape[0]):
-        begin, end = terms.first_place[t], terms.first_place[t + 1]
+        begin, end = terms.first_position[t], terms.first_position[t + 1]
         wall = terms.first_wall[t]
         for d in range(scores.shape[1]):
             scores[t, d] = -np.inf
@@ -120,7 +120,7 @@ def _two_lowest(u, terms, lowest, second, feature, scores):
 
 @njit(cache=True)
 def _lowest_line(at, slopes):
-    """Return slope, value and end of the lowest of three lines just beyond 0.
+    """Return the slope, the value at 0 and the end of the lowest of three lines just beyond 0.
 
     Line j has the value at[j] at 0. Among lines with the same value at 0, the one with the
     smallest slope is the lowest beyond 0. A line ends where it meets one with a smaller slope.
@@ -170,11 +170,12 @@ def _scores_along(terms, p, u, speed, lowest, second, feature, Z, S, g, rate, en
     """
     end = np.inf
     for use in range(terms.first_use[p], terms.first_use[p + 1]):
-        t, place = terms.used_term[use], terms.used_place[use]
+        t, position = terms.used_term[use], terms.used_position[use]
         begin = terms.first_unit[t]
-        H, m = terms.first_unit[t + 1] - begin, terms.first_place[t + 1] - terms.first_place[t]
-        wall = terms.first_wall[t] + place - terms.first_place[t]
-        a, b = terms.slopes[place, 0], terms.slopes[place, 1]
+        H = terms.first_unit[t + 1] - begin
+        m = terms.first_position[t + 1] - terms.first_position[t]
+        wall = terms.first_wall[t] + position - terms.first_position[t]
+        a, b = terms.slopes[position, 0], terms.slopes[position, 1]
         slopes = (speed * a, speed * b, 0.0)
         for h in range(H):
             rest = second[begin + h] if feature[begin + h] == p else lowest[begin + h]
@@ -191,7 +192,7 @@ def _scores_along(terms, p, u, speed, lowest, second, feature, Z, S, g, rate, en
 
 @njit(cache=True)
 def _first_crossing(Z, S, y, lead):
-    """Return the distance at which the margin of another class over y reaches ``lead``.
+    """Return the smallest distance at which the margin of another class over y reaches ``lead``.
 
     Also return the smallest difference between ``lead`` and such a margin at distance 0.
     """
@@ -210,17 +211,17 @@ def _first_crossing(Z, S, y, lead):
 
 @njit(cache=True)
 def _first_change(terms, p, x, side, begin, limit, lowest, second, feature, constant, y, lead):
-    """Return the least change of x_p in [begin, limit] beyond which another class wins by a margin.
+    """Return the least change of x_p in [begin, limit] at which a class leads y by ``lead``.
 
-    The margin is ``lead``; infinite if no class wins. ``constant`` (C,) is the sum of the terms
-    without feature p. A step ends where the slope of a score changes or a segment of φ ends, but
-    not before the margin of another class can reach the lead. O(H·C) per step and term with the
-    feature.
+    x_p increases for side 0 and decreases for side 1. The change is infinite if no class reaches
+    the lead. ``constant`` (C,) is the sum of the terms without feature p. A step ends where the
+    slope of a score changes or a segment of φ ends, but not before the margin of another class can
+    reach the lead. O(H·C) per step and term with the feature.
     """
     sign = 1.0 if side == 0 else -1.0
     steepest = 0.0
     for use in range(terms.first_use[p], terms.first_use[p + 1]):
-        a, b = terms.slopes[terms.used_place[use], 0], terms.slopes[terms.used_place[use], 1]
+        a, b = terms.slopes[terms.used_position[use], 0], terms.slopes[terms.used_position[use], 1]
         steepest += max(a, b, 0.0) - min(a, b, 0.0)
     Z, S = np.empty(constant.size), np.empty(constant.size)
     g, rate, ends = np.empty(lowest.size), np.empty(lowest.size), np.empty(lowest.size)
@@ -248,8 +249,8 @@ def _first_change(terms, p, x, side, begin, limit, lowest, second, feature, cons
 
 
 @njit(cache=True)
-def _row_changes(x, y, flat, bounds, only_nearest, lead, change):
-    """Compute the least increases and decreases at which another class wins by a lead.
+def _sample_changes(x, y, flat, bounds, only_nearest, lead, change):
+    """Compute the least increase and decrease of each feature at which a class leads y by ``lead``.
 
     ``change`` has shape (P, 2) and is infinite where no change suffices. With ``only_nearest``,
     changes larger than the nearest one found so far, in units, are not considered. O(H·C) per step,
@@ -279,7 +280,7 @@ def _row_changes(x, y, flat, bounds, only_nearest, lead, change):
                 for d in range(C):
                     constant[d] += scores[t, d]
         for side in range(2):
-            # The smallest change, which is > 0 where x is outside of its limits, and the largest.
+            # The smallest change, which is > 0 if x is outside of its limits, and the largest.
             begin, end = max(0.0, bounds.low[p] - x[p]), bounds.high[p] - x[p]
             if side == 1:
                 begin, end = max(0.0, x[p] - bounds.high[p]), x[p] - bounds.low[p]
@@ -294,10 +295,10 @@ def _row_changes(x, y, flat, bounds, only_nearest, lead, change):
 
 @njit(cache=True, parallel=True)
 def _changes(X, y, terms, low, high, unit, moves, only_nearest, lead, change):
-    """Compute change (N, P, 2) row by row; moves[n] is the mask of features that may change."""
+    """Run `_sample_changes` for each sample; ``change`` has shape (N, P, 2), ``moves`` (N, P)."""
     for n in prange(X.shape[0]):
         bounds = FeatureBounds(low, high, unit, moves[n])
-        _row_changes(X[n], y[n], terms, bounds, only_nearest, lead, change[n])
+        _sample_changes(X[n], y[n], terms, bounds, only_nearest, lead, change[n])
 
 
 class DecisionBoundary:
@@ -309,9 +310,10 @@ class DecisionBoundary:
         self._magnitude = Magnitude(model)
 
     def nearest(self, X: NDArray, y: NDArray, bounds: FeatureBounds) -> tuple[NDArray, NDArray]:
-        """Return the feature with the smallest change that flips each row, or −1, and the change.
+        """Return the feature whose smallest change, in units, changes each class, and the change.
 
-        In row n, only the features ``bounds.moves[n]`` may change.
+        The feature is −1 for samples without such a change. In sample n, only the features
+        ``bounds.moves[n]`` may change.
         """
         changes = self._changes(X, y, bounds, 0.0, True)
         distance = (changes / bounds.unit[:, None]).reshape(len(X), 2 * X.shape[1])
@@ -328,10 +330,11 @@ class DecisionBoundary:
         *,
         only_nearest: bool = False,
     ) -> NDArray:
-        """Return the increase and decrease of each feature at which another class wins by the lead.
+        """Return the increase and decrease of each feature at which another class leads y.
 
-        The array has shape (P, 2) and is infinite where no class wins within the bounds. With
-        ``only_nearest``, entries above the smallest one, in units, may be infinite as well.
+        The array has shape (P, 2) and is infinite where no class leads by ``lead`` within the
+        bounds. With ``only_nearest``, entries above the smallest one, in units, may be infinite as
+        well.
         """
         bounds = bounds._replace(moves=bounds.moves[None])
         return self._changes(x[None], np.array([y]), bounds, lead, only_nearest)[0]
@@ -347,13 +350,13 @@ class DecisionBoundary:
         return change
 
     def rounding(self, x: NDArray) -> float:
-        """Return machine epsilon times the magnitude of the numbers in a score at x."""
+        """Return an ulp of the scores at x: machine epsilon times the largest summed magnitude."""
         model, size = self.model, np.abs(x)
         if model.feature_map is not None:
             size = np.array([self._largest_value(p, size[p]) for p in range(x.size)])
         largest = float(self._magnitude(size[None], size[None])[0])
         # A score is a sum of T numbers, each of which may be rounded.
-        return float(np.finfo(model.dtype).eps) * largest * (1.0 + len(model.terms) / ROUNDINGS)
+        return float(np.finfo(model.dtype).eps) * largest * (1.0 + len(model.terms) / ERROR_ULPS)
 
     def _largest_value(self, p: int, size: float) -> float:
         """Return the largest |φ_p|, plus the effect of rounding x to the model's float type."""
@@ -362,7 +365,7 @@ class DecisionBoundary:
         return float(np.abs(self.terms.values[part]).max() + self.terms.rises[part].max() * inside)
 
     def steepest(self, p: int, value: float) -> float:
-        """Return the largest slope of a score along feature p near a value; inf if all are 0."""
+        """Return a bound of the slopes of scores along feature p near a value; inf if all are 0."""
         rise = 1.0
         if self.model.feature_map is not None:
             part = slice(*self.terms.first_knot[p : p + 2])
@@ -380,7 +383,7 @@ def flat_terms(model: TermSum) -> FlatTerms:
     order = np.argsort(features, kind="stable")
     feature_map, none = model.feature_map, np.empty(0)
     return FlatTerms(
-        first_place=_starts(n_features),
+        first_position=_starts(n_features),
         first_unit=_starts([lmm.n_hidden for lmm in lmms]),
         first_wall=_starts([lmm.n_hidden * lmm.n_features for lmm in lmms]),
         features=features,
@@ -390,7 +393,7 @@ def flat_terms(model: TermSum) -> FlatTerms:
         intercept=model.intercept.astype(np.float64),
         first_use=_starts(np.bincount(features, minlength=model.n_features)),
         used_term=np.repeat(np.arange(len(lmms)), n_features)[order],
-        used_place=order,
+        used_position=order,
         first_knot=_starts([0] * model.n_features) if feature_map is None else feature_map.starts,
         knots=none if feature_map is None else feature_map.x,
         values=none if feature_map is None else feature_map.u,
@@ -399,4 +402,5 @@ def flat_terms(model: TermSum) -> FlatTerms:
 
 
 def _starts(sizes: list[int] | NDArray) -> NDArray:
+    """Return the start of each group in an array of concatenated groups, and its length."""
     return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)

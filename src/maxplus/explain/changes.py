@@ -1,4 +1,4 @@
-"""Counterfactuals of several columns: the smallest change, by mixed-integer linear programming."""
+"""Counterfactuals of several columns, by mixed-integer linear programming."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from scipy.optimize import Bounds, LinearConstraint, OptimizeResult, milp
 from scipy.sparse import coo_array
 
 from maxplus.explain._shared import check_class_names, check_model
-from maxplus.explain.boundary import ROUNDINGS, DecisionBoundary
+from maxplus.explain.boundary import ERROR_ULPS, DecisionBoundary
 from maxplus.explain.counterfactuals import nearest_counterfactuals
 from maxplus.explain.domain import Domain, rounded_away
 from maxplus.models import LMM
@@ -21,35 +21,35 @@ from maxplus.models._checks import as_row
 from maxplus.models.additive import breakpoints
 from maxplus.models.lmm import TermSum
 
-# Numbers of decimals that are tried, relative to the unit of a column.
+# Numbers of decimals that are tried for printing, relative to the unit of a column.
 DIGITS = range(1, 13)
 # Minimum margin of the other class, relative to the range of the scores. It exceeds the tolerance
 # of the solver.
 MARGIN = 1e-6
 # Maximum number of integer variables.
 MAX_INTEGERS = 5_000
-# Status code of SciPy's solver.
+# Status of `scipy.optimize.milp` for infeasible problems.
 INFEASIBLE = 2
 
 
 class Change(NamedTuple):
-    """Columns that change together: ``feature[j]`` takes ``value[j]``, as in `Counterfactuals`.
+    """Change of one or several columns that changes the predicted class of a sample.
 
-    The new class is ``becomes``. ``distance`` is the sum of the columns' distances in units;
-    ``at_least`` is a lower bound on the distance of all changes of at most ``n_columns`` columns,
-    and equals ``distance`` up to rounding unless the time limit was reached. ``row`` is the changed
-    row for printing: if possible, its numbers are rounded to few digits, away from the original
-    values, such that the model still predicts ``becomes``. ``text`` describes the change. If no
-    change flips the class, ``feature`` is empty, ``becomes`` −1 and ``distance`` infinite.
+    ``feature[j]`` takes ``value[j]``, as in `Counterfactuals`. ``distance`` is the sum of the
+    distances of the columns, in units. ``at_least`` is a lower bound on the distance of all changes
+    of at most ``n_columns`` columns, and equals ``distance`` up to a tolerance unless the time
+    limit was reached. If possible, numbers in ``row`` are rounded to few digits, away from the
+    original values, such that the model still predicts ``becomes``. If no change was found,
+    ``feature`` is empty, ``becomes`` is −1, ``distance`` is infinite and ``row`` is unchanged.
     """
 
     feature: NDArray
     value: NDArray
-    becomes: int
+    becomes: int  # the new class
     distance: float
     at_least: float
-    row: NDArray
-    text: str
+    row: NDArray  # the changed sample for printing, (P,)
+    text: str  # the description of the change
 
     def __str__(self) -> str:
         """Return the description of the change."""
@@ -65,10 +65,11 @@ def smallest_change(
     class_names: Sequence[str] | None = None,
     seconds: float = 60.0,
 ) -> Change:
-    """Return the smallest change of at most ``n_columns`` columns that makes another class win.
+    """Return the smallest change of at most ``n_columns`` columns that changes the prediction.
 
-    Class d ≠ y wins if Σ_t (v_t − q_t) > 0, where v_t is a lower bound on the score of d in term t,
-    and q_t an upper bound on that of y: for one unit h and for all units h',
+    The score of class d exceeds that of the predicted class y if b_d − b_y + Σ_t (v_t − q_t) > 0,
+    where b is the intercept, v_t a lower bound on the score of d in term t, and q_t an upper bound
+    on that of y: for one unit h and for all units h',
 
         v_t ≤ r_i(h) + W2[h, d] for all i,    r_i(h') + W2[h', y] ≤ q_t for some i,
 
@@ -78,20 +79,20 @@ def smallest_change(
     mixed-integer linear program for each class d, restricted to the variables that are relevant
     within the distance of the best known change. HiGHS solves it and proves optimality by a lower
     bound. The result is exact, except for margins below a millionth of the range of the scores. The
-    time is exponential in the worst case: ValueError is raised for more than 5,000 integer
-    variables, and ``at_least`` < ``distance`` if the search is stopped after ``seconds``.
+    running time is exponential in the worst case. ValueError is raised for more than 5,000 integer
+    variables. If the search is stopped by the time limit, ``at_least`` < ``distance``.
 
     Parameters
     ----------
     model : LMM or AdditiveLMM
     x : array of shape (P,)
     domain : Domain
-        Its limits must be finite unless a change of a single column flips the class of x.
+        Its limits must be finite unless a change of a single column changes the class of x.
     n_columns : int, default=2
         Maximum number of columns to change.
-    class_names : names of the C classes, for the text; their numbers by default
+    class_names : names of the C classes, for the text; 0 to C − 1 by default
     seconds : float, default=60.0
-        Time limit.
+        Approximate time limit; each class has at least one second.
 
     Returns
     -------
@@ -121,7 +122,7 @@ def smallest_change(
     if n_columns == 1 or best.distance == 0.0:
         return best
     reach = best.distance if best.feature.size else n_columns * _largest_distance(row, domain)
-    slack = ROUNDINGS * DecisionBoundary(model).rounding(np.abs(row) + reach * domain.unit)
+    slack = ERROR_ULPS * DecisionBoundary(model).rounding(np.abs(row) + reach * domain.unit)
     exact = model.astype(np.float64)
     end, at_least = monotonic() + seconds, np.inf
     for d in np.argsort(-exact.scores(row[None])[0], kind="stable").tolist():
@@ -151,20 +152,21 @@ def _largest_distance(x: NDArray, domain: Domain) -> float:
     if not np.isfinite(largest):
         p = int(np.flatnonzero(moves & ~np.isfinite(ends))[0])
         raise ValueError(
-            f"domain must have limits if no change of a single column flips the class; "
+            "domain must have limits if no change of a single column flips the class; "
             f"{domain.names[p]!r} has none (give low and high)"
         )
     return float(largest)
 
 
 def _after(x: NDArray, domain: Domain, feature: NDArray, value: NDArray) -> NDArray:
-    """Return row x after all changes."""
+    """Return sample x after all changes."""
     for p, v in zip(feature.tolist(), value.tolist(), strict=True):
         x = domain.changed(x, p, v)[0]
     return x
 
 
 def _no_change(x: NDArray) -> Change:
+    """Return the result for a sample whose class does not change."""
     text = "no change of this number of columns flips the class"
     return Change(np.empty(0, int), np.empty(0), -1, np.inf, np.inf, x, text)
 
@@ -182,17 +184,17 @@ def _change(
     distance = float(domain.distances(x, domain.changed(x, feature, value)).sum())
     row = _after(x, domain, feature, value)
     becomes = int(model.scores(row[None]).argmax())
-    if becomes == y:  # Rounding in the model's float type hides the change.
+    if becomes == y:  # Due to rounding in the model's float type, the class does not change.
         return _no_change(x)
-    free = np.flatnonzero(domain.is_continuous[feature])
+    continuous = np.flatnonzero(domain.is_continuous[feature])
     for digits in DIGITS:
         shown = value.copy()
-        for j in free.tolist():
-            step = int(np.floor(np.log10(domain.unit[feature[j]]))) - digits
-            shown[j] = rounded_away(float(value[j]), float(x[feature[j]]), step)
+        for j in continuous.tolist():
+            exponent = int(np.floor(np.log10(domain.unit[feature[j]]))) - digits
+            shown[j] = rounded_away(float(value[j]), float(x[feature[j]]), exponent)
         tried = _after(x, domain, feature, shown)
         inside = (shown >= domain.low[feature]) & (shown <= domain.high[feature])
-        if inside[free].all() and model.scores(tried[None]).argmax() == becomes:
+        if inside[continuous].all() and model.scores(tried[None]).argmax() == becomes:
             row = tried
             break
     moves = [
@@ -207,25 +209,25 @@ def _change(
 class _Option(NamedTuple):
     """Change of a feature to ``begin`` if the binary variable with index ``switch`` is 1.
 
-    The variable with index ``share``, from 0 to 1, changes a number further, up to ``end``. It is
-    −1 if ``end`` equals ``begin``.
+    The variable with index ``fraction``, from 0 to 1, changes a number further, up to ``end``. The
+    index is −1 if ``end`` equals ``begin``.
     """
 
     feature: int
     begin: float
     end: float
     switch: int
-    share: int
+    fraction: int
 
 
 class ChangeSearch:
-    """Mixed-integer program for the smallest change of a row x of class y to another class d.
+    """Mixed-integer program for the smallest change of a sample x of class y to another class d.
 
-    The range of a number is divided at the knots of its map and the breakpoints of the terms over
-    this number alone; in each segment, φ and the sum z_d − z_y of these terms are linear. Segments
-    and changes among ``Domain.candidates`` are the options of a column, of which at most one is
-    chosen. A term over several features has two variables, v ≤ z_d and q ≥ z_y, as in
-    `smallest_change`.
+    The range of a numeric feature is divided at the knots of its map and the breakpoints of the
+    terms over this feature alone; in each segment, φ and the sum z_d − z_y of these terms are
+    linear. Segments and changes among ``Domain.candidates`` are the options of a column, of which
+    at most one is selected. A term over several features has two variables, v ≤ z_d and q ≥ z_y, as
+    in `smallest_change`.
     """
 
     def __init__(self, model: TermSum, x: NDArray, y: int, d: int, domain: Domain) -> None:
@@ -233,7 +235,7 @@ class ChangeSearch:
         self.milp = MILP()
         self.options: list[_Option] = []
         self.u = model.mapped(x[None])[0]
-        # Effect of each variable on each mapped feature, and the largest decrease and increase.
+        # Effect of each variable on each mapped feature, and its largest decrease and increase.
         self.effects: dict[int, dict[int, float]] = defaultdict(lambda: defaultdict(float))
         self.span = np.zeros((2, x.size))
         # Effect of each variable on the margin z_d − z_y of the terms over one feature.
@@ -247,9 +249,12 @@ class ChangeSearch:
         self.joint = set(np.concatenate([np.empty(0, int), *joint]).tolist())
 
     def build(self, n_columns: int, reach: float, slack: float) -> bool:
-        """Add variables and constraints; return False if d cannot win within distance ``reach``."""
+        """Add variables and constraints; return whether d can be predicted within ``reach``.
+
+        ``slack`` is the minimum margin of d over y.
+        """
         for p in np.flatnonzero(self.domain.is_continuous | self.domain.is_unlisted).tolist():
-            self._add_number(p, reach)
+            self._add_segments(p, reach)
         feature, value = self.domain.candidates
         rows = self.domain.changed(self.x, feature, value)
         is_near = self.domain.distances(self.x, rows) <= reach
@@ -265,11 +270,11 @@ class ChangeSearch:
         return bool(self.options) and self._add_scores(list(columns.values()), slack)
 
     def _shape(self, p: int, u: float) -> float:
-        """Return z_d − z_y of the terms over feature p alone."""
+        """Return z_d − z_y of the terms over feature p alone, for the mapped value u."""
         at = np.array([[u]])
         return sum((float(np.diff(lmm.scores(at))[0, 0]) for lmm in self.shapes.get(p, ())), 0.0)
 
-    def _move(self, p: int, variable: int, begin: float, end: float) -> None:
+    def _add_effect(self, p: int, variable: int, begin: float, end: float) -> None:
         """Add the effect of a variable that changes φ_p from ``begin`` (at 0) to ``end`` (at 1)."""
         change = self._shape(p, end) - self._shape(p, begin)
         if change:
@@ -279,8 +284,8 @@ class ChangeSearch:
         move = end - self.u[p]
         self.span[:, p] = min(move, self.span[0, p]), max(move, self.span[1, p])
 
-    def _add_number(self, p: int, reach: float) -> None:
-        """Add an option for each segment of a number, above and below its present value."""
+    def _add_segments(self, p: int, reach: float) -> None:
+        """Add an option for each segment of a numeric feature, above and below its value in x."""
         domain, at, unit = self.domain, float(self.x[p]), float(self.domain.unit[p])
         low = max(float(domain.low[p]), at - reach * unit)
         high = min(float(domain.high[p]), at + reach * unit)
@@ -316,48 +321,55 @@ class ChangeSearch:
         U, V = self.model.mapped(at_begin), self.model.mapped(at_end)
         lengths = np.abs(end - begin) / self.domain.unit[p]
         for k in range(begin.size):
-            switch, share = self.milp.switch(cost=float(distance[k])), -1
+            switch, fraction = self.milp.switch(cost=float(distance[k])), -1
             for q in np.flatnonzero(U[k] != self.u).tolist():
-                self._move(q, switch, float(self.u[q]), float(U[k, q]))
+                self._add_effect(q, switch, float(self.u[q]), float(U[k, q]))
             if lengths[k] > 0.0:
-                share = self.milp.variable(0.0, 1.0, cost=float(lengths[k]))
-                self.milp.at_most({share: 1.0, switch: -1.0}, 0.0)
-                self._move(p, share, float(U[k, p]), float(V[k, p]))
-            self.options.append(_Option(p, float(begin[k]), float(end[k]), switch, share))
+                fraction = self.milp.variable(0.0, 1.0, cost=float(lengths[k]))
+                self.milp.at_most({fraction: 1.0, switch: -1.0}, 0.0)
+                self._add_effect(p, fraction, float(U[k, p]), float(V[k, p]))
+            self.options.append(_Option(p, float(begin[k]), float(end[k]), switch, fraction))
 
     def _make_integer(self, options: list[_Option], origin: float) -> None:
         """Add the constraint that the new value of a feature minus ``origin`` is an integer."""
-        line = {option.switch: option.begin - origin for option in options}
-        line |= {option.share: option.end - option.begin for option in options if option.share >= 0}
-        most = max(map(abs, line.values()), default=0.0) + 1.0
+        coefficients = {option.switch: option.begin - origin for option in options}
+        coefficients |= {
+            option.fraction: option.end - option.begin for option in options if option.fraction >= 0
+        }
+        most = max(map(abs, coefficients.values()), default=0.0) + 1.0
         number = self.milp.variable(-np.ceil(2.0 * most), np.ceil(2.0 * most), is_integer=True)
         for sign in (1.0, -1.0):
-            exact = {j: sign * c / most for j, c in line.items()}
-            self.milp.at_most(exact | {number: -sign / most}, 0.0)
+            scaled = {j: sign * c / most for j, c in coefficients.items()}
+            self.milp.at_most(scaled | {number: -sign / most}, 0.0)
 
     def _add_scores(self, columns: list[list[_Option]], slack: float) -> bool:
-        """Add the constraint that class d wins, and those for the terms over several features."""
-        now = float(self.model.intercept[self.d] - self.model.intercept[self.y])
-        now += sum(self._shape(p, float(self.u[p])) for p in self.shapes)
-        line = {j: -change for j, change in self.margin.items()}
+        """Add the constraint that d leads y, and those for the terms over several features.
+
+        Return whether the constraint can be satisfied, according to an upper bound of the margin.
+        """
+        constant = float(self.model.intercept[self.d] - self.model.intercept[self.y])
+        constant += sum(self._shape(p, float(self.u[p])) for p in self.shapes)
+        coefficients = {j: -change for j, change in self.margin.items()}
         # Upper bound of the margin, and its range.
-        most, size = now, 0.0
+        most, size = constant, 0.0
         for options in columns:
             begin = np.array([self.margin.get(option.switch, 0.0) for option in options])
-            further = np.array([self.margin.get(option.share, 0.0) for option in options])
+            further = np.array([self.margin.get(option.fraction, 0.0) for option in options])
             most += max(0.0, begin.max(), (begin + further).max())
             size += np.abs(begin).max() + np.abs(further).sum()
         for features, lmm in self.model.terms:
             if features.size > 1:
                 term = _WideTerm(self, features, lmm)
                 high, low = term.range(self.d)[1], term.range(self.y)[0]
-                now += term.add_lower_bound(self.d, line) - term.add_upper_bound(self.y, line)
+                lower = term.add_lower_bound(self.d, coefficients)
+                constant += lower - term.add_upper_bound(self.y, coefficients)
                 most += high - low
                 size += term.size
         margin = max(slack, MARGIN * size)
         if most < margin or size == 0.0:
             return False
-        self.milp.at_most({j: c / size for j, c in line.items()}, (now - margin) / size)
+        scaled = {j: c / size for j, c in coefficients.items()}
+        self.milp.at_most(scaled, (constant - margin) / size)
         return True
 
     def read(self, values: NDArray) -> tuple[NDArray, NDArray]:
@@ -366,8 +378,8 @@ class ChangeSearch:
         for option in self.options:
             if values[option.switch] > 0.5:
                 p, value = option.feature, option.begin
-                if option.share >= 0:
-                    value += (option.end - option.begin) * float(values[option.share])
+                if option.fraction >= 0:
+                    value += (option.end - option.begin) * float(values[option.fraction])
                     value = float(np.round(value)) if self.domain.whole[p] else value
                     value = float(np.clip(value, self.domain.low[p], self.domain.high[p]))
                 if (self.domain.changed(self.x, p, value) != self.x).any():
@@ -379,8 +391,8 @@ class ChangeSearch:
 class _WideTerm:
     """Variables and constraints for the scores of a term over several features.
 
-    ``now`` are the values r_i(h) at the row x, and ``low`` and ``high`` bounds on r_i(h) after all
-    possible changes, (2m, H).
+    ``now`` (2m, H) are the values r_i(h) for the sample x. ``low`` and ``high`` (2m, H) are bounds
+    on r_i(h) after all possible changes. ``lowest`` and ``highest`` (H,) are bounds on the units.
     """
 
     def __init__(self, search: ChangeSearch, features: NDArray, lmm: LMM) -> None:
@@ -397,7 +409,7 @@ class _WideTerm:
         heights = self.lmm.W2[:, d]
         return float((self.lowest + heights).max()), float((self.highest + heights).max())
 
-    def _deciding(self, h: int) -> list[int]:
+    def _possible_minima(self, h: int) -> list[int]:
         """Return the rows of W0 that can be the minimum of unit h, at most one of them constant."""
         rows = np.flatnonzero(self.low[:, h] <= self.highest[h])
         moving = rows[self.low[rows, h] < self.high[rows, h]].tolist()
@@ -415,12 +427,14 @@ class _WideTerm:
         variable, least = bound
         rate = -sign * float(self.lmm.W0[i])
         effects = self.search.effects.get(int(self.features[i // 2]), {}) if rate else {}
-        line = {j: rate * move for j, move in effects.items()} | {variable: sign, switch: big}
+        coefficients = {j: rate * effect for j, effect in effects.items()}
+        coefficients |= {variable: sign, switch: big}
         limit = sign * (float(self.now[i, h] + self.lmm.W2[h, d]) - least) + big
-        self.search.milp.at_most({j: c / self.size for j, c in line.items()}, limit / self.size)
+        scaled = {j: c / self.size for j, c in coefficients.items()}
+        self.search.milp.at_most(scaled, limit / self.size)
 
-    def add_lower_bound(self, d: int, line: dict[int, float]) -> float:
-        """Subtract a variable v from the expression ``line``, and return a constant c.
+    def add_lower_bound(self, d: int, coefficients: dict[int, float]) -> float:
+        """Add a variable v with the coefficient −1 to ``coefficients``, and return a constant c.
 
         The constraints imply that c + v is at most the score of class d: there is a unit h with
         c + v ≤ r_i(h) + W2[h, d] for all i.
@@ -430,19 +444,19 @@ class _WideTerm:
             return most
         program, heights = self.search.milp, self.lmm.W2[:, d]
         v = program.variable(0.0, most - least)
-        line[v] = -1.0
+        coefficients[v] = -1.0
         units = np.flatnonzero(self.highest + heights >= least).tolist()
-        winners = [program.switch() for _ in units]
-        for h, winner in zip(units, winners, strict=True):
-            for i in self._deciding(h):
+        switches = [program.switch() for _ in units]
+        for h, switch in zip(units, switches, strict=True):
+            for i in self._possible_minima(h):
                 big = most - float(self.low[i, h] + heights[h])
                 if big > 0.0:
-                    self._add_bound(i, h, d, 1.0, (v, least), winner, big)
-        program.at_least_one(winners)
+                    self._add_bound(i, h, d, 1.0, (v, least), switch, big)
+        program.at_least_one(switches)
         return least
 
-    def add_upper_bound(self, y: int, line: dict[int, float]) -> float:
-        """Add a variable q to the expression ``line``, and return a constant c.
+    def add_upper_bound(self, y: int, coefficients: dict[int, float]) -> float:
+        """Add a variable q with the coefficient 1 to ``coefficients``, and return a constant c.
 
         The constraints imply that c + q is at least the score of class y: for each unit h there is
         an i with r_i(h) + W2[h, y] ≤ c + q.
@@ -452,19 +466,19 @@ class _WideTerm:
             return most
         program, heights = self.search.milp, self.lmm.W2[:, y]
         q = program.variable(0.0, most - least)
-        line[q] = 1.0
+        coefficients[q] = 1.0
         for h in np.flatnonzero(self.highest + heights > least).tolist():
-            below = []
-            for i in self._deciding(h):
-                below.append(program.switch())
+            switches = []
+            for i in self._possible_minima(h):
+                switches.append(program.switch())
                 big = max(float(self.high[i, h] + heights[h]) - least, 0.0)
-                self._add_bound(i, h, y, -1.0, (q, least), below[-1], big)
-            program.at_least_one(below)
+                self._add_bound(i, h, y, -1.0, (q, least), switches[-1], big)
+            program.at_least_one(switches)
         return least
 
 
 class Optimum(NamedTuple):
-    """Best values found, or None, and a lower bound of the minimal cost."""
+    """Values of the variables in the best solution, or None, and a lower bound of the cost."""
 
     values: NDArray | None
     at_least: float
@@ -481,7 +495,7 @@ class MILP:
         self.high: list[float] = []
         self.cost: list[float] = []
         self.is_integer: list[bool] = []
-        self.rows: list[tuple[Mapping[int, float], float]] = []
+        self.constraints: list[tuple[Mapping[int, float], float]] = []
 
     def variable(
         self, low: float, high: float, *, is_integer: bool = False, cost: float = 0.0
@@ -497,9 +511,9 @@ class MILP:
         """Add a binary variable and return its index."""
         return self.variable(0.0, 1.0, is_integer=True, cost=cost)
 
-    def at_most(self, line: Mapping[int, float], limit: float) -> None:
-        """Add the constraint Σ line[j]·variable j ≤ limit."""
-        self.rows.append((line, limit))
+    def at_most(self, coefficients: Mapping[int, float], limit: float) -> None:
+        """Add the constraint Σ coefficients[j]·variable j ≤ limit."""
+        self.constraints.append((coefficients, limit))
 
     def at_least_one(self, switches: Sequence[int]) -> None:
         """Add the constraint that at least one of these binary variables is 1."""
@@ -508,8 +522,9 @@ class MILP:
     def solve(self, seconds: float) -> Optimum:
         """Solve with HiGHS, and again with the integer variables rounded and fixed.
 
-        HiGHS accepts integer variables that deviate from integers by up to 1e-6, which is amplified
-        by their coefficients. The second program, without integer variables, has no such error.
+        HiGHS accepts integer variables that deviate from integers by up to 1e-6, and their
+        coefficients amplify this error. The second problem, with fixed integer variables, has no
+        such error. ``seconds`` is the time limit of each problem.
         """
         n_integers = sum(self.is_integer)
         if n_integers > MAX_INTEGERS:
@@ -532,15 +547,16 @@ class MILP:
         return Optimum(first.x if second.x is None else second.x, float(first.mip_dual_bound))
 
     def _run(self, low: NDArray, high: NDArray, seconds: float) -> OptimizeResult:
-        lines = [line for line, _ in self.rows]
-        row = np.repeat(np.arange(len(lines)), [len(line) for line in lines])
-        column = np.array([j for line in lines for j in line], int)
-        value = np.array([c for line in lines for c in line.values()], float)
-        matrix = coo_array((value, (row, column)), (len(lines), len(low))).tocsr()
+        """Run HiGHS with these limits of the variables."""
+        rows = [coefficients for coefficients, _ in self.constraints]
+        row = np.repeat(np.arange(len(rows)), [len(coefficients) for coefficients in rows])
+        column = np.array([j for coefficients in rows for j in coefficients], int)
+        value = np.array([c for coefficients in rows for c in coefficients.values()], float)
+        matrix = coo_array((value, (row, column)), (len(rows), len(low))).tocsr()
         return milp(
             np.array(self.cost),
             integrality=np.array(self.is_integer, int),
             bounds=Bounds(low, high),
-            constraints=LinearConstraint(matrix, ub=[limit for _, limit in self.rows]),
+            constraints=LinearConstraint(matrix, ub=[limit for _, limit in self.constraints]),
             options={"time_limit": seconds, "mip_rel_gap": 0.0},
         )

@@ -16,9 +16,9 @@ from maxplus.models._checks import as_rows, check_index
 from maxplus.models.additive import breakpoints
 from maxplus.models.lmm import TermSum
 
-# Maximum number of groups that a text lists; the rest is summed.
-MAX_LISTED = 5
-# Smaller numbers are printed as 0.00.
+# Maximum number of groups that a text lists; the contributions of the others are summed.
+MAX_GROUPS = 5
+# Numbers with a smaller magnitude are printed as 0.00.
 MIN_SHOWN = 0.005
 MISSING = "missing"
 
@@ -32,10 +32,10 @@ class Contributions:
 
     Attributes
     ----------
-    X : array of shape (N, P), the rows in raw units
+    X : array of shape (N, P), the samples in raw units
     predicted, rival : arrays of shape (N,), the indices of classes A and B
     margin : array of shape (N,), z_A − z_B
-    baseline : array of shape (N,), the mean of z_A − z_B over the reference rows
+    baseline : array of shape (N,), the mean of z_A − z_B over the reference samples
     contribution : array of shape (N, G), the part of z_A − z_B of each group minus its mean
     groups : G tuples of columns, single columns first; terms over the same columns are added
         A column is identified by its first feature; a categorical column has several features.
@@ -54,43 +54,43 @@ class Contributions:
     group_of_term: NDArray
     domain: Domain
     class_names: Sequence[str]
-    # Minimum size of contributions that texts list.
+    # Minimum magnitude of contributions that texts list.
     _min_shown: ClassVar[float] = MIN_SHOWN
 
     def __len__(self) -> int:
-        """Return the number of rows explained."""
+        """Return the number of samples."""
         return len(self.X)
 
     @cached_property
     def order(self) -> NDArray:
-        """Groups of each row by decreasing |contribution|, shape (N, G)."""
+        """Groups of each sample by decreasing |contribution|, (N, G)."""
         return np.argsort(-np.abs(self.contribution), axis=1, kind="stable")
 
     @property
     def group_names(self) -> list[str]:
-        """A name for each group: "age", "age × bp", "all features"."""
+        """Names of the groups, such as "age", "age × bp" and "all features"."""
         return [self._group_name(group) for group in self.groups]
 
     def __str__(self) -> str:
-        """Return the texts of all rows, a line each."""
+        """Return the texts of all samples, one per line."""
         return "\n".join(self.text(n) for n in range(len(self)))
 
     def text(self, n: int) -> str:
-        """Return the explanation of row n (zero-based) as a sum, largest contributions first."""
+        """Return the explanation of sample n (zero-based) as a sum, largest contributions first."""
         n = check_index("n", n, len(self))
         text = self._head(n)
         for g in self.named(n):
             text += f" {self._amount(self.contribution[n, g])} from {self.phrase(n, g)}"
-        value, what = self.remainder(n)
-        return f"{text} {self._amount(value)} from {what}" if what else text
+        value, count = self.remainder(n)
+        return f"{text} {self._amount(value)} from {count}" if count else text
 
     def named(self, n: int) -> list[int]:
-        """Return the groups, at most five, that the text of row n lists by decreasing size."""
-        first = self.order[n, :MAX_LISTED]
+        """Return the groups that `text` lists for sample n, at most five, by |contribution|."""
+        first = self.order[n, :MAX_GROUPS]
         return first[np.abs(self.contribution[n, first]) >= self._min_shown].tolist()
 
     def phrase(self, n: int, g: int) -> str:
-        """Format the columns of group g with their values in row n: "age = 61 and sex = 'm'"."""
+        """Format the columns of group g with their values in sample n: "age = 61 and sex = 'm'"."""
         group = self.groups[g]
         if len(group) > 2:
             return self._group_name(group)
@@ -100,7 +100,7 @@ class Contributions:
         )
 
     def values(self, n: int, g: int) -> list[str]:
-        """Return the values of the columns of group g in row n; [] for more than two columns."""
+        """Return the values of the columns of group g in sample n; [] for more than two columns."""
         group = self.groups[g]
         if len(group) > 2:
             return []
@@ -108,26 +108,26 @@ class Contributions:
 
     @cached_property
     def is_missing(self) -> NDArray:
-        """Mask of values that were missing, according to their indicators; shape (N, P)."""
-        found = np.zeros(self.X.shape, bool)
+        """Mask of values that were missing, according to their indicators, (N, P)."""
+        mask = np.zeros(self.X.shape, bool)
         for p, indicator in self.domain.indicators.items():
-            found[:, p] = self.X[:, indicator] == 1.0
-        return found
+            mask[:, p] = self.X[:, indicator] == 1.0
+        return mask
 
     def remainder(self, n: int) -> tuple[float, str]:
         """Return the sum of the contributions that `text` does not list, and their count as text.
 
-        Return (0.0, "") if all groups are listed.
+        The result is (0.0, "") if all groups are listed.
         """
         rest = self.order[n, len(self.named(n)) :]
         if not rest.size:
             return 0.0, ""
-        what = "column" if all(len(self.groups[g]) == 1 for g in rest) else "group"
-        count = f"{rest.size} more {what}{'s' * (rest.size > 1)}"
+        noun = "column" if all(len(self.groups[g]) == 1 for g in rest) else "group"
+        count = f"{rest.size} more {noun}{'s' * (rest.size > 1)}"
         return float(self.contribution[n, rest].sum()), count
 
     def columns(self) -> dict[str, NDArray]:
-        """Return table columns with an entry per row and group, by decreasing |contribution|."""
+        """Return columns of records for each sample and group, by decreasing |contribution|."""
         row, g = np.repeat(np.arange(len(self)), len(self.groups)), self.order.ravel()
         values = [
             ", ".join(self.values(n, k)) for n, k in zip(row.tolist(), g.tolist(), strict=True)
@@ -164,7 +164,7 @@ class PredictionContributions(Contributions, Tabular):
     """Predictions z_1 − z_0 of a regression, as exact sums over groups of features.
 
     ``margin`` = ``baseline`` + Σ_g ``contribution[:, g]``, up to rounding, where the baseline is
-    the mean over the reference rows. The prediction is the margin, clipped to the bounds.
+    the mean over the reference samples. The prediction is the margin, clipped to the bounds.
 
     Attributes
     ----------
@@ -175,10 +175,10 @@ class PredictionContributions(Contributions, Tabular):
     _min_shown: ClassVar[float] = 0.0
 
     def to_records(self) -> np.recarray:
-        """Return a record per row and group of columns, the largest contributions of a row first.
+        """Return a record for each sample and group of columns, by decreasing |contribution|.
 
-        ``baseline`` plus the ``contribution`` of all records of a row is its ``margin``, and
-        ``prediction`` is the margin clipped to the bounds.
+        ``row`` is the index of the sample. ``baseline`` plus the ``contribution`` of all records of
+        a sample is its ``margin``, and ``prediction`` is the margin clipped to the bounds.
         """
         columns = self.columns()
         row = columns.pop("row")
@@ -196,11 +196,11 @@ class PredictionContributions(Contributions, Tabular):
 
 
 class ShapeFunction(NamedTuple):
-    """Piecewise-linear part of the scores that depends on a single feature, in raw units.
+    """Piecewise-linear part of the scores that depends on a single feature.
 
     Attributes
     ----------
-    x : array of shape (K,), increasing; the function is linear between neighbours
+    x : array of shape (K,), increasing, in raw units; scores are linear between adjacent points
     scores : array of shape (K, C)
     """
 
@@ -209,23 +209,26 @@ class ShapeFunction(NamedTuple):
 
 
 def groups_of(model: TermSum, columns: NDArray) -> tuple[tuple[tuple[int, ...], ...], NDArray]:
-    """Return the distinct sets of columns of terms, by size, and the index of each term's set."""
+    """Return the distinct sets of columns of terms, by size, and the index of the set of each term.
+
+    ``columns`` (P,) contains the column of each feature.
+    """
     keys = [tuple(np.unique(columns[term.features]).tolist()) for term in model.terms]
     groups = tuple(sorted(set(keys), key=lambda key: (len(key), key)))
     return groups, np.array([groups.index(key) for key in keys])
 
 
 def term_means(model: TermSum, X: ArrayLike, weight: ArrayLike | None = None) -> NDArray:
-    """Return the mean scores of each term over reference rows, shape (T, C).
+    """Return the mean scores of each term over reference samples.
 
     They are the baseline of `contributions` and `shape_function`. O(N·Σ_t m_t·H_t).
 
     Parameters
     ----------
     model : LMM or AdditiveLMM
-    X : array of shape (N, P), N >= 1, for example the training rows
+    X : array of shape (N, P), N >= 1, for example the training samples
     weight : array of shape (N,), optional
-        Weights of the rows, >= 0; all equal by default.
+        Weights of the samples, >= 0; all equal by default.
 
     Returns
     -------
@@ -260,25 +263,25 @@ def contributions(
 ) -> Contributions:
     """Explain the margin of the predicted class over another class as an exact sum.
 
-    z_A − z_B is the mean margin of the reference rows (the baseline), plus a contribution of each
-    group of features: the margin of the terms over these features in this row, minus its mean.
-    O(N·Σ_t m_t·H_t).
+    z_A − z_B is the mean margin of the reference samples (the baseline), plus a contribution of
+    each group of features: the margin of the terms over these features for this sample, minus its
+    mean. O(N·Σ_t m_t·H_t).
 
     Parameters
     ----------
     model : LMM or AdditiveLMM with at least two classes
     X : array of shape (N, P), in raw units
     baseline : array of shape (T, C)
-        Mean scores of each term over reference rows: `term_means`.
+        Mean scores of each term over reference samples: `term_means`.
     against : int, optional
-        The class B. By default, and for rows whose predicted class is ``against``, the class of
+        The class B. By default, and for samples whose predicted class is ``against``, the class of
         the second-highest score.
     feature_names : P strings, optional
         "x0", "x1", … by default.
     class_names : C strings, optional
         "0", "1", … by default.
     domain : Domain, optional
-        The columns that features belong to, with names, instead of ``feature_names``: terms over
+        The columns that features belong to, with names, instead of ``feature_names``. Terms over
         features of the same columns, for example of one categorical column, are added.
 
     Returns
@@ -317,8 +320,8 @@ def contributions(
     total = model.intercept + means.sum(axis=0)
     contribution = np.zeros((len(rows), len(groups)))
     U = model.mapped(rows)
-    for t, (numbers, lmm) in enumerate(model.terms):
-        centred = lmm.scores(U[:, numbers]) - means[t]
+    for t, (features, lmm) in enumerate(model.terms):
+        centred = lmm.scores(U[:, features]) - means[t]
         contribution[:, group_of_term[t]] += _difference(centred, predicted, rival)
     return Contributions(
         rows,
@@ -346,7 +349,7 @@ def prediction_contributions(
     model : AdditiveLMM with two outputs
     X : array of shape (N, P), in raw units
     baseline : array of shape (T, 2)
-        Mean scores of each term over reference rows: `term_means`.
+        Mean scores of each term over reference samples: `term_means`.
     bounds : two numbers
         The smallest and the largest prediction.
     domain : Domain
@@ -386,10 +389,10 @@ def prediction_contributions(
 def shape_function(model: TermSum, p: int, baseline: ArrayLike | None = None) -> ShapeFunction:
     """Return the sum of all terms over feature p alone, as a function of its raw value.
 
-    The function is exact: ``x`` holds all points at which its slope can change, the knots of the
-    feature map and the breakpoints of the terms, and it is linear between them. With a map, the
-    function is constant outside the knots. Without a map, the first and the last segment continue
-    to infinity. It is 0 if the model has no such terms.
+    The function is exact. ``x`` contains all points at which its slope can change: the knots of the
+    feature map and the breakpoints of the terms. With a map, the function is constant outside the
+    knots. Without a map, ``x`` also contains a point on each side of the breakpoints, and the first
+    and the last segment continue to infinity. The scores are 0 if the model has no such terms.
 
     Parameters
     ----------
@@ -397,8 +400,8 @@ def shape_function(model: TermSum, p: int, baseline: ArrayLike | None = None) ->
     p : int
         The feature.
     baseline : array of shape (T, C), optional
-        Mean scores of each term over reference rows (`term_means`), which are subtracted: the
-        function then has the mean 0 over these rows.
+        Mean scores of each term over reference samples (`term_means`), which are subtracted. The
+        function then has mean 0 over these samples.
 
     Returns
     -------
@@ -445,17 +448,18 @@ def shape_function(model: TermSum, p: int, baseline: ArrayLike | None = None) ->
 
 
 def _difference(scores: NDArray, predicted: NDArray, rival: NDArray) -> NDArray:
+    """Return the score of the predicted class minus that of the rival for each sample, (N,)."""
     n = np.arange(len(scores))
     return scores[n, predicted] - scores[n, rival]
 
 
 def signed(value: float, space: str = " ") -> str:
-    """Format a number with its sign and two decimals."""
+    """Format a number with two decimals, and with its sign followed by ``space``."""
     return f"{'−' if value <= -MIN_SHOWN else '+'}{space}{abs(value):.2f}"
 
 
 def _domain(model: TermSum, feature_names: Sequence[str] | None, domain: Domain | None) -> Domain:
-    """Return the domain, or an unconstrained one with these names."""
+    """Return the given domain, or an unbounded one with the given feature names."""
     P = model.n_features
     if domain is not None:
         if feature_names is not None:
@@ -469,7 +473,7 @@ def _domain(model: TermSum, feature_names: Sequence[str] | None, domain: Domain 
 
 
 def normalized_weights(weight: ArrayLike | None, n_rows: int) -> NDArray:
-    """Return weights of rows that sum to 1; raise ValueError if X has no rows."""
+    """Return sample weights that sum to 1; raise ValueError if they are invalid or X is empty."""
     if not n_rows:
         raise ValueError("X must have at least one row; got none")
     if weight is None:
@@ -484,6 +488,7 @@ def normalized_weights(weight: ArrayLike | None, n_rows: int) -> NDArray:
 
 
 def _check_baseline(baseline: ArrayLike, model: TermSum) -> NDArray:
+    """Return the baseline as a float64 array; raise ValueError unless it is finite, (T, C)."""
     shape = len(model.terms), model.n_classes
     means = np.asarray(baseline, np.float64)
     if means.shape != shape or not np.isfinite(means).all():

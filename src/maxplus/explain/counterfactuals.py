@@ -1,4 +1,4 @@
-"""Counterfactuals: the smallest change of a single column that flips a prediction."""
+"""Counterfactuals: the smallest change of a single column that changes a prediction."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from maxplus.explain._shared import check_domain, check_model
-from maxplus.explain.boundary import ROUNDINGS, DecisionBoundary, FeatureBounds
+from maxplus.explain.boundary import ERROR_ULPS, DecisionBoundary, FeatureBounds
 from maxplus.explain.domain import Domain, roundings
 from maxplus.models._checks import as_rows
 from maxplus.models.lmm import TermSum
 
 # If the model, due to rounding, does not predict another class at a crossing of two scores, points
 # at which another class leads by these multiples of an ulp of the scores are tried as well. The
-# largest exceeds all rounding errors.
+# largest multiple is an upper bound of the rounding error of a forward pass.
 LEADS = (1 / 16, 1 / 4, 1, 4, 16)
 # Maximum number of integers within rounding error of the boundary that are tried one by one.
 MAX_TRIED = 64
@@ -24,24 +24,21 @@ MAX_ROUNDING = 0.1
 
 
 class Counterfactuals(NamedTuple):
-    """The smallest change of one column that flips the class, for each row.
+    """The smallest change of one column that changes the predicted class, for each sample.
 
-    ``feature`` takes ``value``; it is −1 if no change flips the class. In a categorical column, the
-    value 1 selects the category of the feature, and 0 none of the known categories, as in
-    `Domain.changed`. The new class is ``becomes``, and the change is ``distance`` units. ``shown``
-    is ``value`` for printing: rounded to few digits, away from the original value, such that the
-    model still predicts ``becomes``.
+    If there is no such change, the entry of ``feature`` and ``becomes`` is −1, that of ``distance``
+    infinite, and that of ``value`` and ``shown`` NaN.
     """
 
-    feature: NDArray
-    value: NDArray
-    becomes: NDArray
-    distance: NDArray
-    shown: NDArray
+    feature: NDArray  # the feature that takes another value, (N,)
+    value: NDArray  # its new value; for a category 1, or 0 for none of the known categories
+    becomes: NDArray  # the new class
+    distance: NDArray  # the distance of the change in units, as in `Domain.distances`
+    shown: NDArray  # the value rounded to few digits for printing; it has the same new class
 
 
 class Flip(NamedTuple):
-    """A change of one column that flips the class; flips are ordered by distance, then feature."""
+    """A change of one column that changes the predicted class, ordered by distance and feature."""
 
     distance: float
     feature: int
@@ -55,22 +52,23 @@ NO_FLIP = Flip(np.inf, -1, np.nan, -1)
 def nearest_counterfactuals(
     model: TermSum, X: ArrayLike, domain: Domain | None = None
 ) -> Counterfactuals:
-    """Return the smallest change of one column, in units, that makes another class win.
+    """Return the smallest change of one column, in units, that changes each prediction.
 
-    Exact up to rounding: no smaller change that the domain allows flips the class.
+    The result is exact up to rounding: no smaller change in the domain changes the class.
 
-    *Continuous numbers.* Along one feature every score is piecewise linear, and the nearest
-    crossing with the predicted class is found piece by piece, in float64. Then the value is moved
-    beyond the crossing, by steps close to the resolution of the model's float type, until the model
-    predicts another class. O(H·C) for each piece and term with the feature.
+    *Continuous features.* Along one feature, every score is piecewise linear, and the nearest
+    crossing of another score with that of the predicted class is found piece by piece, in float64.
+    Then the value is moved beyond the crossing, by steps close to the resolution of the model's
+    float type, until the model predicts another class. O(H·C) for each piece and term with the
+    feature.
 
-    *Categories and listed values* are all tried, with a forward pass for each.
+    *Categories and listed values.* All are tried, with a forward pass for each.
 
-    *Integers* of a column with many values are tried only near crossings, with a forward pass and
-    a search along the feature for each. If more than 64 integers are within rounding error
-    of the boundary, the first one that flips the class regardless of rounding is returned.
+    *Integers.* Integers of a feature with many values are tried only near crossings, with a forward
+    pass and a search along the feature for each. If more than 64 integers are within rounding error
+    of the boundary, the first one whose class differs regardless of rounding is returned.
 
-    Values of a row may be outside of the domain. A changed value is always inside.
+    Values of X may be outside of the domain. A changed value is always inside.
 
     Parameters
     ----------
@@ -103,23 +101,24 @@ def nearest_counterfactuals(
     check_domain(domain, model.n_features)
     y = model.scores(X).argmax(axis=1)
     boundary = DecisionBoundary(model)
+    # Continuous features that were not imputed.
     moves = np.repeat(domain.is_continuous[None], len(X), axis=0)
     for p, indicator in domain.indicators.items():
         moves[:, p] &= X[:, indicator] == 0.0
     feature, change = boundary.nearest(X, y, _bounds(domain, moves))
     flips, shown = [], []
     for n, x in enumerate(X):
-        row = _Row(model, boundary, domain, x, int(y[n]))
+        search = _FlipSearch(model, boundary, domain, x, int(y[n]))
         flip = NO_FLIP
         if feature[n] >= 0:
-            flip = row.beyond(int(feature[n]), float(change[n]))
+            flip = search.at_crossing(int(feature[n]), float(change[n]))
             if flip is NO_FLIP:
-                flip = row.continuous(x, moves[n])
+                flip = search.nearest_continuous(x, moves[n])
         for p in np.flatnonzero(domain.is_continuous & ~moves[n]).tolist():
-            flip = min(flip, row.imputed(p))
-        flip = min(flip, row.listed(flip.distance))
-        flips.append(min(flip, row.integers(flip.distance)))
-        shown.append(row.shown(flips[-1]))
+            flip = min(flip, search.nearest_imputed(p))
+        flip = min(flip, search.nearest_candidate(flip.distance))
+        flips.append(min(flip, search.nearest_integer(flip.distance)))
+        shown.append(search.rounded_value(flips[-1]))
     return Counterfactuals(
         np.array([flip.feature for flip in flips], int),
         np.array([flip.value for flip in flips], float),
@@ -129,8 +128,8 @@ def nearest_counterfactuals(
     )
 
 
-class _Row(NamedTuple):
-    """Search for the nearest flip of one row x of class y."""
+class _FlipSearch(NamedTuple):
+    """Search for the nearest flip of one sample x with predicted class y."""
 
     model: TermSum
     boundary: DecisionBoundary
@@ -138,7 +137,7 @@ class _Row(NamedTuple):
     x: NDArray
     y: int
 
-    def _winners(self, p: int, values: ArrayLike) -> NDArray:
+    def _predict_changed(self, p: int, values: ArrayLike) -> NDArray:
         """Return the predicted classes if feature p takes these values."""
         tried = np.atleast_1d(np.asarray(values, np.float64))
         rows = self.domain.changed(self.x, np.full(tried.size, p), tried)
@@ -147,37 +146,37 @@ class _Row(NamedTuple):
     def _flip(self, p: int, value: float, becomes: int) -> Flip:
         return Flip(abs(value - float(self.x[p])) / float(self.domain.unit[p]), p, value, becomes)
 
-    def imputed(self, p: int) -> Flip:
-        """Return the nearest flip of an imputed number, whose indicator becomes 0."""
+    def nearest_imputed(self, p: int) -> Flip:
+        """Return the nearest flip of an imputed continuous feature, whose indicator becomes 0."""
         base = self.domain.changed(self.x, p, self.x[p])[0]
-        now = int(self._winners(p, self.x[p])[0])
-        if now != self.y and self.domain.low[p] <= self.x[p] <= self.domain.high[p]:
-            return self._flip(p, float(self.x[p]), now)
-        return self.continuous(base, np.arange(base.size) == p)
+        becomes = int(self._predict_changed(p, self.x[p])[0])
+        if becomes != self.y and self.domain.low[p] <= self.x[p] <= self.domain.high[p]:
+            return self._flip(p, float(self.x[p]), becomes)
+        return self.nearest_continuous(base, np.arange(base.size) == p)
 
-    def listed(self, reach: float) -> Flip:
+    def nearest_candidate(self, reach: float) -> Flip:
         """Return the nearest flip among the domain's candidates, within distance ``reach``."""
         feature, value = self.domain.candidates
         if not feature.size:
             return NO_FLIP
         rows = self.domain.changed(self.x, feature, value)
         distance = self.domain.distances(self.x, rows)
-        winners = self.model.scores(rows).argmax(axis=1)
-        is_flip = (winners != self.y) & (distance <= reach) & (rows != self.x).any(axis=1)
+        predicted = self.model.scores(rows).argmax(axis=1)
+        is_flip = (predicted != self.y) & (distance <= reach) & (rows != self.x).any(axis=1)
         if not is_flip.any():
             return NO_FLIP
         k = int(np.where(is_flip, distance, np.inf).argmin())
-        return Flip(float(distance[k]), int(feature[k]), float(value[k]), int(winners[k]))
+        return Flip(float(distance[k]), int(feature[k]), float(value[k]), int(predicted[k]))
 
-    def integers(self, reach: float) -> Flip:
-        """Return the nearest flip to one of many integers, within distance ``reach``."""
+    def nearest_integer(self, reach: float) -> Flip:
+        """Return the nearest flip of features with many integers, within distance ``reach``."""
         domain, x, best = self.domain, self.x, NO_FLIP
         if not domain.is_unlisted.any():
             return best
         ends = np.stack([np.abs(x), np.abs(domain.low), np.abs(domain.high)])
         ends[1:, ~domain.is_unlisted] = 0.0
-        # A class whose score is lower by more than this cannot win due to rounding.
-        slack = ROUNDINGS * self.boundary.rounding(
+        # A class whose score is lower by more than this is not predicted due to rounding.
+        slack = ERROR_ULPS * self.boundary.rounding(
             np.where(np.isfinite(ends), ends, 0.0).max(axis=0)
         )
         missing = [p for p, i in domain.indicators.items() if domain.is_unlisted[p] and x[i] != 0.0]
@@ -190,21 +189,21 @@ class _Row(NamedTuple):
             if not first[p, side] / domain.unit[p] <= nearest:
                 break
             best = min(
-                best, self._integers_along(x, p, side, float(first[p, side]), slack, nearest)
+                best, self._nearest_integer_along(x, p, side, float(first[p, side]), slack, nearest)
             )
         for p in missing:
             base = domain.changed(x, p, x[p])[0]
             for side in range(2):
                 nearest = min(reach, best.distance)
-                best = min(best, self._integers_along(base, p, side, 0.0, slack, nearest))
+                best = min(best, self._nearest_integer_along(base, p, side, 0.0, slack, nearest))
         return best
 
-    def _integers_along(
+    def _nearest_integer_along(
         self, base: NDArray, p: int, side: int, change: float, slack: float, reach: float
     ) -> Flip:
-        """Return the first integer that flips the class as feature p rises (side 0) or falls (1).
+        """Return the flip at the first integer as feature p increases (side 0) or decreases (1).
 
-        The search starts ``change`` away from the row ``base``, where p is not missing. If p was
+        The search starts ``change`` away from the sample ``base``, where p is not missing. If p was
         imputed, its imputed value is tried as well.
         """
         if change == np.inf:
@@ -217,22 +216,24 @@ class _Row(NamedTuple):
             k += sign
         tried = 0
         while low <= k <= high and self._flip(p, k, -1).distance <= reach:
-            winner = int(self._winners(p, k)[0])
-            if winner != self.y:
-                return self._flip(p, k, winner)
-            ahead = (k, high) if side == 0 else (low, k)
+            becomes = int(self._predict_changed(p, k)[0])
+            if becomes != self.y:
+                return self._flip(p, k, becomes)
             tried += 1
             lead = -slack if tried < MAX_TRIED else slack
-            only = _bounds(self.domain, np.arange(base.size) == p)
-            only.low[p], only.high[p] = ahead
-            change = float(self.boundary.along(base, self.y, only, lead)[p, side])
+            bounds = _bounds(self.domain, np.arange(base.size) == p)
+            bounds.low[p], bounds.high[p] = (k, high) if side == 0 else (low, k)
+            change = float(self.boundary.along(base, self.y, bounds, lead)[p, side])
             if change == np.inf:
                 break
             k = sign * max(sign * k + 1.0, np.ceil(sign * at + change))
         return NO_FLIP
 
-    def shown(self, flip: Flip) -> float:
-        """Return the value of a flip with few digits, rounded away from the original value."""
+    def rounded_value(self, flip: Flip) -> float:
+        """Return the value of a flip, rounded to few digits away from the original value.
+
+        Only values that have the same new class are used.
+        """
         p, value = flip.feature, flip.value
         if p < 0 or not self.domain.is_continuous[p]:
             return value
@@ -241,11 +242,11 @@ class _Row(NamedTuple):
             limit = min(limit, abs(value - at))
         tried = np.array([v for v in roundings(value, value >= at) if abs(v - value) <= limit])
         inside = (tried >= self.domain.low[p]) & (tried <= self.domain.high[p])
-        good = tried[inside & (self._winners(p, tried) == flip.becomes)]
+        good = tried[inside & (self._predict_changed(p, tried) == flip.becomes)]
         return float(good[0]) if good.size else value
 
-    def continuous(self, base: NDArray, moves: NDArray) -> Flip:
-        """Return the nearest flip of continuous features that the model predicts in its float type.
+    def nearest_continuous(self, base: NDArray, moves: NDArray) -> Flip:
+        """Return the nearest flip of the continuous features ``moves``.
 
         At the first crossing along a feature, the prediction may be unchanged due to rounding.
         Points at which another class leads by one of LEADS are therefore tried as well, up to the
@@ -266,26 +267,27 @@ class _Row(NamedTuple):
             if not np.isfinite(distance.flat[k]):
                 break
             p = int(k) // 2 % unit.size
-            flip = self.beyond(p, float(changes.flat[k]))
+            flip = self.at_crossing(p, float(changes.flat[k]))
             if flip is not NO_FLIP:
                 return flip
         return NO_FLIP
 
-    def beyond(self, p: int, change: float) -> Flip:
+    def at_crossing(self, p: int, change: float) -> Flip:
         """Return the flip at or just beyond a crossing, or NO_FLIP if rounding prevents it."""
         ulp, crossing = self.boundary.rounding(self.x), float(self.x[p]) + change
         eps = float(np.finfo(self.model.dtype).eps)
-        step = max(ulp / self.boundary.steepest(p, crossing), eps * abs(crossing)) / ROUNDINGS
+        step = max(ulp / self.boundary.steepest(p, crossing), eps * abs(crossing)) / ERROR_ULPS
         steps = np.concatenate([[0.0], step * 2.0 ** np.arange(10)])
         tried = np.clip(
             crossing + np.copysign(steps, change), self.domain.low[p], self.domain.high[p]
         )
-        winners = self._winners(p, tried)
-        flipped = np.flatnonzero(winners != self.y)
+        predicted = self._predict_changed(p, tried)
+        flipped = np.flatnonzero(predicted != self.y)
         if not flipped.size:
             return NO_FLIP
-        return self._flip(p, float(tried[flipped[0]]), int(winners[flipped[0]]))
+        return self._flip(p, float(tried[flipped[0]]), int(predicted[flipped[0]]))
 
 
 def _bounds(domain: Domain, moves: NDArray) -> FeatureBounds:
+    """Return the limits of the domain, as arrays that may be changed."""
     return FeatureBounds(domain.low.copy(), domain.high.copy(), domain.unit, moves)

@@ -1,4 +1,4 @@
-"""Domains: values that features may take, units of changes, and formatting of values."""
+"""Domains: allowed values of features, units of changes, and formatting of values."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from maxplus.models._checks import as_rows, feature_values
 
-# A column with at most MAX_VALUES distinct values, in MAX_VALUES times as many rows, is limited to
-# these values. The first SAMPLE_ROWS rows usually suffice to exclude other columns.
-MAX_VALUES, SAMPLE_ROWS = 10, 1000
-# Maximum number of integers between the limits of a column that are listed as candidates.
-MAX_LISTED = 32
+# A feature with at most MAX_VALUES distinct values, in MAX_VALUES times as many samples, is limited
+# to these values. The first N_FIRST samples usually suffice to exclude other features.
+MAX_VALUES, N_FIRST = 10, 1000
+# Maximum number of integers between the limits of a feature that are candidates.
+MAX_CANDIDATES = 32
 # Maximum number of digits of rounded values.
 MAX_DECIMALS = 15
 # Integers from this size on are printed as floats.
 MAX_INTEGER = 1e15
-# Text of a category whose features are all 0.
+# Text of a categorical column whose features are all 0.
 NO_CATEGORY = "none of the known categories"
 
 
@@ -50,25 +50,26 @@ class Candidates(NamedTuple):
 class Domain:
     """The values that P features may take, and the columns that they belong to.
 
-    A column is either numeric (a number), with one feature, or categorical (a category), with a 0/1
-    feature for each of its values; these features change together. The distance of a change is the
-    largest change of a feature, in units. Hence distances of a two-valued number do not depend on
-    whether it is one-hot encoded, and no change within a certified radius with the same scale flips
-    a prediction.
+    A column is either numeric, with one feature, or categorical, with a 0/1 feature for each of its
+    values; these features change together. A column can have a further feature, the indicator of
+    its missing values. The distance of a change is the largest change of a feature, in units.
+    Hence the distance between two values of a binary column does not depend on whether it is
+    one-hot encoded, and no change within a certified radius with the same scale changes a
+    prediction.
 
     Attributes
     ----------
     unit : array of shape (P,), > 0
-        Units of distances, for example standard deviations of the training rows.
+        Units of distances, for example standard deviations of the training samples.
     low, high : arrays of shape (P,)
-        Smallest and largest value that a number may take, or ±inf.
-    whole : array of shape (P,) of bool
+        Smallest and largest value of numeric features, or ±inf.
+    whole : bool array of shape (P,)
         Features that take only integers.
-    values : mapping from a feature to its allowed values, in ascending order
-    categories : tuple of OneHotGroup
-    fixed : array of shape (P,) of bool
+    fixed : bool array of shape (P,)
         Features that may not change; a categorical column is fixed if one of its features is.
     names : names of the P features
+    values : mapping from a feature to its allowed values, in ascending order
+    categories : tuple of OneHotGroup
     indicators : mapping from a feature to the indicator of its missing values
         A change of the feature sets its indicator to 0. Indicators themselves should be fixed.
     ordinals : mapping from an ordinal feature with values 0, 1, … to the names of these values
@@ -86,7 +87,7 @@ class Domain:
     ordinals: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Raise ValueError for inconsistent fields."""
+        """Raise ValueError for inconsistent fields, and fix whole categorical columns."""
         P = self.n_features
         if not (np.isfinite(self.unit).all() and (self.unit > 0).all()):
             raise ValueError(f"unit must be finite and > 0; got {self.unit!r:.80}")
@@ -110,28 +111,36 @@ class Domain:
                     f"got {len(category.features)} features and {len(category.values)} values"
                 )
         grouped = [p for category in self.categories for p in category.features]
-        named = [*grouped, *self.values, *self.indicators, *self.indicators.values()]
-        outside = [p for p in named if not 0 <= p < P]
+        used = [*grouped, *self.values, *self.indicators, *self.indicators.values(), *self.ordinals]
+        outside = [p for p in used if not 0 <= p < P]
         if outside:
-            raise ValueError(f"there is no feature {outside[0]}; features are 0 to {P - 1}")
+            raise ValueError(
+                "categories, values, indicators and ordinals must refer to features 0 to "
+                f"{P - 1}; there is no feature {outside[0]}"
+            )
         if len(set(grouped)) < len(grouped):
-            raise ValueError("categories must not share features")
+            shared = next(p for p in grouped if grouped.count(p) > 1)
+            raise ValueError(f"categories must not share features; got feature {shared} twice")
+        fixed = self.fixed.copy()
+        for category in self.categories:
+            fixed[list(category.features)] |= fixed[list(category.features)].any()
+        object.__setattr__(self, "fixed", fixed)
 
     @classmethod
     def free(
         cls, n_features: int, unit: ArrayLike = 1.0, names: Sequence[str] | None = None
     ) -> Domain:
-        """Return the domain in which every feature may take any number."""
+        """Return the domain in which every feature may take any real value."""
         P = n_features
         none = np.zeros(P, bool)
         names = [f"feature {p}" for p in range(P)] if names is None else names
         return cls(
-            feature_values("unit", unit, P),
-            np.full(P, -np.inf),
-            np.full(P, np.inf),
-            none,
-            none,
-            tuple(str(name) for name in names),
+            unit=feature_values("unit", unit, P),
+            low=np.full(P, -np.inf),
+            high=np.full(P, np.inf),
+            whole=none,
+            fixed=none,
+            names=tuple(str(name) for name in names),
         )
 
     @classmethod
@@ -144,12 +153,12 @@ class Domain:
         fixed: Iterable[str | int] = (),
         indicators: Mapping[int, int] | None = None,
     ) -> Domain:
-        """Return the domain of the values in training rows; O(N·P).
+        """Return the domain of the values in training samples; O(N·P·log N).
 
         Units are standard deviations (1 for a constant). Limits are the smallest and largest
-        values. A number with two values, or with at most ten values in at least ten times as many
-        rows, is limited to these values. A number whose values are all integers takes only
-        integers.
+        values. A numeric feature with two values, or with at most ten values in at least ten times
+        as many samples, is limited to these values. A numeric feature whose values are all integers
+        takes only integers.
         """
         rows = np.asarray(X)
         if rows.ndim != 2 or not len(rows):
@@ -159,8 +168,8 @@ class Domain:
         grouped = {p for category in columns for p in category.features}
         low, high = rows.min(axis=0), rows.max(axis=0)
         deviation = np.where(low == high, 0.0, rows.std(axis=0))
-        numbers = [p for p in range(rows.shape[1]) if p not in grouped]
-        values = {p: seen for p in numbers if (seen := _few_values(rows[:, p])) is not None}
+        numeric = [p for p in range(rows.shape[1]) if p not in grouped]
+        values = {p: seen for p in numeric if (seen := _few_values(rows[:, p])) is not None}
         domain = replace(
             cls.free(rows.shape[1], np.where(deviation > 0.0, deviation, 1.0), names),
             low=low,
@@ -178,7 +187,7 @@ class Domain:
         return len(self.unit)
 
     def with_fixed(self, columns: Iterable[str | int]) -> Domain:
-        """Return the domain with these columns also fixed, given by name or feature index."""
+        """Return the domain with further columns fixed, given by name or feature index."""
         columns = [columns] if isinstance(columns, str) else list(columns)
         if not columns:
             return self
@@ -191,12 +200,10 @@ class Domain:
                 listed = ", ".join(map(repr, self.columns[:20]))
                 raise ValueError(f"fixed: column {column!r} does not exist; columns are {listed}")
             fixed[int(column) if is_index else known[str(column)]] = True
-        for category in self.categories:
-            fixed[list(category.features)] |= fixed[list(category.features)].any()
         return replace(self, fixed=fixed)
 
     def within(self, low: ArrayLike | None = None, high: ArrayLike | None = None) -> Domain:
-        """Return the domain with other limits: a number for all features, or one for each."""
+        """Return the domain with other limits, a number for all features or one for each."""
         P = self.n_features
         return replace(
             self,
@@ -206,7 +213,7 @@ class Domain:
 
     @cached_property
     def category_of(self) -> NDArray:
-        """Index of the category of each feature, −1 for numbers."""
+        """Index in ``categories`` of the column of each feature, (P,); −1 for numeric columns."""
         out = np.full(self.n_features, -1)
         for k, category in enumerate(self.categories):
             out[list(category.features)] = k
@@ -214,7 +221,7 @@ class Domain:
 
     @cached_property
     def column_names(self) -> tuple[str, ...]:
-        """Name of each feature's column; an indicator belongs to the column of its number."""
+        """Name of the column of each feature; an indicator belongs to the column it describes."""
         names = list(self.names)
         for category in self.categories:
             for p in category.features:
@@ -240,7 +247,7 @@ class Domain:
 
     @cached_property
     def is_continuous(self) -> NDArray:
-        """Mask of numbers that may take any value between their limits, (P,)."""
+        """Mask of numeric features that may take any value between their limits, (P,)."""
         listed = np.isin(np.arange(self.n_features), list(self.values))
         return ~self.fixed & ~self.whole & ~listed & (self.category_of < 0)
 
@@ -252,29 +259,28 @@ class Domain:
 
     @cached_property
     def candidates(self) -> Candidates:
-        """All changes of columns that take few values, by column."""
+        """All changes of columns that take few values, in the order of features."""
         pairs: list[tuple[int, float]] = []
         for p in np.flatnonzero(~self.fixed).tolist():
-            category = self.categories[self.category_of[p]] if self.category_of[p] >= 0 else None
-            if category is not None:
+            low, high = self.low[p], self.high[p]
+            if self.category_of[p] >= 0:
+                category = self.categories[self.category_of[p]]
                 pairs.append((p, 1.0))
                 if category.none and p == category.features[-1]:
                     pairs.append((p, 0.0))
-                continue
-            low, high = self.low[p], self.high[p]
-            if p in self.values:
+            elif p in self.values:
                 pairs += [(p, float(v)) for v in self.values[p] if low <= v <= high]
-            elif self.whole[p] and np.floor(high) - np.ceil(low) < MAX_LISTED:
+            elif self.whole[p] and np.floor(high) - np.ceil(low) < MAX_CANDIDATES:
                 pairs += [(p, v) for v in np.arange(np.ceil(low), np.floor(high) + 1).tolist()]
         feature, value = zip(*pairs, strict=True) if pairs else ((), ())
         return Candidates(np.array(feature, int), np.array(value, float))
 
     def changed(self, x: NDArray, feature: ArrayLike, value: ArrayLike) -> NDArray:
-        """Return row x with each of K changes, (K, P): ``feature[k]`` takes ``value[k]``.
+        """Return sample x with each of K changes, (K, P): ``feature[k]`` takes ``value[k]``.
 
-        x has shape (P,), or (K, P) with a row for each change. The other features of a category
-        become 0, so that the value 1 selects a category and 0 none of the known ones. The indicator
-        of an imputed number becomes 0.
+        x has shape (P,), or (K, P) with a sample for each change. The other features of a
+        categorical column become 0, so that the value 1 selects a category and 0 none of the known
+        ones. The indicator of an imputed feature becomes 0.
         """
         features = np.atleast_1d(feature)
         out = np.array(np.broadcast_to(x, (len(features), self.n_features)), np.float64)
@@ -286,18 +292,18 @@ class Domain:
         return out
 
     def distances(self, x: NDArray, rows: NDArray) -> NDArray:
-        """Return the distance of each row (K, P) from x: the largest change of a feature, in units.
+        """Return the distance of each row (K, P) from x, the largest change of a feature in units.
 
         Indicators of missing values are ignored.
         """
-        moves = np.abs(rows - np.asarray(x, np.float64)) / self.unit
-        moves[:, list(self.indicators.values())] = 0.0
-        return moves.max(axis=1, initial=0.0)
+        changes = np.abs(rows - np.asarray(x, np.float64)) / self.unit
+        changes[:, list(self.indicators.values())] = 0.0
+        return changes.max(axis=1, initial=0.0)
 
     def text(self, x: NDArray, p: int, *, exact: bool = False) -> str:
-        """Format the value of feature p's column in row x: a number, or a category in quotes.
+        """Format the value of the column of feature p in sample x; categories are quoted.
 
-        Numbers have six significant digits, or all digits with ``exact``.
+        Numbers have at most six significant digits, or all digits with ``exact``.
         """
         if self.category_of[p] < 0:
             return self.number(p, x[p]) if exact else self.number(p, float(f"{x[p]:.6g}"))
@@ -307,7 +313,7 @@ class Domain:
         return repr(str(chosen[0])) if len(chosen) == 1 else NO_CATEGORY
 
     def number(self, p: int, value: float) -> str:
-        """Format a value of a numeric feature as its ordinal name or, if none, with all digits."""
+        """Format a value of a numeric feature with all digits, or as the name of an ordinal."""
         levels = self.ordinals.get(p, ())
         is_level = value == round(value) and 0 <= value < len(levels)
         return repr(str(levels[int(value)])) if is_level else number_text(value)
@@ -326,9 +332,9 @@ class Domain:
     def certificate_scale(self, *, categories: bool = False) -> NDArray:
         """Return the largest change of each feature for a certified radius of 1, (P,).
 
-        A number changes by its unit, and a fixed feature by 0. Categories and two-valued numbers
-        also change by 0, because intermediate values have no meaning, unless ``categories`` is
-        True.
+        A feature changes by its unit, and a fixed feature by 0. Categorical columns and numeric
+        columns with at most two values also change by 0, because intermediate values have no
+        meaning, unless ``categories`` is True.
         """
         fixed = self.fixed.copy()
         if not categories:
@@ -338,7 +344,7 @@ class Domain:
 
 
 def held_columns(columns: Sequence[str], scale: NDArray) -> list[str]:
-    """Return the columns whose features all have a scale of 0 in certificates.
+    """Return the columns whose features all have scale 0 in certificates.
 
     ``columns[p]`` is the column of feature p.
     """
@@ -347,16 +353,16 @@ def held_columns(columns: Sequence[str], scale: NDArray) -> list[str]:
 
 
 def _few_values(column: NDArray) -> NDArray | None:
-    """Return the distinct values of a column with few of them; None for other columns."""
-    if np.unique(column[:SAMPLE_ROWS]).size > MAX_VALUES:
+    """Return the distinct values of a feature if it is limited to them, else None."""
+    if np.unique(column[:N_FIRST]).size > MAX_VALUES:
         return None
     seen = np.unique(column)
-    many_rows = seen.size <= MAX_VALUES and column.size >= MAX_VALUES * seen.size
-    return seen if seen.size == 2 or (seen.size > 2 and many_rows) else None
+    is_repeated = seen.size <= MAX_VALUES and column.size >= MAX_VALUES * seen.size
+    return seen if seen.size == 2 or (seen.size > 2 and is_repeated) else None
 
 
 def number_text(value: float) -> str:
-    """Format a number such that it can be read back; integers have no decimal point."""
+    """Format a number with all digits; integers below 10^15 have no decimal point."""
     value = float(value)
     if value == round(value, 0) and abs(value) < MAX_INTEGER:
         return str(int(value))
@@ -364,7 +370,7 @@ def number_text(value: float) -> str:
 
 
 def roundings(value: float, upwards: bool) -> list[float]:
-    """Return the value rounded up, or down, to more and more digits, and the value itself."""
+    """Return the value rounded up or down to an increasing number of digits, and the value."""
     exact = Decimal(repr(float(value)))
     rounding = ROUND_CEILING if upwards else ROUND_FLOOR
     first = -max(exact.adjusted(), 0)
@@ -378,7 +384,10 @@ def roundings(value: float, upwards: bool) -> list[float]:
 
 
 def rounded_away(value: float, origin: float, exponent: int) -> float:
-    """Round a value away from the origin to a multiple of 10^exponent."""
+    """Round a value away from the origin to a multiple of 10^exponent.
+
+    The value is returned unchanged if the result would have more than MAX_DECIMALS digits.
+    """
     rounding = ROUND_CEILING if value >= origin else ROUND_FLOOR
     exact = Decimal(repr(float(value)))
     if exact.adjusted() - exponent > MAX_DECIMALS:

@@ -23,7 +23,7 @@ from maxplus.models.lmm import TermSum
 
 
 class CounterfactualText(NamedTuple):
-    """A counterfactual as text: "" for all fields if no change flips the prediction."""
+    """A counterfactual as text; all fields are empty if no change of a column is sufficient."""
 
     column: str = ""
     before: str = ""
@@ -33,30 +33,31 @@ class CounterfactualText(NamedTuple):
 
 @dataclass(frozen=True)
 class Explanation(Tabular):
-    """Explanations of the predicted classes of rows, and their counterfactuals.
+    """Explanations of the predicted classes of samples, and their counterfactuals.
 
     A sum of terms is explained by ``contributions`` to the margin of the predicted class over the
-    next one. A single network is explained by ``paths``: each class score is determined by one unit
-    and one of its walls. The other attribute is None.
+    runner-up. A single network is explained by ``paths``: each class score is determined by one
+    unit and one of its walls. The other attribute is None.
 
     Attributes
     ----------
     model : LMM or AdditiveLMM
-    X : array of shape (N, P), the rows
+    X : array of shape (N, P), the samples
     score : array of shape (N, C)
     counterfactuals : Counterfactuals, the smallest change of one column that changes the class
     class_names : names of the C classes
     domain : Domain, the columns and the values that they may take
-    contributions : Contributions, the margin over the next class as an exact sum over columns
+    contributions : Contributions, the margin over the runner-up as an exact sum over columns
     paths : Paths, the unit, the wall and the second-best unit of each score
     prototypes : index of the training sample at which each unit was initialised, or None
-    missing : array of shape (N, columns of the domain) of bool, or None
-        Missing values, which were imputed.
-    row_numbers : N integers, the numbers of the rows in the text; 1 to N by default
+    missing : bool array of shape (N, number of columns), or None
+        Mask of missing values, which were imputed.
+    row_numbers : N integers, the numbers of the samples in the text; None for 1 to N
 
     Notes
     -----
-    In texts, rows and training rows are numbered from 1. In arrays and tables, indices start at 0.
+    In texts, samples are called rows and numbered from 1, like the training samples. In arrays and
+    tables, indices start at 0.
     """
 
     model: TermSum
@@ -72,7 +73,7 @@ class Explanation(Tabular):
     row_numbers: Sequence[int] | None = None
 
     def __len__(self) -> int:
-        """Return the number of rows explained."""
+        """Return the number of samples."""
         return len(self.X)
 
     @property
@@ -87,20 +88,20 @@ class Explanation(Tabular):
 
     @cached_property
     def order(self) -> NDArray:
-        """Classes of each row by decreasing score, (N, C)."""
+        """Classes of each sample by decreasing score, (N, C)."""
         return np.argsort(-self.score, axis=1, kind="stable")
 
     @property
     def predicted(self) -> NDArray:
-        """Index of the predicted class of each row."""
+        """Index of the predicted class of each sample, (N,)."""
         return self.order[:, 0]
 
-    def _sum(self) -> Contributions:
+    def _require_contributions(self) -> Contributions:
         if self.contributions is None:
             raise AttributeError("a single network has no contributions; see its paths")
         return self.contributions
 
-    def _single(self) -> Paths:
+    def _require_paths(self) -> Paths:
         if self.paths is None:
             raise AttributeError("a sum of terms has no deciding units; see its contributions")
         return self.paths
@@ -109,12 +110,13 @@ class Explanation(Tabular):
     def walls(self) -> NDArray:
         """Interval around each value in which its contribution is linear, (N, G, 2).
 
-        Only available for a sum of terms. In the interval, the contributions to the scores of both
-        classes are linear functions of the mapped value. Its ends are in raw units. They are
-        infinite if the slope does not change on that side, and for groups that do not consist of a
-        single number. O(N·log H) for each number, and O(C·H·log H) for its terms.
+        Only available for a sum of terms. In the interval, the contributions to the scores of the
+        predicted class and the runner-up are linear functions of the mapped value. The ends are in
+        raw units. They are infinite if the slope does not change on that side, for missing values,
+        and for groups other than a single numeric column with more than two values. O(N·log H) for
+        each numeric column, and O(C·H·log H) for its terms.
         """
-        found, domain, model = self._sum(), self.domain, self.model
+        found, domain, model = self._require_contributions(), self.domain, self.model
         U = model.mapped(found.X).astype(np.float64)
         walls = np.tile([-np.inf, np.inf], (*found.contribution.shape, 1))
         few = {p for p, values in domain.values.items() if len(values) <= 2} | set(domain.ordinals)
@@ -137,30 +139,36 @@ class Explanation(Tabular):
 
     @property
     def prototype(self) -> NDArray:
-        """Prototypes of the deciding units of a single network, (N, C); −1 without a prototype."""
-        units = self._single().unit
+        """Training sample at which the active unit of each score was initialised, (N, C).
+
+        Only available for a single network. −1 if it is unknown.
+        """
+        units = self._require_paths().unit
         return np.full_like(units, -1) if self.prototypes is None else self.prototypes[units]
 
     @cached_property
     def centres(self) -> NDArray:
-        """Values at which each unit of a single network is highest, (H, P)."""
-        self._single()
+        """Feature values at which each unit of a single network is highest, (H, P).
+
+        NaN for features that do not have a wall on both sides.
+        """
+        self._require_paths()
         return unit_boxes(self.model.terms[0].lmm).centre
 
     @cached_property
     def slope(self) -> NDArray:
-        """Slope of the wall that decides each score of a single network, (N, C)."""
-        return self.model.terms[0].lmm.W0[self._single().row]
+        """Slope of the active wall of each score of a single network, (N, C)."""
+        return self.model.terms[0].lmm.W0[self._require_paths().row]
 
     @cached_property
     def cancels(self) -> NDArray:
         """Mask of scores whose active feature cancels in the margin over the rival, (N, C).
 
-        The rival of the predicted class is the class with the second-highest score. The rival of
-        any other class is the predicted class. A feature cancels if it determines both scores with
-        the same slope, so that their difference does not depend on it.
+        Only available for a single network. The rival of the predicted class is the runner-up. The
+        rival of any other class is the predicted class. A feature cancels if it determines both
+        scores with the same slope, so that their difference does not depend on it.
         """
-        feature = self._single().feature
+        feature = self._require_paths().feature
         if self.order.shape[1] < 2:
             return np.zeros(self.order.shape, bool)
         is_same = feature == np.take_along_axis(feature, self._rivals, axis=1)
@@ -175,7 +183,7 @@ class Explanation(Tabular):
 
     @cached_property
     def counterfactual_texts(self) -> list[CounterfactualText]:
-        """Counterfactual of each row as text."""
+        """Counterfactual of each sample as text."""
         return [self._counterfactual_text(n) for n in range(len(self))]
 
     def _counterfactual_text(self, n: int) -> CounterfactualText:
@@ -198,22 +206,25 @@ class Explanation(Tabular):
         return [self.domain.columns[k] for k in np.flatnonzero(self.missing[n])]
 
     def to_records(self) -> np.recarray:
-        """Return a record per row and group of columns or, for a single network, per row and class.
+        """Return a record for each sample and group of columns, or for each sample and class.
 
-        For a sum of terms, the records of a row are sorted by |contribution|. ``baseline`` plus the
-        ``contribution`` of all records of a row is its ``margin``, the difference of the scores of
-        ``class`` and ``rival``. ``low`` and ``high`` are the `walls`.
+        ``row`` is the index of the sample. For a sum of terms, the records of a sample are sorted
+        by decreasing |contribution|. ``baseline`` plus the ``contribution`` of all records of a
+        sample is its ``margin``, the difference of the scores of ``class`` and ``rival``. ``low``
+        and ``high`` are the `walls`.
 
-        For a single network, ``feature`` determines the score of ``class``, and ``value`` is its
-        value. ``cancels`` is the mask of the same name, and ``margin`` is the difference between
-        the unit and ``runner_up``.
+        For a single network, there is a record for each class. ``feature`` determines the score of
+        ``class``, and ``value`` is its value. ``cancels`` is the mask of the same name, and
+        ``margin`` is the value of the unit minus that of ``runner_up``.
 
-        ``counterfactual_feature`` is the column whose change flips the prediction, from
-        ``counterfactual_from`` to ``counterfactual_to`` as text, by ``counterfactual_distance``
-        units. ``counterfactual_value`` is the exact number; for a category it is 1, or 0 for none
-        of the known categories.
+        ``counterfactual_class`` is the class that is predicted if ``counterfactual_feature``, a
+        column, changes from ``counterfactual_from`` to ``counterfactual_to`` (as text), by
+        ``counterfactual_distance`` units. ``counterfactual_value`` is the exact number; for a
+        category it is 1, or 0 for none of the known categories.
         """
-        columns = self._path_columns() if self.contributions is None else self._sum_columns()
+        columns = (
+            self._path_columns() if self.contributions is None else self._contribution_columns()
+        )
         column, before, after, becomes = np.array(self.counterfactual_texts, str).reshape(-1, 4).T
         flips = {
             "feature": column,
@@ -225,11 +236,11 @@ class Explanation(Tabular):
         }
         row = columns["row"]
         return records(
-            columns | {f"counterfactual_{name}": flip[row] for name, flip in flips.items()}
+            columns | {f"counterfactual_{name}": values[row] for name, values in flips.items()}
         )
 
-    def _sum_columns(self) -> dict[str, NDArray]:
-        found = self._sum()
+    def _contribution_columns(self) -> dict[str, NDArray]:
+        found = self._require_contributions()
         columns = found.columns()
         row, g = columns.pop("row"), columns.pop("group")
         classes = np.array([str(name) for name in self.class_names])
@@ -244,7 +255,7 @@ class Explanation(Tabular):
         }
 
     def _path_columns(self) -> dict[str, NDArray]:
-        path = self._single()
+        path = self._require_paths()
         row, d = (axis.ravel() for axis in np.indices(path.unit.shape))
         p = path.feature.ravel()
         return {
@@ -264,21 +275,21 @@ class Explanation(Tabular):
         }
 
     def __str__(self) -> str:
-        """Return the texts of all rows."""
+        """Return the texts of all samples, separated by empty lines."""
         return "\n\n".join(self.text(n) for n in range(len(self)))
 
     def text(self, n: int) -> str:
-        """Return the explanation of row n (zero-based): its class, reasons and counterfactual."""
+        """Return the prediction, explanation and counterfactual of sample n (zero-based)."""
         n = check_index("n", n, len(self))
         number = n + 1 if self.row_numbers is None else self.row_numbers[n]
         winner = self.predicted[n]
         head = f"Row {number}: {self.class_names[winner]}"
         lines = [f"{head} (probability {self.probability[n, winner]:.3f})"]
-        reasons = self._path_lines(n) if self.contributions is None else self._sum_lines(n)
+        reasons = self._path_lines(n) if self.contributions is None else self._contribution_lines(n)
         return "\n".join(lines + [f"  {line}" for line in reasons + self._counterfactual_lines(n)])
 
     def _counterfactual_lines(self, n: int) -> list[str]:
-        """Return a sentence for the counterfactual of row n and one for each missing value."""
+        """Return a line for the counterfactual of sample n and one for each missing value."""
         flip = self.counterfactual_texts[n]
         text = "no change of a single feature flips it"
         if flip.column:
@@ -297,9 +308,9 @@ class Explanation(Tabular):
             )
         return lines
 
-    def _sum_lines(self, n: int) -> list[str]:
-        """Return the margin over the next class, and the largest contributions to it."""
-        found = self._sum()
+    def _contribution_lines(self, n: int) -> list[str]:
+        """Return the margin over the runner-up, and the largest contributions to it."""
+        found = self._require_contributions()
         winner, rival = (str(self.class_names[d]) for d in (found.predicted[n], found.rival[n]))
         lines = [
             f"{winner} rather than {rival}: margin {signed(found.margin[n], '')}, the sum of",
@@ -308,12 +319,12 @@ class Explanation(Tabular):
         for g in found.named(n):
             phrase = found.phrase(n, g) + self._wall_text(n, g)
             lines.append(f"  {signed(found.contribution[n, g], '')} from {phrase}")
-        value, what = found.remainder(n)
-        return lines + ([f"  {signed(value, '')} from {what}"] if what else [])
+        value, count = found.remainder(n)
+        return lines + ([f"  {signed(value, '')} from {count}"] if count else [])
 
     def _wall_text(self, n: int, g: int) -> str:
         """Return the walls around the value of group g as text: " (between 54.5 and 68)"."""
-        p = self._sum().groups[g][0]
+        p = self._require_contributions().groups[g][0]
         decimals = 1 - int(np.floor(np.log10(self.domain.unit[p])))
         low, high = (
             self.domain.number(p, round(float(wall), decimals)) if np.isfinite(wall) else ""
@@ -324,7 +335,7 @@ class Explanation(Tabular):
         return f" (above {low})" if low else f" (below {high})" if high else ""
 
     def _path_lines(self, n: int) -> list[str]:
-        """Return a sentence for each class, the predicted one first."""
+        """Return a line for each class, by decreasing score."""
         order = self.order[n].tolist()
         lines = [self._path_line(n, d) for d in order]
         if self.cancels[n, order[0]]:
@@ -335,17 +346,17 @@ class Explanation(Tabular):
         return lines
 
     def _path_line(self, n: int, d: int) -> str:
-        path = self._single()
+        """Return a line with the score, the active unit and the active wall of class d."""
+        path = self._require_paths()
         unit, p = int(path.unit[n, d]), int(path.feature[n, d])
-        like = ""
+        text = f"class {self.class_names[d]}: score {path.score[n, d]:.4g}, unit {unit}"
         if self.prototypes is not None:
-            like = f", like training row {self.prototypes[unit] + 1}"
+            text += f", like training row {self.prototypes[unit] + 1}"
         wall = f"{self.domain.phrase(p, float(self.X[n, p]))} (slope {self.slope[n, d]:.3g})"
-        text = f"class {self.class_names[d]}: score {path.score[n, d]:.4g}, unit {unit}{like}; " + (
-            f"{wall} cancels against class {self.class_names[self._rivals[n, d]]}"
-            if self.cancels[n, d]
-            else f"decided by {wall}"
-        )
+        if self.cancels[n, d]:
+            text += f"; {wall} cancels against class {self.class_names[self._rivals[n, d]]}"
+        else:
+            text += f"; decided by {wall}"
         if path.runner_up[n, d] >= 0:
             text += f"; ahead of unit {path.runner_up[n, d]} by {path.margin[n, d]:.3g}"
         return text
@@ -369,17 +380,17 @@ def explain_predictions(
     model : LMM or AdditiveLMM
     X : array of shape (N, P), in raw units
     baseline : array of shape (T, C), or None
-        Mean scores of each term over the training rows (`term_means`), to which contributions are
-        relative. If None, the model must be an LMM and is explained by its active units.
+        Mean scores of each term over the training samples (`term_means`), to which contributions
+        are relative. If None, the model must be an LMM and is explained by its active units.
     class_names : C strings
     domain : Domain
         The columns, their names, and the values that they may take.
     prototypes : array of shape (H,), optional
         Index of the training sample at which each unit of a single network was initialised.
-    missing : array of shape (N, columns of the domain) of bool, optional
-        Missing values, which were imputed.
+    missing : bool array of shape (N, number of columns), optional
+        Mask of missing values, which were imputed.
     row_numbers : N integers, optional
-        Numbers of the rows in the text; 1 to N by default.
+        Numbers of the samples in the text; 1 to N by default.
 
     Returns
     -------
@@ -405,6 +416,10 @@ def explain_predictions(
     check_class_names(class_names, model)
     check_domain(domain, model.n_features)
     X = as_rows(X, model.n_features, np.float64)
+    if row_numbers is not None and len(row_numbers) != len(X):
+        raise ValueError(
+            f"row_numbers must hold {len(X)} numbers, one for each row of X; got {len(row_numbers)}"
+        )
     paths = parts = None
     if baseline is None:
         remedy = "compute the baseline of a sum of terms with term_means"
@@ -436,7 +451,10 @@ def missing_columns(missing: ArrayLike | None, n_rows: int, domain: Domain) -> N
 
 
 def _adjacent_breakpoints(lmms: Sequence[LMM], d: int, u: NDArray) -> NDArray:
-    """Return the breakpoints of class d next to each mapped value, (N, 2), or ±inf."""
+    """Return the nearest breakpoints of class d below and above each mapped value, (N, 2).
+
+    They are infinite if there is no breakpoint on that side.
+    """
     points = [breakpoints(LMM(lmm.W0, lmm.W1, lmm.W2[:, [d]])) for lmm in lmms]
     ends = np.concatenate([[-np.inf], np.sort(np.concatenate(points)), [np.inf]])
     k = np.clip(np.searchsorted(ends, u, side="right"), 1, ends.size - 1)

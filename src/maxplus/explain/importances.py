@@ -11,7 +11,7 @@ from maxplus.models import LMM
 from maxplus.models._checks import as_rows, feature_values
 from maxplus.models.lmm import TermSum
 
-# Maximum number of rows, evenly spaced among all, over which importances are averaged.
+# Maximum number of samples over which importances are averaged; they are evenly spaced.
 MAX_ROWS = 2_000
 
 
@@ -21,29 +21,31 @@ def feature_importances(
     scale: ArrayLike | None = None,
     weight: ArrayLike | None = None,
 ) -> NDArray:
-    """Return the importance of each feature, normalised to the sum 1, shape (P,).
+    """Return the importance of each feature, normalised to sum to 1.
 
-    A score of an LMM is determined by one wall of one unit, z_d = W0[i]·x[i // 2] + …. The margin
-    of the predicted class over the runner-up therefore depends only on the features of two walls i₁
-    and i₂, with the slopes W0[i₁] and −W0[i₂].
+    *Single networks.* A score is determined by one wall of one unit, z_d = W0[i]·x[i // 2] + ….
+    The margin of the predicted class over the runner-up therefore depends only on the features of
+    two walls i₁ and i₂, with the slopes W0[i₁] and −W0[i₂]. The importance of a feature is the
+    mean magnitude of its slope over the samples, times the variation of the feature. For samples
+    where a feature has the same slope in both scores, the slope of the margin is 0. O(N·P·H).
 
-    The importance of a feature is the mean magnitude of this slope over the rows, times the
-    variation of the feature. A feature with the same slope in both scores has no effect. All
-    importances are zero if no feature has an effect. O(N·P·H), for at most 2,000 rows.
+    *Sums of terms.* The importance is the mean magnitude of the feature's contribution to the
+    margin, relative to its mean over X. The contribution of a group of several features is divided
+    equally among the features of the active walls, two for each term of the group.
+    O(N·Σ_t m_t·H_t).
 
-    For a sum of terms, it is the mean magnitude of the feature's contribution to the margin,
-    centred over X. The contribution of a group of several features is divided equally among the
-    features of the active walls, two for each term of the group. O(N·Σ_t m_t·H_t).
+    All importances are zero if no feature has an effect. If X has more than 2,000 samples, at most
+    2,000 evenly spaced samples are used, unless their weights are all 0.
 
     Parameters
     ----------
     model : LMM or AdditiveLMM
-    X : array of shape (N, P), for example the training rows
+    X : array of shape (N, P), for example the training samples
     scale : array of shape (P,), optional
-        Variation of each feature; the standard deviations of X by default. Not used for a sum of
-        terms.
+        Variation of each feature; the standard deviations of the samples that are used by default.
+        Ignored for a sum of terms.
     weight : array of shape (N,), optional
-        Weights of the rows, >= 0; all equal by default.
+        Weights of the samples, >= 0; all equal by default.
 
     Returns
     -------
@@ -76,7 +78,10 @@ def feature_importances(
 
 
 def _mean_slopes(model: LMM, rows: NDArray, weights: NDArray, scale: ArrayLike | None) -> NDArray:
-    """Return the mean |∂(z₁ − z₂) / ∂x| of a network, times the variation of each feature."""
+    """Return the mean |∂(z₁ − z₂) / ∂x| of a network, times the variation of each feature.
+
+    z₁ and z₂ are the two highest scores.
+    """
     if scale is None:
         deviation = np.std(rows, axis=0, dtype=np.float64)
     else:
@@ -86,27 +91,27 @@ def _mean_slopes(model: LMM, rows: NDArray, weights: NDArray, scale: ArrayLike |
     order = np.argsort(-model.scores(rows), axis=1, kind="stable")[:, :2]
     walls = np.take_along_axis(model.active_path(rows).row, order, axis=1)
     slopes = np.zeros((len(rows), model.n_features))
-    # The predicted class, and the second if there is one.
+    # The predicted class and, if the model has several classes, the runner-up.
     for row, sign in zip(walls.T, (1.0, -1.0), strict=False):
         slopes[np.arange(len(rows)), row // 2] += sign * model.W0.astype(np.float64)[row]
     return deviation * (weights @ np.abs(slopes))
 
 
 def _mean_contributions(model: TermSum, rows: NDArray, weights: NDArray) -> NDArray:
-    """Return the mean |contribution| of each feature of a sum to the margin."""
+    """Return the mean |contribution| of each feature of a sum of terms to the margin."""
     found = contributions(model, rows, term_means(model, rows, weights))
-    size = weights[:, None] * np.abs(found.contribution)
+    magnitude = weights[:, None] * np.abs(found.contribution)
     _, group_of = groups_of(model, np.arange(model.n_features))
     U = model.mapped(rows)
-    sizes = np.zeros(model.n_features)
+    totals = np.zeros(model.n_features)
     for t, (features, lmm) in enumerate(model.terms):
         g = group_of[t]
-        part = size[:, g] / (2 * np.count_nonzero(group_of == g))
+        part = magnitude[:, g] / (2 * np.count_nonzero(group_of == g))
         if features.size == 1:
-            sizes[features[0]] += 2 * part.sum()
+            totals[features[0]] += 2 * part.sum()
             continue
         walls = lmm.active_path(U[:, features]).row // 2
         for classes in (found.predicted, found.rival):
-            deciding = features[np.take_along_axis(walls, classes[:, None], axis=1)[:, 0]]
-            sizes += np.bincount(deciding, weights=part, minlength=model.n_features)
-    return sizes
+            active = features[np.take_along_axis(walls, classes[:, None], axis=1)[:, 0]]
+            totals += np.bincount(active, weights=part, minlength=model.n_features)
+    return totals

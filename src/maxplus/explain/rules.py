@@ -1,4 +1,4 @@
-"""Rules: boxes in which one class provably wins, with their support and precision on a table."""
+"""Rules: boxes in which one class provably has the highest score, with support and precision."""
 
 from __future__ import annotations
 
@@ -17,13 +17,18 @@ from maxplus.models.lmm import TermSum
 
 
 class Rule(NamedTuple):
-    """A box in which one class wins, and its counts on the rows of a table.
+    """A box in which one class has the highest score, and counts of samples.
 
-    ``rows`` is the number of rows that meet all conditions, ``correct`` the number of these with
-    the class of the rule, and ``decides`` the number of rows, inside or not, whose predicted class
-    is determined by the unit of the rule. For a sum of terms, ``unit`` is the number of the box,
-    and ``decides`` equals ``rows``.
-    ``base_rate`` is the share of the class among all rows of the table.
+    Attributes
+    ----------
+    unit : index of the unit or, for a sum of terms, of the box
+    label : name of the class
+    conditions : tuple of Condition, the limits of the box
+    rows : number of samples that meet all conditions
+    correct : number of these samples that belong to the class
+    decides : number of samples, in the box or not, whose predicted class the unit determines
+        For a sum of terms, it equals ``rows``.
+    base_rate : fraction of all samples that belong to the class
     """
 
     unit: int
@@ -46,14 +51,15 @@ class Rule(NamedTuple):
 
 @dataclass(frozen=True)
 class Rules(Tabular):
-    """Rules, sorted by the number of rows that they decide; ``to_frame`` gives a data frame.
+    """Rules in descending order of `Rule.decides`.
 
     Attributes
     ----------
     rules : tuple of Rule
-    n_rows : number of rows of the table
-    n_omitted : number of boxes omitted because they contain no rows, or because their precision
-        does not exceed the frequency of their class
+    n_rows : number of samples
+    n_omitted : number of omitted boxes
+        A box is omitted if it contains no samples, or if its precision does not exceed the
+        frequency of its class. Boxes after the last rule of a single network are not counted.
     """
 
     rules: tuple[Rule, ...]
@@ -65,7 +71,7 @@ class Rules(Tabular):
         return len(self.rules)
 
     def __iter__(self) -> Iterator[Rule]:
-        """Iterate over the rules in the order of printing."""
+        """Iterate over the rules in their order."""
         return iter(self.rules)
 
     def __getitem__(self, k: int) -> Rule:
@@ -73,7 +79,7 @@ class Rules(Tabular):
         return self.rules[k]
 
     def __str__(self) -> str:
-        """Return the rules, a line for each, followed by the number of boxes not shown."""
+        """Return the rules, one per line, followed by the number of omitted boxes, if any."""
         lines = [str(rule) for rule in self.rules] or ["no rules"]
         if self.n_omitted:
             boxes = "1 box" if self.n_omitted == 1 else f"{self.n_omitted} boxes"
@@ -83,11 +89,11 @@ class Rules(Tabular):
         return "\n".join(lines)
 
     def to_records(self) -> np.recarray:
-        """Return one record for each rule; ``to_frame`` has the same columns.
+        """Return a record for each rule; ``to_frame`` has the same columns.
 
-        ``rule`` is the text of the conditions, ``prediction`` the class, ``support`` the share of
-        all rows that meet the conditions, ``precision`` the share of these with the class, and
-        ``lift`` the precision divided by the share of the class among all rows.
+        ``rule`` is the text of the conditions, ``prediction`` the class, ``support`` the fraction
+        of samples that meet the conditions, ``precision`` the fraction of these that belong to the
+        class, and ``lift`` the precision divided by the frequency of the class.
         """
         precision = np.array([rule.correct / rule.rows for rule in self.rules], float)
         columns = {
@@ -108,36 +114,38 @@ def strongest_rules(
     class_names: Sequence[str],
     n: int = 10,
 ) -> Rules:
-    """Return the boxes of the units that decide the most rows, as rules.
+    """Return boxes in which one class has the highest score, as rules.
 
-    A unit h with the largest output for class d has the box {x: g_h(x) ≥ t}, with one limit for
-    each row i of W0: W0[i]·x[i // 2] + W1[i, h] ≥ t. The rule is the largest such box in which no
-    other class can win for any values in the domain:
+    *Single networks.* If the largest output weight of unit h is W2[h, d], unit h has the boxes
+    {x: g_h(x) ≥ t} of class d, with one limit for each row i of W0: W0[i]·x[i // 2] + W1[i, h] ≥ t.
+    The rule is the largest such box in which no other class can have the highest score for any
+    values in the domain:
 
         t + W2[h, d] > g_k(x) + W2[k, e]  for all units k, classes e ≠ d and x in the box.
 
     A limit is omitted if the domain has no values beyond it, or if W1[i, h] + W2[h, d] exceeds
-    W1[i, k] + W2[k, e] for all k and e: unit h is then ahead wherever row i is its minimum. Limits
-    are rounded inwards, by at most a hundredth of the column's unit. A rule depends only on the
+    W1[i, k] + W2[k, e] for all units k and classes e ≠ d, because class d then has the highest
+    score wherever row i is the minimum of unit h. Units that determine the predicted class of no
+    sample have no rule. O(N·P·H), and O(P·H) for each step of a bisection for each rule.
+
+    *Sums of terms.* Rules are boxes in which the smallest margin of the class over any other class,
+    summed over all terms, is positive. They have at most ten conditions.
+
+    Limits of continuous features are rounded inwards by at most a hundredth of the unit of the
+    column, limits of other features to allowed values. The conditions of a rule depend only on the
     model and the domain. X and y are used to compute the counts ``rows``, ``correct`` (both for the
-    rounded limits) and ``decides``.
-
-    Units that decide no row of X have no rule. Boxes that contain no rows, or whose precision does
-    not exceed the frequency of their class, are counted in ``n_omitted``. O(N·P·H), and O(P·H)
-    for each rule.
-
-    The rules of a sum of terms are boxes in which the smallest margin of the class over any other
-    class, summed over all terms, is positive, with as few conditions as possible. They do not
-    depend on X and y either.
+    rounded limits) and ``decides``, by which rules are sorted. Boxes that contain no samples, or
+    whose precision does not exceed the frequency of their class, are omitted.
 
     Parameters
     ----------
     model : LMM or AdditiveLMM
-    X : array of shape (N, P), the rows for the counts
+    X : array of shape (N, P), the samples for the counts
     y : array of shape (N,), classes 0..C−1
     domain : Domain, the columns and the values that they may take
     class_names : names of the C classes
-    n : maximum number of rules
+    n : int, default=10
+        Maximum number of rules.
 
     Returns
     -------
@@ -156,26 +164,26 @@ def strongest_rules(
     3
     """
     check_model(model)
-    rows = as_rows(X, model.n_features, np.float64)
-    labels = as_labels(y, len(rows), model.n_classes)
+    X = as_rows(X, model.n_features, np.float64)
+    labels = as_labels(y, len(X), model.n_classes)
     check_domain(domain, model.n_features)
     check_class_names(class_names, model)
-    share = np.bincount(labels, minlength=model.n_classes) / max(len(rows), 1)
+    frequency = np.bincount(labels, minlength=model.n_classes) / max(len(X), 1)
     rules: list[Rule] = []
     n_omitted = 0
-    for unit, label, conditions, decides in rule_boxes(model, rows, domain):
-        inside = np.full(len(rows), conditions is not None)
+    for unit, label, conditions, decides in rule_boxes(model, X, domain):
+        inside = np.full(len(X), conditions is not None)
         for condition in conditions or ():
-            inside &= condition.holds(rows)
+            inside &= condition.holds(X)
         n_inside, correct = int(inside.sum()), int((inside & (labels == label)).sum())
-        if conditions is not None and correct > share[label] * n_inside:
+        if conditions is not None and correct > frequency[label] * n_inside:
             n_decided = n_inside if decides is None else decides
-            name, base_rate = str(class_names[label]), float(share[label])
+            name, base_rate = str(class_names[label]), float(frequency[label])
             rules.append(Rule(unit, name, conditions, n_inside, correct, n_decided, base_rate))
         else:
             n_omitted += 1
-        if decides is not None and len(rules) == n:
-            break  # Boxes of units are in their final order.
+        if not model.is_sum and len(rules) == n:
+            break  # Boxes of units are already sorted by ``decides``.
     if model.is_sum:
         rules.sort(key=lambda rule: (-rule.rows, len(rule.conditions)))
-    return Rules(tuple(rules[:n]), len(rows), n_omitted)
+    return Rules(tuple(rules[:n]), len(X), n_omitted)

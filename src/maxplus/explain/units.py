@@ -17,10 +17,14 @@ from maxplus.models.lmm import TermSum
 class Boxes(NamedTuple):
     """Boxes in which unit values are at least a level: low ≤ x_p ≤ high for all features p.
 
-    ``low`` and ``high`` have shape (H, P) and are infinite where there is no wall. If low > high,
-    the unit is below the level everywhere. ``centre`` (H, P) is the value of each feature at which
-    the unit is highest, NaN if it has no wall on one side; ``favourite`` (H,) is the class of the
-    unit's largest output, and ``height`` (H,) that output, an entry of W2.
+    Attributes
+    ----------
+    low, high : arrays of shape (H, P), the walls, or ±inf where there is no wall
+        If low > high for a feature, the unit is below the level everywhere.
+    centre : array of shape (H, P), the value of each feature at which the unit is highest
+        NaN if the feature does not have a wall on both sides.
+    favourite : array of shape (H,), the class with the largest output weight W2[h, d]
+    height : array of shape (H,), this output weight
     """
 
     low: NDArray
@@ -33,8 +37,8 @@ class Boxes(NamedTuple):
 def unit_boxes(model: LMM, level: float = 0.0) -> Boxes:
     """Return the set {x: g_h(x) ≥ level} of each unit h; O(P·H).
 
-    It is a box because g_h is a minimum over features: g_h(x) ≥ level exactly when
-    a·x_p + A ≥ level for each row, a half-line of x_p that begins or ends at (level − A) / a.
+    It is a box because g_h is a minimum over features: g_h(x) ≥ level if and only if
+    a·x_p + A ≥ level for each row of W0, which is a half-line of x_p that ends at (level − A) / a.
     After initialisation at prototypes, the boxes at level 0 are points: the prototypes.
 
     Parameters
@@ -61,11 +65,11 @@ def unit_boxes(model: LMM, level: float = 0.0) -> Boxes:
     slope, offset = exact.slopes, exact.offsets
     with np.errstate(divide="ignore", invalid="ignore"):
         wall = (level - offset) / slope
-    # A row with slope 0 is not a wall; if it is below the level, the box is empty.
+    # A row of W0 with slope 0 is not a wall; if its offset is below the level, the box is empty.
     outside = (slope == 0) & (level > offset)
     from_below = np.where(slope > 0, wall, np.where(outside, np.inf, -np.inf))
     from_above = np.where(slope < 0, wall, np.where(outside, -np.inf, np.inf))
-    # The intersection of the two lines of a feature, if one rises and one falls.
+    # The intersection of the two lines of a feature if their slopes have opposite signs.
     (a, b), (A, B) = slope.T, np.moveaxis(offset, -1, 0)
     with np.errstate(divide="ignore", invalid="ignore"):
         centre = np.where(a * b < 0, (B - A) / (a - b), np.nan)
@@ -77,8 +81,8 @@ def unit_boxes(model: LMM, level: float = 0.0) -> Boxes:
 def term_boxes(model: TermSum, level: float = 0.0) -> list[Boxes]:
     """Return the boxes of the units of each term, in raw units; O(Σ_t m_t·H_t).
 
-    Columns of the arrays of term t are its features, in order. Walls are those of `unit_boxes`,
-    mapped back to raw units; they are infinite beyond the range of the feature map.
+    The arrays of term t have shape (H_t, m_t), with its features in order. Walls are those of
+    `unit_boxes`, mapped back to raw units. They are infinite beyond the range of the feature map.
 
     Parameters
     ----------
@@ -116,25 +120,25 @@ def term_boxes(model: TermSum, level: float = 0.0) -> list[Boxes]:
 
 
 class Paths(NamedTuple):
-    """Arrays of shape (N, C): each class score's active path and its runner-up.
+    """Active path and second-best unit of each score, in arrays of shape (N, C).
 
     z_d = W0[row]·x[feature] + W1[row, unit] + W2[unit, d].
     """
 
     score: NDArray
-    unit: NDArray
-    row: NDArray
+    unit: NDArray  # the active unit
+    row: NDArray  # the row of W0 of the active wall
     runner_up: NDArray  # the second-best unit, −1 for a model with a single unit
-    margin: NDArray  # the lead of the unit over the runner-up, NaN without one
+    margin: NDArray  # the score minus the value of the second-best unit, NaN without one
 
     @property
     def feature(self) -> NDArray:
-        """The deciding feature."""
+        """Feature of the active wall, (N, C)."""
         return self.row // 2
 
 
 def decisive_paths(model: LMM, X: NDArray) -> Paths:
-    """Return the active path and the runner-up unit of each score; O(N·H·(P + C)).
+    """Return the active path and the second-best unit of each score; O(N·H·(P + C)).
 
     Parameters
     ----------

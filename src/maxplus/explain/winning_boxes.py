@@ -1,4 +1,4 @@
-"""Boxes in raw units in which a class provably wins, and their conditions as text."""
+"""Boxes in raw units in which a class provably has the highest score, and their conditions."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from maxplus.models.lmm import TermSum
 
 # Maximum rounding of the limit of a condition, relative to the unit of the column.
 RESOLUTION = 0.01
-# Number of bisections of the interval of a unit's level.
+# Number of bisection steps for the level of a unit's box.
 BISECTIONS = 60
-# Margin, in ulps of the weights, by which the class of a unit's box has to win.
-ROUNDINGS = 8.0
-# Maximum number of conditions of a rule, and the cost of a condition. The cost of a cut is −log of
-# the fraction of rows that remain.
+# Minimum margin of the class of a unit's box, in ulps of the weights.
+MARGIN_ULPS = 8.0
+# Maximum number of conditions of a rule, and the cost of a condition. The other cost of a cut is
+# −log of the fraction of samples that remain.
 MAX_CONDITIONS, CONDITION_COST = 10, 0.1
 # Numbers of further boxes of each class: boxes without conditions on one of the columns of the
 # first box, and boxes around centres of units.
@@ -36,7 +36,7 @@ MAX_COLUMNS, N_GRID, CUTS = 40, 13, (1, 2, 4)
 MAX_CUTS, MIN_RATE = 3, 0.6
 # Number of values that are tried in each refinement of a limit, and number of refinements.
 N_STEPS, N_ROUNDS = 17, 3
-# Range of the grid of a number without limits, in standard deviations.
+# Range of the tried limits of a feature without limits in the domain, on each side, in its units.
 REACH = 4.0
 
 
@@ -49,22 +49,25 @@ class Condition(NamedTuple):
     text: str
 
     def holds(self, X: NDArray) -> NDArray:
-        """Return the mask of rows of X that meet the condition."""
+        """Return the mask of samples that meet the condition, (N,)."""
         values = X[:, self.feature]
         return (self.low <= values) & (values <= self.high)
 
 
 def box_conditions(domain: Domain, low: NDArray, high: NDArray) -> tuple[Condition, ...]:
-    """Return a condition for each feature with limits inside the domain, in order."""
+    """Return a condition for each feature with limits inside the domain, in order.
+
+    Limits are rounded inwards. Conditions that are implied by others are omitted.
+    """
     conditions = []
     for p in range(domain.n_features):
         floor = low[p] if low[p] > domain.low[p] else -np.inf
         ceiling = high[p] if high[p] < domain.high[p] else np.inf
         if floor > -np.inf or ceiling < np.inf:
-            floor, ceiling = _inwards(domain, p, floor, False), _inwards(domain, p, ceiling, True)
-            conditions.append(
-                Condition(p, floor, ceiling, _condition_text(domain, p, floor, ceiling))
-            )
+            floor = _round_inwards(domain, p, floor, False)
+            ceiling = _round_inwards(domain, p, ceiling, True)
+            text = _condition_text(domain, p, floor, ceiling)
+            conditions.append(Condition(p, floor, ceiling, text))
     # "colour is 'red'" implies "colour is not 'blue'".
     chosen = {domain.category_of[c.feature] for c in conditions if c.low > -np.inf} - {-1}
     return tuple(
@@ -72,8 +75,8 @@ def box_conditions(domain: Domain, low: NDArray, high: NDArray) -> tuple[Conditi
     )
 
 
-def _inwards(domain: Domain, p: int, limit: float, is_ceiling: bool) -> float:
-    """Round a limit inwards to fewer digits, within RESOLUTION."""
+def _round_inwards(domain: Domain, p: int, limit: float, is_ceiling: bool) -> float:
+    """Round a limit inwards, to an allowed value or to fewer digits within RESOLUTION."""
     if np.isinf(limit):
         return limit
     sign = -1.0 if is_ceiling else 1.0
@@ -91,8 +94,8 @@ def _condition_text(domain: Domain, p: int, low: float, high: float) -> str:
     name = domain.names[p]
     if domain.category_of[p] >= 0:
         category = domain.categories[domain.category_of[p]]
-        word = str(category.values[category.features.index(p)])
-        return f"{category.name} is {'not ' if low == -np.inf else ''}{word!r}"
+        value = str(category.values[category.features.index(p)])
+        return f"{category.name} is {'not ' if low == -np.inf else ''}{value!r}"
     if p in domain.indicators.values():
         return f"{domain.column_names[p]} is {'not ' if low == -np.inf else ''}missing"
     possible = [v for v in domain.values.get(p, (low, high)) if low <= v <= high]
@@ -105,27 +108,28 @@ def _condition_text(domain: Domain, p: int, low: float, high: float) -> str:
     return f"{domain.number(p, low)} ≤ {name} ≤ {domain.number(p, high)}"
 
 
-# A box in which a class wins: its number or unit, the class, its conditions, and the number of rows
-# whose predicted class the unit determines. The conditions are None if there is no such box, and
-# the number is None for sums of terms.
+# A box in which a class has the highest score: the index of its unit or of the box, the class, its
+# conditions, and the number of samples whose predicted class the unit determines. The conditions
+# are None if there is no such box. The number of samples is None for sums of terms.
 RuleBox: TypeAlias = tuple[int, int, tuple[Condition, ...] | None, int | None]
 
 
 def rule_boxes(model: TermSum, X: NDArray, domain: Domain) -> Iterator[RuleBox]:
     """Yield boxes in which a class has the highest score, for all values in the domain.
 
-    *Single networks.* The result is the largest such box of each unit, sorted by the number of rows
-    of X that the unit decides. Units that decide no row, or whose class wins everywhere, have no
-    box. O(N·P·H), and O(P·H) for each step of a bisection.
+    *Single networks.* The result is the largest such box of each unit, sorted by the number of
+    samples whose predicted class the unit determines. Units without such samples, and units whose
+    class has the highest score everywhere, have no box. O(N·P·H), and O(P·H) for each step of a
+    bisection.
 
-    *Sums of terms.* A box starts as the whole domain. It is cut, column by column, where a cut
-    raises the smallest margins of the class most in relation to the share of rows that it loses,
-    until the smallest margin over the box, which `maxplus.certify.margins` bounds from below, is
-    positive. Then unnecessary limits are dropped, and the others are moved outwards as long as the
-    margin is positive, such that each column uses an equal part of it. The distribution of a
-    feature is taken from its map. Limits are rounded inwards, and the bound is verified for the
-    rounded box. Boxes with more than ten conditions and subsets of other boxes are left out. X is
-    not used. O(P·Σ_t m_t·H_t) for each cut.
+    *Sums of terms.* A box starts as the whole domain. It is cut along the columns where a cut
+    raises the smallest margins of the class most in relation to the fraction of samples that it
+    removes, until the smallest margin over the box, which `maxplus.certify.margins` bounds from
+    below, is positive. Then unnecessary limits are dropped, and the others are moved outwards as
+    long as the margin is positive, such that each column uses an equal part of it. The distribution
+    of a feature is derived from the feature map. Without a map, it is assumed to be uniform. Limits
+    are rounded inwards, and the bound is verified for the rounded box. Boxes with more than ten
+    conditions and subsets of other boxes are omitted. X is not used. O(P·Σ_t m_t·H_t) for each cut.
     """
     if not model.is_sum:
         yield from _unit_rule_boxes(model.terms[0].lmm, X, domain)
@@ -135,7 +139,7 @@ def rule_boxes(model: TermSum, X: NDArray, domain: Domain) -> Iterator[RuleBox]:
         # Conditions and limits of boxes of this class that are not subsets of others.
         kept: list[tuple[tuple[Condition, ...], NDArray, NDArray]] = []
         for box in search.boxes(label):
-            new = search.rounded(box)
+            new = search.round_box(box)
             if new is not None and not any(_contains(old, new) for old in kept):
                 kept = [old for old in kept if not _contains(new, old)] + [new]
         for conditions, *_ in kept:
@@ -149,11 +153,12 @@ def _contains(box: tuple, other: tuple) -> bool:
 
 
 def _unit_rule_boxes(model: LMM, X: NDArray, domain: Domain) -> Iterator[RuleBox]:
-    winners = model.scores(X).argmax(axis=1)
-    deciding = model.active_path(X).unit[np.arange(len(X)), winners]
-    decides = np.bincount(deciding, minlength=model.n_hidden)
+    """Yield the boxes of a single network."""
+    predicted = model.scores(X).argmax(axis=1)
+    active = model.active_path(X).unit[np.arange(len(X)), predicted]
+    decides = np.bincount(active, minlength=model.n_hidden)
     exact = model.astype(np.float64)
-    margin = ROUNDINGS * float(np.finfo(model.dtype).eps)
+    margin = MARGIN_ULPS * float(np.finfo(model.dtype).eps)
     margin *= float(np.abs(exact.W1).max() + np.abs(exact.W2).max())
     for unit in np.argsort(-decides, kind="stable")[: np.count_nonzero(decides)].tolist():
         box = _unit_box(exact, unit, domain, margin)
@@ -166,26 +171,28 @@ def _unit_rule_boxes(model: LMM, X: NDArray, domain: Domain) -> Iterator[RuleBox
 def _unit_box(
     model: LMM, unit: int, domain: Domain, margin: float
 ) -> tuple[NDArray, NDArray] | None:
-    """Return the limits of the largest box of a unit in which its class wins by a margin, or None.
+    """Return the limits of the largest box of a unit in which its class leads by a margin, or None.
 
-    The box {g_h(x) ≥ t}, and the scores of other classes in it, decrease with the level t. The
-    smallest level at which the class wins is found by bisection; O(P·H) for each step.
+    The box {g_h(x) ≥ t} shrinks with the level t, and the highest scores of other classes in it
+    decrease. The smallest level at which the class leads is found by bisection; O(P·H) per step.
     """
     d = int(model.W2[unit].argmax())
     others = np.delete(model.W2, d, axis=1).max(axis=1, initial=-np.inf)
     own = model.W2[unit, d] - margin
-    ahead = (model.W1 + others).max(axis=1) < model.W1[:, unit] + own
+    # Rows of W0 that need no limit, because the class leads wherever one of them is the minimum.
+    is_ahead = (model.W1 + others).max(axis=1) < model.W1[:, unit] + own
     cap = caps(model)
-    # The unit without the rows of W0 where it is ahead anyway.
-    needed = LMM(model.W0, np.where(ahead, np.inf, model.W1[:, unit])[:, None], model.W2[[unit]])
+    offsets = np.where(is_ahead, np.inf, model.W1[:, unit])
+    limited = LMM(model.W0, offsets[:, None], model.W2[[unit]])
 
     def box_at(t: float) -> tuple[NDArray, NDArray]:
-        """Return the part of the domain in which the needed rows of W0 are at least t."""
+        """Return the part of the domain in which the rows of W0 with limits are at least t."""
         with np.errstate(over="ignore"):
-            low, high, *_ = unit_boxes(needed, t)
+            low, high, *_ = unit_boxes(limited, t)
         return np.maximum(domain.low, low[0]), np.minimum(domain.high, high[0])
 
-    def wins(t: float) -> bool:
+    def is_leading(t: float) -> bool:
+        """Return whether the class leads in the box of level t, or the box is empty."""
         box = box_at(t)
         if (box[0] > box[1]).any():
             return True
@@ -196,26 +203,26 @@ def _unit_box(
         return bool((np.minimum(highest, cap) + others).max() < t + own)
 
     # Bracket the level by doubling steps in both directions.
-    low = high = float(model.W1[~ahead, unit].min(initial=0.0))
+    low = high = float(model.W1[~is_ahead, unit].min(initial=0.0))
     step = max(1.0, abs(low))
-    while not wins(high):
+    while not is_leading(high):
         high, step = high + step, 2.0 * step
         if not np.isfinite(high):
             return None
     step = max(1.0, abs(high))
-    while wins(low):
+    while is_leading(low):
         low, step = low - step, 2.0 * step
         if not np.isfinite(low):
             return domain.low, domain.high
     for _ in range(BISECTIONS):
         middle = 0.5 * (low + high)
-        low, high = (low, middle) if wins(middle) else (middle, high)
+        low, high = (low, middle) if is_leading(middle) else (middle, high)
     box = box_at(high)
     return None if (box[0] > box[1]).any() else box
 
 
 class _Boxes(NamedTuple):
-    """Raw limits (n, P), the class, and lower bounds of its margins over all others, (n, C)."""
+    """Limits (n, P) in raw units, the class, and lower bounds of its margins, (n, C)."""
 
     low: NDArray
     high: NDArray
@@ -224,12 +231,12 @@ class _Boxes(NamedTuple):
 
     @property
     def gaps(self) -> NDArray:
-        """Lower bounds of the margin over the second-best class, (n,)."""
+        """Lower bounds of the smallest margin over any other class, (n,)."""
         return self.margins.min(axis=1)
 
     @property
     def gap(self) -> float:
-        """Lower bound of the margin of a single box over the second-best class."""
+        """Lower bound of the smallest margin over any other class, for a single box."""
         return float(self.gaps[0])
 
     @property
@@ -239,9 +246,9 @@ class _Boxes(NamedTuple):
 
 
 class _BoxSearch:
-    """Search for boxes in which a class wins, for a sum of terms.
+    """Search for boxes in which a class has the highest score, for a sum of terms.
 
-    Columns are identified by their first features; an indicator is a column of its own.
+    Columns are identified by their first features; an indicator is a separate column.
     """
 
     def __init__(self, model: TermSum, domain: Domain) -> None:
@@ -277,7 +284,7 @@ class _BoxSearch:
         ]
 
     def _boxes(self, low: NDArray, high: NDArray, label: int) -> _Boxes:
-        """Return boxes with limits (n, P) and the lowest margins of a class."""
+        """Return boxes with limits (n, P) and lower bounds of the margins of a class."""
         y, b = np.full(len(low), label), self.exact.intercept
         with np.errstate(all="ignore"):
             bottom = np.minimum(self.exact.mapped(low), self.model.mapped(low))
@@ -298,17 +305,17 @@ class _BoxSearch:
         return _Boxes(low, high, label, margins)
 
     def _grid(self, column: int) -> tuple[NDArray, NDArray, NDArray]:
-        """Return values at which a column may be cut, and the shares of rows below and up to each.
+        """Return values for cuts of a column, and the fractions of samples below and up to each.
 
-        For a categorical column, the last array contains the shares of its values, and the others
-        are empty.
+        For a categorical column, the last array contains the fractions of its values, and the
+        others are empty.
         """
         domain, feature_map = self.domain, self.model.feature_map
         if domain.category_of[column] >= 0:
             features = self.members[column]
             share = np.full(len(features), 1.0 / len(features))
             if feature_map is not None:
-                # Mapped features have the mean 0.
+                # Mapped features have mean 0: share·one + (1 − share)·zero = 0.
                 zero, one = (feature_map(np.full((1, len(self.low)), v))[0] for v in (0.0, 1.0))
                 rise = (one - zero)[features]
                 share = np.where(rise > 0.0, -zero[features] / np.maximum(rise, 1e-300), 0.0)
@@ -324,9 +331,9 @@ class _BoxSearch:
             inside = np.clip(DEVIATION * ndtri(share[1:-1]), values[0], values[-1])
             x = np.concatenate([[low], feature_map.inverse(column, inside), [high]])
             x = np.unique(np.clip(np.nan_to_num(x, neginf=knots[0], posinf=knots[-1]), low, high))
-            every = np.zeros((x.size, domain.n_features))
-            every[:, column] = x
-            share = ndtr(feature_map(every)[:, column] / DEVIATION)
+            samples = np.zeros((x.size, domain.n_features))
+            samples[:, column] = x
+            share = ndtr(feature_map(samples)[:, column] / DEVIATION)
         else:
             reach = REACH * float(domain.unit[column])
             centre = float(np.clip(0.0, low, high))
@@ -343,27 +350,27 @@ class _BoxSearch:
         around centres of units.
         """
         domain = self._boxes(self.low[None], self.high[None], label)
-        columns = self._strongest(domain)
+        columns = self._columns_by_gain(domain)
         first, limited = self._cut(domain, columns)
         others = [
             self._cut(domain, [c for c in columns if c != column])[0]
             for column in limited[:N_VARIANTS]
         ]
-        centred = [self._cut(domain, columns, point)[0] for point in self._centres(label)]
+        centred = [self._cut(domain, columns, point)[0] for point in self._unit_centres(label)]
         yield from (box for box in (first, *others, *centred) if box is not None)
 
-    def _strongest(self, box: _Boxes) -> list[int]:
+    def _columns_by_gain(self, box: _Boxes) -> list[int]:
         """Return the columns whose cuts raise margins most, at most MAX_COLUMNS."""
-        boxes, columns, _ = self._cuts(box, self.used)
+        boxes, columns, _ = self._possible_cuts(box, self.used)
         gains = np.zeros(len(self.low))
         np.maximum.at(gains, columns, box.shortfall - boxes.shortfall)
         return sorted(self.used, key=lambda c: -gains[c])[:MAX_COLUMNS]
 
-    def _centres(self, label: int) -> list[NDArray]:
-        """Return centres of units that favour a class, by decreasing lead.
+    def _unit_centres(self, label: int) -> list[NDArray]:
+        """Return centres of units whose largest output is for a class, by decreasing margin.
 
-        Only terms over more than two features are considered. Values are NaN for categories,
-        and where a unit has no centre.
+        At most N_CENTRES units of terms over more than two features are returned. Values are NaN
+        for categories, and for features without a wall on both sides.
         """
         middle = np.clip(np.zeros(len(self.low)), self.low, self.high)
         feature_map = self.model.feature_map
@@ -387,19 +394,19 @@ class _BoxSearch:
     def _cut(
         self, box: _Boxes, columns: list[int], point: NDArray | None = None
     ) -> tuple[_Boxes | None, list[int]]:
-        """Cut a box until its class wins, and return it with its limited columns.
+        """Cut a box until its class has the highest score; also return its limited columns.
 
-        With ``point``, the box contains this point. Return None and no columns without success.
+        With ``point``, the box contains this point. The result is (None, []) if no box is found.
         """
         limited: list[int] = []
         while not box.gap > 0.0:
             allowed = columns if len(limited) < MAX_CONDITIONS else limited
-            boxes, which, lost = self._cuts(box, allowed, point)
+            boxes, which, lost = self._possible_cuts(box, allowed, point)
             gain = box.shortfall - boxes.shortfall
             rates = gain / (lost + 1e-3 + CONDITION_COST * ~np.isin(which, limited))
             if not (rates > 0.0).any():
                 return None, []
-            # Apply the best cut, and those of other columns that are nearly as good.
+            # Apply the best cut, and cuts of other columns whose rates are close to the best.
             low, high = box.low.copy(), box.high.copy()
             changed: list[int] = []
             for k in np.argsort(-rates, kind="stable"):
@@ -412,20 +419,20 @@ class _BoxSearch:
                     changed.append(column)
             box = self._boxes(low, high, box.label)
             limited += [column for column in changed if column not in limited]
-        box, limited = self._released(box, limited)
-        return self._widened(box, limited), limited
+        box, limited = self._drop_limits(box, limited)
+        return self._widen(box, limited), limited
 
-    def _cuts(
+    def _possible_cuts(
         self, box: _Boxes, columns: list[int], point: NDArray | None = None
     ) -> tuple[_Boxes, NDArray, NDArray]:
-        """Return all boxes with one limit of one column moved inwards.
+        """Return all boxes with narrower limits of one column.
 
-        Also return their columns, and −log of the fractions of rows that remain.
+        Also return their columns, and −log of the fractions of samples that remain.
         """
         cuts = []
         for column in columns:
             own = self.members[column]
-            for low, high, lost in self._narrower(column, box.low[0, own], box.high[0, own]):
+            for low, high, lost in self._narrow(column, box.low[0, own], box.high[0, own]):
                 if point is None or not ((point[own] < low) | (point[own] > high)).any():
                     cuts.append((column, own, low, high, lost))
         lows, highs = (np.repeat(side, len(cuts), axis=0) for side in box[:2])
@@ -434,18 +441,21 @@ class _BoxSearch:
         which = np.array([cut[0] for cut in cuts], int)
         return self._boxes(lows, highs, box.label), which, np.array([cut[-1] for cut in cuts])
 
-    def _narrower(
+    def _narrow(
         self, column: int, low: NDArray, high: NDArray
     ) -> Iterator[tuple[NDArray, NDArray, float]]:
-        """Yield narrower limits of a column: fewer categories, one category, shorter intervals."""
-        x, below, upto = self.grids[column]
+        """Yield narrower limits of a column, and −log of the fraction of samples that remains.
+
+        A category is excluded, or all others are. An interval becomes shorter at one end.
+        """
+        x, below, up_to = self.grids[column]
         if self.domain.category_of[column] >= 0:
-            on = np.flatnonzero(high > 0.0)
-            total = upto[on].sum()
-            for k in on if on.size > 1 else ():
-                yield low, high * (np.arange(high.size) != k), -np.log1p(-upto[k] / total)
+            allowed = np.flatnonzero(high > 0.0)
+            total = up_to[allowed].sum()
+            for k in allowed if allowed.size > 1 else ():
+                yield low, high * (np.arange(high.size) != k), -np.log1p(-up_to[k] / total)
                 only = high * (np.arange(high.size) == k)
-                yield only, only, -np.log(upto[k] / total)
+                yield only, only, -np.log(up_to[k] / total)
             return
         first, last = np.searchsorted(x, low[0]), np.searchsorted(x, high[0], side="right") - 1
         for step in CUTS:
@@ -453,11 +463,12 @@ class _BoxSearch:
                 for i, j in ((first + step, last), (first, last - step)):
                     if x[i] == np.inf or x[j] == -np.inf:
                         continue
-                    left = max(upto[j] - below[i], 1e-6) / max(upto[last] - below[first], 1e-6)
-                    yield x[i, None], x[j, None], -float(np.log(left))
+                    total = max(up_to[last] - below[first], 1e-6)
+                    rest = max(up_to[j] - below[i], 1e-6) / total
+                    yield x[i, None], x[j, None], -float(np.log(rest))
 
-    def _released(self, box: _Boxes, columns: list[int]) -> tuple[_Boxes, list[int]]:
-        """Drop limits while the class still wins; also return the columns that remain limited."""
+    def _drop_limits(self, box: _Boxes, columns: list[int]) -> tuple[_Boxes, list[int]]:
+        """Drop unnecessary limits; also return the columns that remain limited."""
         limited = []
         for column in columns[::-1]:
             own, low, high = self.members[column], box.low.copy(), box.high.copy()
@@ -469,36 +480,37 @@ class _BoxSearch:
                 limited.append(column)
         return box, limited[::-1]
 
-    def _widened(self, box: _Boxes, columns: list[int]) -> _Boxes:
+    def _widen(self, box: _Boxes, columns: list[int]) -> _Boxes:
         """Move limits outwards; each of the columns may use an equal part of the margin."""
         for k, column in enumerate(columns):
             target = box.gap - box.gap / (len(columns) - k)
             if self.domain.category_of[column] < 0:
-                box = self._with_limit(box, column, False, 0.5 * (box.gap + target))
-                box = self._with_limit(box, column, True, target)
-                box = self._with_limit(box, column, False, target)
+                box = self._move_limit(box, column, False, 0.5 * (box.gap + target))
+                box = self._move_limit(box, column, True, target)
+                box = self._move_limit(box, column, False, target)
         return box
 
-    def _with_limit(self, box: _Boxes, p: int, is_high: bool, target: float) -> _Boxes:
+    def _move_limit(self, box: _Boxes, p: int, is_high: bool, target: float) -> _Boxes:
         """Move one limit of feature p outwards as far as the gap stays above a target."""
         inner = float((box.high if is_high else box.low)[0, p])
         outer = float((self.high if is_high else self.low)[p])
         target = max(target, 0.0)
 
-        def moved(values: NDArray) -> _Boxes:
+        def boxes_at(values: NDArray) -> _Boxes:
+            """Return the box with each of these values as the limit."""
             low, high = (np.repeat(limit, len(values), axis=0) for limit in (box.low, box.high))
             (high if is_high else low)[:, p] = values
             return self._boxes(low, high, box.label)
 
         if np.isinf(outer):
-            unlimited = moved(np.array([outer]))
+            unlimited = boxes_at(np.array([outer]))
             if unlimited.gap > target:
                 return unlimited
             outer = inner + np.sign(outer) * REACH * float(self.domain.unit[p])
         best = box
         for _ in range(N_ROUNDS):
             values = np.linspace(inner, outer, N_STEPS)
-            boxes = moved(values)
+            boxes = boxes_at(values)
             k = int(np.append(~(boxes.gaps > target), True).argmax())
             if k > 0:
                 inner = float(values[k - 1])
@@ -509,10 +521,11 @@ class _BoxSearch:
             outer = float(values[k])
         return best
 
-    def rounded(self, box: _Boxes) -> tuple[tuple[Condition, ...], NDArray, NDArray] | None:
+    def round_box(self, box: _Boxes) -> tuple[tuple[Condition, ...], NDArray, NDArray] | None:
         """Return the rounded conditions of a box, and its limits with these conditions.
 
-        None if there are too many conditions, or if the box is empty or no longer certified.
+        The result is None if there are no conditions or more than MAX_CONDITIONS, or if the rounded
+        box is empty or its smallest margin is not provably positive.
         """
         conditions = box_conditions(self.domain, box.low[0], box.high[0])
         if not 0 < len(conditions) <= MAX_CONDITIONS:
@@ -533,7 +546,7 @@ class _BoxSearch:
 def _category_margins(
     category: OneHotGroup, table: NDArray, low: NDArray, high: NDArray, y: NDArray
 ) -> NDArray:
-    """Return the lowest margins over the categories that are allowed in each box, (n, C).
+    """Return the lowest margins of classes y over the allowed categories of each box, (n, C).
 
     ``table`` contains the scores of each category and, in the last row, of no category.
     """

@@ -15,7 +15,7 @@ def fixed(value: float | None) -> str:
 
 
 def probability(value: float | None) -> str:
-    """Format a probability with three decimals; only exact 0 and 1 are shown as such."""
+    """Format a probability with three decimals; only exact 0 and 1 are shown as 0.000 and 1.000."""
     if value is not None and 0 < value < 1e-3:
         return "<0.001"
     if value is not None and 0.999 < value < 1:
@@ -39,7 +39,7 @@ def plural(count: int, noun: str) -> str:
 
 
 def distinguishable(a: float, b: float) -> tuple[str, str]:
-    """Format two numbers with enough decimals, at least three, to show that they differ."""
+    """Format two numbers with the fewest decimals, from three to nine, with which they differ."""
     for digits in range(3, 10):
         texts = f"{a:.{digits}f}", f"{b:.{digits}f}"
         if texts[0] != texts[1]:

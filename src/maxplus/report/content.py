@@ -13,22 +13,22 @@ from maxplus.estimators._base import is_training_table, training_summary
 from maxplus.estimators._lmm import BaseLMMClassifier
 from maxplus.explain.domain import held_columns
 from maxplus.metrics import robust_errors, to_jsonable
-from maxplus.models import LOG2, AdditiveLMM
+from maxplus.models import LOG2
 from maxplus.report import figures, model
 from maxplus.report._text import percent, plural
 from maxplus.report.data import MAX_COUNTED, PageRows, column_of_features, editable_columns
-from maxplus.report.explanations import contribution_groups, explorer_rows, unit_pictures
+from maxplus.report.explanations import contribution_groups, explorer_rows, unit_images
 from maxplus.report.model import MAX_WEIGHTS, model_data, n_weights
 from maxplus.report.performance import performance_on_new_rows
 
 # Maximum number of rows in the explorer.
-MAX_ROWS = 200
+MAX_EXPLORER_ROWS = 200
 N_RULES = 8
 CURVE_POINTS = 41
 # Maximum number of rows for the distributions in figures.
 MAX_DRAWN = 2_000
-# Radius for which the text gives the certified accuracy.
-SMALL = 0.1
+# Radius for which the text states the certified accuracy.
+SMALL_RADIUS = 0.1
 
 
 def report_content(
@@ -51,26 +51,30 @@ def report_content(
 
     Labelled rows are treated as test data, unless they are the training rows. The stored validation
     is included if it is available. Without labels, the report contains predictions, certified radii
-    and explanations, but no metrics.
+    and explanations, but no metrics on these rows.
 
     Parameters
     ----------
     clf : fitted LMMClassifier, LMMEnsembleClassifier or SubgradientLMMClassifier
-    X, y : rows and their true labels, or None
+    X : array of shape (N, P), the rows
+    y : array of shape (N,), the true labels, or None
     name : name of the data
-    row_numbers, ids : row numbers (1, 2, … by default) and identifiers of the rows, optional
-    missing : bool array of shape (N, number of columns), mask of missing values
-    feature_names : names of the features
-    image_shape : (height, width) if a row is an image
-    low, high : limits of the features, as in `maxplus.LMMClassifier.explain`
+    row_numbers : N row numbers, optional; 1, 2, … by default
+    ids : N identifiers of the rows, optional
+    missing : bool array of shape (N, number of columns), optional
+        Mask of missing values.
+    feature_names : P strings, optional; those of the encoder or of the training data by default
+    image_shape : (height, width) if a row is an image, optional
+    low, high : limits of the features, as in `maxplus.LMMClassifier.explain`, optional
     scale : change of each feature for a radius of 1, as in
-        `maxplus.LMMClassifier.certified_radius`
-    unit : unit of the radius, as text
+        `maxplus.LMMClassifier.certified_radius`, optional
+    unit : str, default="raw units"
+        Unit of the radius in texts.
 
     Returns
     -------
     dict
-        Plain JSON types.
+        Content as dicts, lists, numbers and strings.
 
     Examples
     --------
@@ -96,7 +100,8 @@ def report_content(
     is_training = table.y is not None and is_training_table(clf, losses)
     factors = np.ones(len(names)) if scale is None else np.asarray(scale, float)
     performance = performance_on_new_rows(clf, table, log_proba, is_training)
-    shown = _choose_rows(_listed_rows(table, performance["listed"]), losses, table)
+    listed = _listed_rows(table, performance["listed"])
+    shown = _select_explorer_rows(listed, losses, table)
     explanation = clf.explain(
         X[shown],
         domain=domain,
@@ -104,8 +109,8 @@ def report_content(
         high=high,
         missing=None if missing is None else missing[shown],
     )
-    is_sum = isinstance(clf.model_, AdditiveLMM)
-    sample = None if is_image else table.sample(MAX_COUNTED)
+    is_sum = clf.model_.is_sum
+    sample = None if is_image else table.evenly_spaced(MAX_COUNTED)
     X_sample = X[:0] if sample is None else X[sample]
     return {
         **model.about_page(clf, table.name),
@@ -136,19 +141,19 @@ def report_content(
         "image_shape": None if image_shape is None else list(image_shape),
         "radius_unit": unit,
         "rows": explorer_rows(explanation, table, shown, radius),
-        "units": unit_pictures(explanation, X) if is_image else {},
+        "units": unit_images(explanation, X) if is_image else {},
         "contributions": contribution_groups(explanation, clf.term_means_) if is_sum else None,
         **_what_if(clf, names, factors, image_shape),
     }
 
 
-def _choose_rows(listed: list[int], losses: NDArray, table: PageRows) -> NDArray:
-    """Choose rows for the explorer: listed rows, rows with a high loss, and evenly spaced rows."""
-    if len(losses) <= MAX_ROWS:
+def _select_explorer_rows(listed: list[int], losses: NDArray, table: PageRows) -> NDArray:
+    """Select rows for the explorer: listed rows, rows with a high loss, and evenly spaced rows."""
+    if len(losses) <= MAX_EXPLORER_ROWS:
         return np.arange(len(losses))
-    worst = np.argsort(-losses, kind="stable")[: MAX_ROWS // 2]
+    worst = np.argsort(-losses, kind="stable")[: MAX_EXPLORER_ROWS // 2]
     first = np.union1d(np.array(listed, int), worst)
-    return np.union1d(first, table.sample(MAX_ROWS - len(first)))
+    return np.union1d(first, table.evenly_spaced(MAX_EXPLORER_ROWS - len(first)))
 
 
 def _listed_rows(table: PageRows, listed: dict[str, Any]) -> list[int]:
@@ -171,10 +176,15 @@ def _predicted(clf: BaseLMMClassifier, predicted: NDArray) -> list[dict[str, Any
 
 
 def _fit(clf: BaseLMMClassifier, correct: NDArray | None) -> dict[str, Any]:
-    """Return the number of correct training predictions; without ``correct``, a lower bound."""
+    """Return the number of correct training predictions, or a lower bound of it.
+
+    ``correct`` is the mask of correct predictions of the training rows, or None if the rows of the
+    report are other rows.
+    """
     if correct is not None:
         return {"correct": int(correct.sum()), "rows": len(correct), "exact": True}
-    # For two classes the bound is exact: a loss below log 2 means a probability above 0.5.
+    # If the loss is below log 2, the probability of the label is above 0.5. For two classes, the
+    # converse is also true, so that the bound is exact.
     summary = training_summary(clf)
     return {
         "correct": summary["n_below_log2"],
@@ -184,7 +194,7 @@ def _fit(clf: BaseLMMClassifier, correct: NDArray | None) -> dict[str, Any]:
 
 
 def _rules(clf: BaseLMMClassifier, X: NDArray, y: NDArray, names: Sequence[str]) -> dict[str, Any]:
-    """Return the rules of the model, with coverage and precision on ``X`` and ``y``."""
+    """Return the rules of the model, with the numbers of rows and of correct rows of ``X``."""
     rules = clf.rules(X, y, N_RULES, feature_names=names)
     return {
         "n_rows": rules.n_rows,
@@ -231,7 +241,7 @@ def _certified(
 ) -> dict[str, Any]:
     """Return the certified accuracy as a function of the radius.
 
-    Without labels (``correct`` is None), return the share of rows whose prediction is certified.
+    Without labels (``correct`` is None), it is the fraction of rows whose prediction is certified.
     ``columns`` are the columns from which the features are derived.
     """
     n = len(radius)
@@ -240,13 +250,13 @@ def _certified(
     largest = radii[np.isfinite(radii)].max(initial=0.0)
     eps = np.linspace(0.0, largest if largest > 0.0 else 1.0, CURVE_POINTS)
     fixed = held_columns(columns, scale)
-    n_certified = int((radii >= SMALL).sum())
+    n_certified = int((radii >= SMALL_RADIUS).sum())
     return {
         "has_labels": correct is not None,
         "n_rows": n,
         "eps": eps.tolist(),
         "accuracy": [float((radii >= e).sum() / n) for e in eps],
-        "small": SMALL,
+        "small": SMALL_RADIUS,
         "n_certified": n_certified,
         "share": percent(n_certified / n),
         "median_radius": CertifiedRows.of(radius, selected).median,
@@ -258,14 +268,14 @@ def _certified(
 
 
 def _robust(clf: BaseLMMClassifier, table: PageRows) -> dict[str, Any] | None:
-    """Return the error rates of a model that was trained with ``robust_eps``."""
+    """Return the error rates within ``robust_eps``, or None without labels or ``robust_eps_``."""
     if table.y is None or not table.n or not hasattr(clf, "robust_eps_"):
         return None
     return to_jsonable(robust_errors(clf, table.X, table.y))
 
 
 def training_certificate(estimator: Any) -> dict[str, Any]:
-    """Return the maximum training loss and what it certifies."""
+    """Return the maximum training loss, and which training predictions are provably correct."""
     summary = training_summary(estimator)
     n = summary["n_rows"]
     if estimator.perfect_fit_:

@@ -1,4 +1,4 @@
-"""Rows of the report and columns of its what-if form."""
+"""Rows of the report, and columns of its what-if form."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class PageRows:
         """Number of rows."""
         return len(self.X)
 
-    def sample(self, n_max: int) -> NDArray:
+    def evenly_spaced(self, n_max: int) -> NDArray:
         """Return the indices of at most ``n_max`` evenly spaced rows."""
         n = self.n
         return np.arange(n) if n <= n_max else np.linspace(0, n - 1, n_max).astype(int)
@@ -52,7 +52,7 @@ class PageRows:
         return n + 1 if self.numbers is None else int(self.numbers[n])
 
     def name_of(self, n: int) -> dict[str, Any]:
-        """Return the row number and the identifier of the row with index n."""
+        """Return the number and the identifier of the row with index n."""
         return {"row": self.number(n), "id": None if self.ids is None else str(self.ids[n])}
 
 
@@ -65,7 +65,8 @@ def editable_columns(
     (the encoding of a missing value, or None if missing values are not allowed). Categorical and
     two-valued columns have ``choices`` with ``text`` and encoded ``values``. Other numeric columns
     have ``low`` and ``high`` (the range in training, or None), ``whole`` (integers only) and
-    ``rest`` (the features after the first). Without an encoder, every feature is a numeric column.
+    ``rest`` (the features after the first, for a value that is not missing). Without an encoder,
+    every feature is a numeric column.
     """
     if encoder is None:
         unknown = {"missing": None, "choices": None, "low": None, "high": None}
@@ -80,6 +81,7 @@ def editable_columns(
 
 
 def _column(column: Column, first: int, encoder: TableEncoder) -> dict[str, Any]:
+    """Return the entry of a column whose first feature has the index ``first``."""
     ranges = encoder.ranges_
     entry: dict[str, Any] = {"name": column.name, "first": first, "choices": None}
     empty_cell: Any = np.array([np.nan]) if isinstance(column, Number) else Categorical.of([None])

@@ -15,8 +15,11 @@ from maxplus.report.data import PageRows
 def explorer_rows(
     explanation: Explanation, table: PageRows, shown: NDArray, radius: NDArray
 ) -> list[dict[str, Any]]:
-    """Return the data of the rows with the indices ``shown``, with their explanations."""
-    # The scripts of the page compute in float64 as well.
+    """Return the data and explanations of the rows with the indices ``shown``.
+
+    Row k of ``explanation`` explains row ``shown[k]`` of ``table``.
+    """
+    # In float64, like the scripts of the page.
     probability = special.softmax(explanation.score.astype(np.float64), axis=1)
     rows = []
     for k, n in enumerate(shown.tolist()):
@@ -25,7 +28,7 @@ def explorer_rows(
                 "class": explanation.class_names[d],
                 "score": float(explanation.score[k, d]),
                 "probability": float(probability[k, d]),
-                **_path(explanation, k, d),
+                **_active_path(explanation, k, d),
             }
             for d in explanation.order[k].tolist()
         ]
@@ -49,14 +52,14 @@ def explorer_rows(
                 }
                 if flip.column
                 else None,
-                "reasons": _reasons(explanation, k),
+                "reasons": _margin_contributions(explanation, k),
             }
         )
     return rows
 
 
-def _path(explanation: Explanation, n: int, d: int) -> dict[str, Any]:
-    """Return the unit, feature and wall that determine a score of a single network."""
+def _active_path(explanation: Explanation, n: int, d: int) -> dict[str, Any]:
+    """Return the active unit, feature and wall of class d in row n; {} for a sum of terms."""
     path = explanation.paths
     if path is None:
         return {}
@@ -77,7 +80,7 @@ def _path(explanation: Explanation, n: int, d: int) -> dict[str, Any]:
     }
 
 
-def _reasons(explanation: Explanation, n: int) -> dict[str, Any] | None:
+def _margin_contributions(explanation: Explanation, n: int) -> dict[str, Any] | None:
     """Return the contributions to the margin in row n; None for a single network."""
     if explanation.contributions is None:
         return None
@@ -90,7 +93,7 @@ def _reasons(explanation: Explanation, n: int) -> dict[str, Any] | None:
 
 
 def contribution_groups(explanation: Explanation, means: NDArray) -> dict[str, Any]:
-    """Return the groups of columns, their terms, and the mean scores of the terms (T, C)."""
+    """Return the groups of columns with their terms, and the mean scores of all terms (T, C)."""
     assert explanation.contributions is not None
     names, of_term = explanation.contributions.group_names, explanation.contributions.group_of_term
     return {
@@ -106,13 +109,13 @@ def contribution_groups(explanation: Explanation, means: NDArray) -> dict[str, A
     }
 
 
-def unit_pictures(explanation: Explanation, X: NDArray) -> dict[str, list[float]]:
+def unit_images(explanation: Explanation, X: NDArray) -> dict[str, list[float]]:
     """Return the centres of the active units of a single network, which are drawn as images."""
     if explanation.paths is None:
-        return {}  # Each score of an additive model depends on several units.
+        return {}  # Each score of a sum of terms depends on several units.
     low, high = float(X.min()), float(X.max())
-    pictures = np.clip(np.nan_to_num(explanation.centres, nan=low), low, high)
+    images = np.clip(np.nan_to_num(explanation.centres, nan=low), low, high)
     return {
-        str(unit): [float(f"{v:.3g}") for v in pictures[unit]]
+        str(unit): [float(f"{v:.3g}") for v in images[unit]]
         for unit in np.unique(explanation.paths.unit)
     }

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 # Maximum number of points in a scatter plot.
-MAX_DOTS = 2_000
+MAX_POINTS = 2_000
 
 
 def reliability_figure(bins: dict[str, Any]) -> dict[str, str]:
@@ -58,8 +58,11 @@ def predictions_figure(y: NDArray, predicted: NDArray, half_width: float) -> dic
 
 
 def draw_predictions(y: NDArray, predicted: NDArray, half_width: float) -> Figure:
-    """Plot true against predicted values, and the prediction interval if its width is finite."""
-    shown = slice(None, None, -(-len(y) // MAX_DOTS))
+    """Plot true against predicted values, and the prediction interval if its width is finite.
+
+    ``half_width`` is half the width of the interval.
+    """
+    shown = slice(None, None, -(-len(y) // MAX_POINTS))
     figure = new_figure(7.0, 4.8)
     ax = figure.subplots()
     ends = np.array([min(y.min(), predicted.min()), max(y.max(), predicted.max())])
@@ -99,7 +102,7 @@ def shapes_figure(clf: Any, X: NDArray, domain: Domain) -> dict[str, str] | None
     return _figure(
         "shapes",
         "Shape functions",
-        f"Contributions to the scores of {', '.join(names[:9])}{', …' if len(names) > 9 else ''}.",
+        f"Contributions of {', '.join(names[:9])}{', …' if len(names) > 9 else ''} to the scores.",
         plot_shape_functions(
             clf.model_, X, class_names=labels, baseline=clf.term_means_, domain=domain
         ),
@@ -157,6 +160,7 @@ def training_figures(estimator: Any) -> list[dict[str, str]]:
 
 
 def _figure(key: str, title: str, alt: str, figure: Figure) -> dict[str, str]:
+    """Return the SVG of a figure, with its identifier, title and alternative text."""
     text = io.StringIO()
     figure.savefig(text, format="svg", metadata={"Date": None})
     return {"id": key, "title": title, "alt": alt, "svg": text.getvalue()}

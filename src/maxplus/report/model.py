@@ -21,7 +21,7 @@ from maxplus.report.data import column_of_features
 
 # Larger models would make the page slow.
 MAX_WEIGHTS = 150_000
-# Parameters that do not affect the model.
+# Parameters that the report does not list, because they do not describe the model.
 HIDDEN_PARAMETERS = ("callbacks", "verbose", "n_jobs", "warm_start")
 
 
@@ -37,9 +37,12 @@ def about_page(estimator: Any, name: str) -> dict[str, Any]:
 
 
 def about_model(estimator: Any) -> dict[str, Any]:
-    """Return the target, the parameters and a training summary of a model."""
+    """Return the target, the size, the parameters and a training summary of a model.
+
+    ``n_terms`` is 0 for a single network.
+    """
     encoder = getattr(estimator, "encoder_", None)
-    n_features = estimator.model_.n_features
+    fitted = estimator.model_
     training = {
         label: format(value, spec)
         for label, attribute, spec in (
@@ -53,9 +56,9 @@ def about_model(estimator: Any) -> dict[str, Any]:
     return {
         "kind": type(estimator).__name__,
         "n_hidden": estimator.n_hidden_,
-        "n_terms": len(getattr(estimator.model_, "terms", ())),
-        "n_features": n_features,
-        "n_columns": n_features if encoder is None else len(encoder.columns_),
+        "n_terms": len(fitted.terms) if fitted.is_sum else 0,
+        "n_features": fitted.n_features,
+        "n_columns": fitted.n_features if encoder is None else len(encoder.columns_),
         "target": None if encoder is None else encoder.target_.name,
         "trained_on": None if encoder is None else PurePath(encoder.data_).name,
         "n_training": training_summary(estimator).get("n_rows"),
@@ -85,7 +88,7 @@ def importances(estimator: Any, X: NDArray, feature_names: Sequence[str]) -> dic
     order = sorted(by_column, key=lambda column: -by_column[column])
     return {
         "on_training": is_stored,
-        "is_sum": isinstance(estimator.model_, AdditiveLMM),
+        "is_sum": estimator.model_.is_sum,
         "columns": [
             {"name": column, "share": by_column[column]}
             for column in order
@@ -95,17 +98,22 @@ def importances(estimator: Any, X: NDArray, feature_names: Sequence[str]) -> dic
 
 
 def n_weights(model: LMM | AdditiveLMM) -> int:
-    """Return the number of weights."""
+    """Return the number of weights of a model."""
     return sum(W.size for W in model.weights_by_name().values())
 
 
 def model_data(model: LMM | AdditiveLMM, scale: NDArray) -> dict[str, Any]:
-    """Return the data for computing scores and certified radii, with arrays as base64.
+    """Return the data from which the page computes scores and certified radii.
 
     Parameters
     ----------
     model : LMM or AdditiveLMM
     scale : array of shape (P,), change of each feature for a radius of 1
+
+    Returns
+    -------
+    dict
+        Plain JSON types; arrays are base64 strings.
     """
     P, dtype, info = model.n_features, model.dtype, np.finfo(model.dtype)
     exact = model.astype(np.float64)
@@ -124,7 +132,7 @@ def model_data(model: LMM | AdditiveLMM, scale: NDArray) -> dict[str, Any]:
             }
             for (features, lmm), (_, exact_lmm) in zip(model.terms, exact.terms, strict=True)
         ],
-        # Terms of a single feature as piecewise linear functions, whose bounds are exact.
+        # Terms over a single feature as piecewise linear functions, whose bounds are exact.
         "shapes": [
             {
                 "feature": shape.feature,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def render(template: str, package: str = "maxplus.report", **values: Any) -> str:
-    """Render a template with ``values``.
+    """Render a template with the given values.
 
     Templates are files in the folder ``assets`` of ``package``. They can extend or import templates
     of `maxplus.report`, such as ``base.html`` and ``tables.html``.
@@ -28,6 +28,7 @@ def render(template: str, package: str = "maxplus.report", **values: Any) -> str
 
 @cache
 def _environment(package: str) -> Environment:
+    """Return the Jinja2 environment for the templates of a package."""
     from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
     packages = dict.fromkeys((package, "maxplus.report"))
@@ -63,6 +64,7 @@ def _asset(*names: str) -> Markup:
 
 
 def _base64(text: str) -> str:
+    """Return the UTF-8 bytes of a text as base64."""
     return base64.b64encode(text.encode("utf-8")).decode("ascii")
 
 

@@ -18,7 +18,7 @@ from maxplus.report.figures import reliability_figure
 from maxplus.tables import row_hashes
 
 # Maximum number of rows in a list.
-MAX_LISTED = 25
+MAX_LISTED_ROWS = 25
 REMEDY = "Train with maxplus train, or give rows with labels that were not used in training."
 
 
@@ -33,7 +33,8 @@ def training_overlap(
 ) -> tuple[str, bool]:
     """Describe the overlap of the rows with the training rows.
 
-    Also return whether some, but not all rows of a labelled table were used in training.
+    ``target`` is the plural noun for the labels. Also return whether a labelled table that is not
+    the training table has rows with the values of a training row.
     """
     if table.y is None:
         return f"{table.name} has no {target} to compare with.", False
@@ -55,7 +56,7 @@ def training_overlap(
     return f"{same}; the metrics include all rows.", True
 
 
-def of_validation(estimator: Any, table: PageRows, is_training: bool) -> dict[str, Any] | None:
+def validation_source(estimator: Any, table: PageRows, is_training: bool) -> dict[str, Any] | None:
     """Return the validation results stored with the model, or None."""
     record = getattr(estimator, "validation_", None)
     if record is None:
@@ -78,17 +79,17 @@ def of_validation(estimator: Any, table: PageRows, is_training: bool) -> dict[st
 
 
 def _with_ids(rows: Sequence[dict], table: PageRows, is_same: bool) -> list[dict[str, Any]]:
-    """Return validation rows, with their identifiers if the page shows the same table."""
+    """Return validation rows; with their identifiers if the table is the training table."""
     index = {table.number(n): n for n in range(table.n)}
     if not (is_same and all(row["row"] in index for row in rows)):
         return [{**row, "id": None, "of_data": False} for row in rows]
     return [{**row, **table.name_of(index[row["row"]]), "of_data": True} for row in rows]
 
 
-def of_rows(
+def evaluation_source(
     estimator: Any, table: PageRows, log_proba: NDArray, description: str
 ) -> dict[str, Any]:
-    """Return the metrics of the model on the rows of the page."""
+    """Return the metrics of the model on the rows of the report."""
     assert table.y is not None
     classes = estimator.classes_
     codes = np.searchsorted(classes, table.y)
@@ -117,7 +118,7 @@ def listed_rows(
     classes = [str(label) for label in estimator.classes_]
     best = P.argmax(axis=1)
     rows = []
-    for n in order[:MAX_LISTED].tolist():
+    for n in order[:MAX_LISTED_ROWS].tolist():
         code = None if table.y is None else int(np.searchsorted(estimator.classes_, table.y[n]))
         rows.append(
             {
@@ -145,15 +146,17 @@ def _baseline(estimator: Any, codes: NDArray) -> dict[str, Any]:
     }
 
 
-def _source(metrics: dict, dispersion: float, bins: Any, **others: Any) -> dict[str, Any]:
-    """Add confidence intervals to the metrics of a data source."""
+def _source(metrics: dict, dispersion: float, **others: Any) -> dict[str, Any]:
+    """Return a source of metrics with confidence intervals.
+
+    The number of rows is divided by ``dispersion`` for the intervals.
+    """
     classes = [
-        {**metrics, "interval": wilson_interval(metrics["recall"], metrics["n_rows"] / dispersion)}
-        for metrics in metrics["classes"]
+        {**one, "interval": wilson_interval(one["recall"], one["n_rows"] / dispersion)}
+        for one in metrics["classes"]
     ]
     return {
         **others,
-        "bins": bins,
         "metrics": {
             **metrics,
             "classes": classes,
@@ -168,7 +171,7 @@ def headline(
     is_overlapping: bool,
     compare: Callable[[dict[str, Any]], tuple[bool, str]],
 ) -> dict[str, Any]:
-    """Return the title and text on whether the model is better than the baseline on new rows.
+    """Return the result, the title and the text of the comparison with the baseline on new rows.
 
     The first source is used. ``compare`` returns whether the model is significantly better
     according to a source, and the text. ``where`` and ``is_overlapping`` are the results of
@@ -203,11 +206,7 @@ def compare_accuracy(source: dict[str, Any]) -> tuple[bool, str]:
 
 def _is_auc_significant(metrics: dict[str, Any]) -> bool:
     """Return whether the ROC AUC is significantly above 0.5."""
-    areas = [
-        (metrics["auc"], metrics["n_rows"])
-        for metrics in metrics["classes"]
-        if metrics["auc"] is not None
-    ]
+    areas = [(one["auc"], one["n_rows"]) for one in metrics["classes"] if one["auc"] is not None]
     if metrics["auc"] is None or not areas:
         return False
     return metrics["auc"] - Z_95 * mean_auc_error(areas, metrics["n_rows"]) > 0.5
@@ -218,7 +217,7 @@ def performance_on_new_rows(
 ) -> dict[str, Any]:
     """Return the performance on new rows, from the given rows and the stored validation."""
     where, is_overlapping = training_overlap(clf, table, is_training, "true labels")
-    validation = of_validation(clf, table, is_training)
+    validation = validation_source(clf, table, is_training)
     sources = [] if validation is None else [validation]
     if table.y is None:
         P = np.exp(log_proba)
@@ -226,7 +225,7 @@ def performance_on_new_rows(
         evaluated = sources[0] if sources else None
         listed = {"least_confident": listed_rows(clf, table, P, order), "highest_loss": []}
     else:
-        given = of_rows(clf, table, log_proba, where)
+        given = evaluation_source(clf, table, log_proba, where)
         if not is_training:
             sources.insert(0, given)
         evaluated = sources[0] if sources else given

@@ -15,8 +15,9 @@ from maxplus.metrics._readable import readable, with_error
 from maxplus.report import figures, model
 from maxplus.report._text import percent, plural
 from maxplus.report.data import MAX_COUNTED, PageRows
-from maxplus.report.performance import MAX_LISTED, headline, training_overlap
+from maxplus.report.performance import MAX_LISTED_ROWS, headline, training_overlap
 
+# Coverage of the prediction intervals.
 COVERAGE = 0.9
 
 
@@ -37,13 +38,14 @@ def regression_content(
     Parameters
     ----------
     reg : fitted LMMRegressor
-    X, y : rows and their target values, or None
+    X : array of shape (N, P), the rows
+    y : array of shape (N,), the target values, or None
     name, row_numbers, ids, feature_names : as in `report_content`
 
     Returns
     -------
     dict
-        Plain JSON types.
+        Content as dicts, lists, numbers and strings.
 
     Examples
     --------
@@ -65,7 +67,7 @@ def regression_content(
     sources = _sources(reg, table, prediction, is_training, where)
     order = np.argsort(np.zeros(table.n) if y is None else -np.abs(y - predicted), kind="stable")
     half = (upper - lower) / 2.0
-    width = float(half[0]) if np.allclose(half, half[0]) else np.inf
+    half_width = float(half[0]) if np.allclose(half, half[0]) else np.inf
     return {
         **model.about_page(reg, table.name),
         "task": "regression",
@@ -75,10 +77,10 @@ def regression_content(
         "sources": sources,
         "where": where,
         "coverage": COVERAGE,
-        "figure": None if y is None else figures.predictions_figure(y, predicted, width),
+        "figure": None if y is None else figures.predictions_figure(y, predicted, half_width),
         # Rows with the largest errors or, without target values, the first rows.
-        "rows": [_row(table, prediction, int(n)) for n in order[:MAX_LISTED]],
-        "importances": model.importances(reg, table.X[table.sample(MAX_COUNTED)], names),
+        "rows": [_row(table, prediction, int(n)) for n in order[:MAX_LISTED_ROWS]],
+        "importances": model.importances(reg, table.X[table.evenly_spaced(MAX_COUNTED)], names),
         "search": figures.search_figure(reg),
     }
 
@@ -96,7 +98,7 @@ def _row(table: PageRows, prediction: NDArray, n: int) -> dict[str, Any]:
 def _sources(
     reg: Any, table: PageRows, prediction: NDArray, is_training: bool, where: str
 ) -> list[dict[str, Any]]:
-    """Return the metrics on new rows and those of the stored validation."""
+    """Return the metrics on the rows, if they are new, and those of the stored validation."""
     sources = []
     if table.y is not None and not is_training:
         mean = training_summary(reg).get("mean")
@@ -130,7 +132,10 @@ def _sources(
 
 
 def _compare_errors(source: dict[str, Any]) -> tuple[bool, str]:
-    """Return whether the errors are significantly smaller than those of the mean, and a text."""
+    """Return whether the mean absolute error is significantly below that of the mean, and a text.
+
+    Without a baseline, return whether R² is positive.
+    """
     metrics, baseline = source["metrics"], source["baseline"]
     error = with_error(metrics["mae"], Z_95 * metrics["mae_error"])
     text = (

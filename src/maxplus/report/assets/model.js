@@ -1,6 +1,7 @@
 // Scores of the model: the same operations as models/additive.py and models/lmm.py, in the same
-// order and precision, so that scores are bitwise identical. Ties go to the lowest index.
+// order and precision, so that scores are bitwise identical. Ties are broken by the lowest index.
 
+/** Rounding to float64, which is the identity. */
 const double = (value) => value;
 
 /** Decodes a base64 array written by report/model.py. */
@@ -74,7 +75,7 @@ function termScores({ n_classes: C }, term, u, round) {
   return Array.from({ length: C }, (_, d) => largest(heightsOf(term, hidden, d, round)));
 }
 
-/** Decision path of a single network for class d: the active unit and its active line. */
+/** Active path of a single network for class d: the active unit and its active wall. */
 function pathOf(term, row, d, round) {
   const lines = linesOf(term, row, round);
   const hidden = hiddenOf(term, lines, round);
@@ -105,7 +106,7 @@ function softmax(scores) {
   return shares.map((share) => share / total);
 }
 
-/** Scores and probabilities of all classes, and decision paths for a single network. */
+/** Scores and probabilities of all classes, and active paths for a single network. */
 function predict(network, row) {
   const { terms, round, n_classes: C } = network;
   const u = mappedRow(network, row, round);
@@ -119,7 +120,7 @@ function predict(network, row) {
     ...(network.is_sum ? {} : pathOf(terms[0], u, d, round)) }));
 }
 
-/** Contributions of the groups of columns to the margin of class A over B, minus their means. */
+/** Contributions of the groups of columns to the margin of class A over B, and their baseline. */
 function contributionsOf(network, { groups, means }, row, A, B) {
   const u = mappedRow(network, row, network.round);
   const total = [...network.intercept].map((b, d) => means.reduce((sum, own) => sum + own[d], b));

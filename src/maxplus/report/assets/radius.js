@@ -1,17 +1,19 @@
 // Certified radius of one row, by the bounds of certify/margins.py in float64.
 
-const TOLERANCE = 1e-6;
-const GROWTH = 4;
+// Relative tolerance of the radius, and factor by which the search increases its upper end.
+const [TOLERANCE, GROWTH] = [1e-6, 4];
 
-const sizeOf = (values) => values.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
+/** Largest absolute value. */
+const largestMagnitude = (values) =>
+  values.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
 /** Rounds outwards by at least one unit in the last place. */
-const beyond = (x, sign) => x + sign * (Math.abs(x) * Number.EPSILON + Number.MIN_VALUE);
+const roundOutwards = (x, sign) => x + sign * (Math.abs(x) * Number.EPSILON + Number.MIN_VALUE);
 
 /** Lower and upper limits of the mapped features in the box around a row, including rounding. */
 function mappedBox(network, row, eps) {
   const end = (x, p, sign) => {
     const s = network.scale[p];
-    const moved = s > 0 ? beyond(x + sign * beyond(eps * s, 1), sign) : x;
+    const moved = s > 0 ? roundOutwards(x + sign * roundOutwards(eps * s, 1), sign) : x;
     const ends = [double, network.round].map((round) =>
       round(mappedValue(network.map, p, round(moved))));
     return sign < 0 ? Math.min(...ends) : Math.max(...ends);
@@ -19,14 +21,15 @@ function mappedBox(network, row, eps) {
   return [-1, 1].map((sign) => row.map((x, p) => end(x, p, sign)));
 }
 
-/** Upper bound on the rounding error of the margins for inputs in the box. */
+/** Upper bound on the rounding error of the margins for inputs in a mapped box. */
 function roundingOf(network, low, high) {
   const { map } = network;
-  const size = (p) => (map ? sizeOf(map.u.subarray(map.starts[p], map.starts[p + 1]))
+  const size = (p) => (map ? largestMagnitude(map.u.subarray(map.starts[p], map.starts[p + 1]))
     : Math.max(Math.abs(low[p]), Math.abs(high[p])));
   const most = network.terms.reduce((sum, { features, W0, W1, W2 }) =>
-    sum + sizeOf(W1) + sizeOf(W2) + largest(features.map((p, k) =>
-      size(p) * sizeOf(W0.subarray(2 * k, 2 * k + 2)))), sizeOf(network.intercept));
+    sum + largestMagnitude(W1) + largestMagnitude(W2) + largest(features.map((p, k) =>
+      size(p) * largestMagnitude(W0.subarray(2 * k, 2 * k + 2)))),
+  largestMagnitude(network.intercept));
   return network.rounding * most + network.least;
 }
 
@@ -66,7 +69,7 @@ function unitOf(term, u, d) {
   return heights.indexOf(largest(heights));
 }
 
-/** Lower bound on the margin of class y over all others; a positive value is a proof. */
+/** Lower bound on the margin of class y over all others; a positive value proves the prediction. */
 function gapOf(network, row, y, eps) {
   const [low, high] = mappedBox(network, row, eps);
   const centre = row.map((x, p) => mappedValue(network.map, p, x));

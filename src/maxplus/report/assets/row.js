@@ -6,7 +6,7 @@ const strong = (text) => element("b", {}, text);
 const correctness = (row) => (row.label === row.predicted ? "correct" : "wrong");
 const nameOf = (row) => (row.id === null ? `Row ${row.row}` : `${row.id} (row ${row.row})`);
 
-// Values longer than this are set in a smaller font.
+// Texts of tiles with more characters are set in a smaller font.
 const LONG = 18;
 // Maximum number of contributions listed individually.
 const MAX_REASONS = 12;
@@ -100,7 +100,7 @@ function valuesText(row, firsts) {
   }).join(", ");
 }
 
-/** Creates a cell that is sorted by its value. */
+/** Creates a cell that is sorted by its value, not by its text. */
 function numberCell(value, shown) {
   return element("td", { class: "number", "data-value": value ?? "" }, shown);
 }
@@ -128,7 +128,7 @@ function showReasons(row) {
   const most = Math.max(...amounts.map(Math.abs), Math.abs(baseline)) || 1;
   const line = (name, value, amount) => element("tr", {}, element("th", { scope: "row" }, name),
     numberCell(null, value), barCell(amount, signed(amount, fixed), Math.abs(amount) / most,
-      amount < 0 ? "less" : "more-of"));
+      amount < 0 ? "negative" : "positive"));
   const { groups } = page.contributions;
   const rest = order.slice(MAX_REASONS);
   const lines = order.slice(0, MAX_REASONS).map((g) =>

@@ -3,7 +3,7 @@
 const MAX_COLUMNS = 24;
 const [MISSING, UNKNOWN_CHOICE] = ["missing", "none of the known values"];
 
-/** Features of a column in a row. */
+/** Encoded features of a column in a row. */
 function featuresOf(column, row) {
   return row.values.slice(column.first, column.first + column.size);
 }
@@ -73,11 +73,11 @@ function numberField(column, id, own, isMissing, changed) {
 function createField(column, k, row, changed) {
   const [id, own, isMissing] = [`column-${k}`, featuresOf(column, row), row.missing.includes(k)];
   const make = column.choices ? choiceField : numberField;
-  const line = element("div", { class: "field", "data-column": k },
+  const field = element("div", { class: "field", "data-column": k },
     element("label", { for: id }, column.name),
     element("div", { class: "value" }, ...make(column, id, own, isMissing, changed)));
-  line.hidden = column.rank >= MAX_COLUMNS;
-  return line;
+  field.hidden = column.rank >= MAX_COLUMNS;
+  return field;
 }
 
 /** Returns the values of a row with the features of some columns replaced. */
@@ -103,10 +103,10 @@ function editedRow(network, labels, row, values) {
 /** Creates the form for a row; `show` is called with the updated row after each edit. */
 function whatIfForm(network, columns, labels, row, show) {
   const edits = new Map();
-  const lines = columns.map((column, k) => createField(column, k, row, (own) => {
+  const fields = columns.map((column, k) => createField(column, k, row, (own) => {
     if (own === null || equal(own, featuresOf(column, row))) edits.delete(k);
     else edits.set(k, own);
-    lines[k].classList.toggle("edited", edits.has(k));
+    fields[k].classList.toggle("edited", edits.has(k));
     const missing = [...columns.keys()].filter((index) => (edits.has(index)
       ? edits.get(index) === columns[index].missing : row.missing.includes(index)));
     show(edits.size
@@ -117,20 +117,20 @@ function whatIfForm(network, columns, labels, row, show) {
     `Show all ${columns.length} columns`);
   more.hidden = columns.length <= MAX_COLUMNS;
   more.addEventListener("click", () => {
-    for (const line of lines) line.hidden = false;
+    for (const field of fields) field.hidden = false;
     more.hidden = true;
   });
   return element("form", { id: "what-if", autocomplete: "off" },
-    element("div", { class: "fields" }, ...lines), more);
+    element("div", { class: "fields" }, ...fields), more);
 }
 
 /** Marks the columns of deciding features and makes them visible. */
 function markDeciding(form, columns, features) {
   const deciding = new Set(features
     .map((i) => columns.findIndex(({ first, size }) => first <= i && i < first + size)));
-  for (const line of form.querySelectorAll(".field")) {
-    const decides = deciding.has(Number(line.dataset.column));
-    line.classList.toggle("deciding", decides);
-    if (decides) line.hidden = false;
+  for (const field of form.querySelectorAll(".field")) {
+    const decides = deciding.has(Number(field.dataset.column));
+    field.classList.toggle("deciding", decides);
+    if (decides) field.hidden = false;
   }
 }
