@@ -260,7 +260,7 @@ DAMAGE = {
         array("model.unit_start", lambda A: A - (np.arange(len(A)) == 8)),
         "'W1' does not divide",
     ),
-    "features": ("made", array("model.features", lambda A: A + 1), "increasing numbers 0..4"),
+    "features": ("made", array("model.features", lambda A: A + 1), "increasing integers 0..4"),
     "type of features": ("made", array("model.features", lambda A: A * 1.0), "wrong type"),
     "offsets": ("made", array("model.W1", lambda A: A[:-1]), "'W1' does not divide"),
     "type of offsets": (

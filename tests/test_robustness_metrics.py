@@ -4,6 +4,7 @@ import json
 import re
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.datasets import load_iris
 
@@ -29,6 +30,32 @@ def test_robust_errors_are_ordered_and_exact_where_known(robust_model):
     assert found.certified == pytest.approx(1.0 - clf.certified_accuracy(rows.X, rows.y))
     assert found.clean <= found.attack <= found.certified
     assert (found.n_rows, found.constant) == (150, pytest.approx(2 / 3))
+
+
+def test_robust_errors_accepts_data_frames():
+    rng = np.random.default_rng(0)
+    loans = pd.DataFrame(
+        {"age": rng.uniform(20, 70, 60), "job": rng.choice(["clerk", "nurse"], 60)}
+    )
+    repaid = np.where(loans["age"] + 8 * (loans["job"] == "nurse") > 48, "yes", "no")
+    clf = maxplus.LMMClassifier(
+        structure="shapes",
+        robust_eps={"age": 2},
+        robust_training=1.0,
+        warmup_epochs=2,
+        random_state=0,
+    ).fit(loans, repaid)
+    found = robust_errors(clf, loans, repaid)
+    assert found.certified == pytest.approx(1.0 - clf.certified_accuracy(loans, repaid))
+    assert found == robust_errors(clf, clf.encoder_.transform(loans), repaid)
+
+
+def test_robust_errors_rejects_invalid_labels(robust_model):
+    clf, rows = maxplus.load(robust_model), opened(IRIS)
+    with pytest.raises(ValueError, match="'other', which is not one of the classes"):
+        robust_errors(clf, rows.X[:2], ["setosa", "other"])
+    with pytest.raises(ValueError, match="one label for each of the 3 rows"):
+        robust_errors(clf, rows.X[:3], ["setosa", "setosa"])
 
 
 def test_attack_finds_points_inside_the_box_and_never_a_certified_row():
