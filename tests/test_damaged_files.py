@@ -1,4 +1,4 @@
-"""Model files with a valid digest and one wrong value: refused, or the model works in full."""
+"""Model files with a valid digest and one wrong value: `load` refuses them, or the model works."""
 
 import copy
 import re
@@ -92,7 +92,7 @@ def estimator_and_rows(name):
 
 
 def use(estimator, X, path):
-    """Call everything that needs a fitted attribute."""
+    """Call all methods that use fitted attributes."""
     repr(estimator)
     predicted = estimator.predict(X)
     if hasattr(estimator, "predict_interval"):

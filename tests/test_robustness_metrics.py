@@ -50,12 +50,15 @@ def test_robust_errors_accepts_data_frames():
     assert found == robust_errors(clf, clf.encoder_.transform(loans), repaid)
 
 
-def test_robust_errors_rejects_invalid_labels(robust_model):
+def test_robust_errors_counts_unknown_labels_as_errors(robust_model):
     clf, rows = maxplus.load(robust_model), opened(IRIS)
-    with pytest.raises(ValueError, match="'other', which is not one of the classes"):
-        robust_errors(clf, rows.X[:2], ["setosa", "other"])
-    with pytest.raises(ValueError, match="one label for each of the 3 rows"):
-        robust_errors(clf, rows.X[:3], ["setosa", "setosa"])
+    unknown = np.where(rows.y == "setosa", "tulip", rows.y)
+    found = robust_errors(clf, rows.X, unknown)
+    assert found.clean == pytest.approx(np.mean(clf.predict(rows.X) != unknown))
+    assert found.certified == pytest.approx(1.0 - clf.certified_accuracy(rows.X, unknown))
+    assert found.constant == pytest.approx(2 / 3)
+    with pytest.raises(ValueError, match=r"y must have shape \(3,\)"):
+        robust_errors(clf, rows.X[:3], unknown[:2])
 
 
 def test_attack_finds_points_inside_the_box_and_never_a_certified_row():

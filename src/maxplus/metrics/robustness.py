@@ -162,7 +162,7 @@ def robust_errors(classifier: Any, X: ArrayLike, y: ArrayLike) -> RobustErrors:
     X : array of shape (N, P), or data frame
         Rows, as for ``classifier.predict``.
     y : array of shape (N,)
-        True labels.
+        True labels. Labels that are not classes of the classifier count as errors.
 
     Returns
     -------
@@ -180,14 +180,13 @@ def robust_errors(classifier: Any, X: ArrayLike, y: ArrayLike) -> RobustErrors:
     >>> errors.clean <= errors.attack <= errors.certified < errors.constant
     True
     """
-    X, labels, classes = classifier._validated(X), np.asarray(y), classifier.classes_
+    X, labels = classifier._validated(X), np.asarray(y)
     if labels.shape != (len(X),):
-        raise ValueError(f"y must hold one label for each of the {len(X)} rows; got {labels.shape}")
-    is_known = np.isin(labels, classes)
-    if not is_known.all():
         raise ValueError(
-            f"y has the label {labels[~is_known].tolist()[0]!r}, which is not one of the classes "
-            f"{classes.tolist()}; remove these rows"
+            f"y must have shape ({len(X)},), a label for each row of X; got {labels.shape}"
         )
-    codes = np.searchsorted(classes, labels)
-    return RobustErrors.of(robust_outcomes(classifier, X, codes), codes)
+    is_known = np.isin(labels, classifier.classes_)
+    codes = np.searchsorted(classifier.classes_, labels[is_known])
+    outcomes = np.zeros((len(X), 3), bool)
+    outcomes[is_known] = robust_outcomes(classifier, X[is_known], codes)
+    return RobustErrors.of(outcomes, np.unique(labels, return_inverse=True)[1])
