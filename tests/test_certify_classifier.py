@@ -144,7 +144,7 @@ def test_certified_rows_are_correct_rows():
     none = CertifiedRows.of([0.3], [False])
     assert np.isnan(none.median)
     assert none.sentence() == ("None of the 1 rows is predicted correctly: no row is certified.")
-    with pytest.raises(ValueError, match=r"^radius and correct must be"):
+    with pytest.raises(ValueError, match=r"^radius and correct must have the same shape"):
         CertifiedRows.of([0.1, 0.2], [True])
 
 

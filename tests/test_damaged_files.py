@@ -270,7 +270,7 @@ DAMAGE = {
     ),
     "no outputs": ("made", array("model.W2", lambda A: A[:, :0]), "sizes >= 1"),
     "more outputs": ("made", array("model.W2", lambda A: np.c_[A, A[:, 0]]), "intercept must hold"),
-    "intercept": ("made", array("model.intercept", lambda A: A + 1e305), "scores overflow"),
+    "intercept": ("made", array("model.intercept", lambda A: A + 1e305), "scores could overflow"),
     "intercept NaN": ("made", array("model.intercept", lambda A: A * np.nan), "3 finite numbers"),
     "knot order": ("made", array("model.knot_x", lambda A: -A), "increasing positions"),
     "infinite knots": ("made", array("model.knot_x", lambda A: A * np.inf), "must be finite"),

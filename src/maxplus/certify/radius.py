@@ -34,7 +34,7 @@ def certified_at(
 ) -> NDArray:
     """Return whether the prediction of each row is certified to be constant on its box.
 
-    The result is that of `certified_radius` >= eps. A row is certified if, for every other class,
+    The result equals `certified_radius` >= eps. A row is certified if, for every other class,
     the sum of the minimum margins of all terms is positive. The minimum for the terms over one
     feature is exact; for other terms, a lower bound is used, which is at least the difference of
     the `box_bounds`. All rows are certified for eps = 0.
@@ -223,8 +223,8 @@ class CertifiedRows(NamedTuple):
     ----------
     rows : number of rows
     n_correct : number of correctly classified rows
-    median, least : median and smallest radius of these rows; NaN if there are none. For an even
-        number of rows, the median is the smaller of the two middle radii
+    median, least : median and smallest radius of these rows, or NaN without such rows. For an
+        even number of rows, the median is the smaller of the two middle radii
     """
 
     rows: int

@@ -93,7 +93,7 @@ class MaxPlus(_Product):
 
 
 class _Network(nn.Module):
-    """Base class of modules whose output are scores."""
+    """Base class of modules that compute scores."""
 
     def probabilities(self, x: Tensor) -> Tensor:
         """Return softmax(z), (…, P) → (…, C)."""

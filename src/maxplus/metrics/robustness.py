@@ -180,13 +180,13 @@ def robust_errors(classifier: Any, X: ArrayLike, y: ArrayLike) -> RobustErrors:
     >>> errors.clean <= errors.attack <= errors.certified < errors.constant
     True
     """
-    X, labels = classifier._validated(X), np.asarray(y)
-    if labels.shape != (len(X),):
+    rows, labels = classifier._validated(X), np.asarray(y)
+    if labels.shape != (len(rows),):
         raise ValueError(
-            f"y must have shape ({len(X)},), a label for each row of X; got {labels.shape}"
+            f"y must have shape ({len(rows)},), a label for each row of X; got {labels.shape}"
         )
     is_known = np.isin(labels, classifier.classes_)
     codes = np.searchsorted(classifier.classes_, labels[is_known])
-    outcomes = np.zeros((len(X), 3), bool)
-    outcomes[is_known] = robust_outcomes(classifier, X[is_known], codes)
+    outcomes = np.zeros((len(rows), 3), bool)
+    outcomes[is_known] = robust_outcomes(classifier, rows[is_known], codes)
     return RobustErrors.of(outcomes, np.unique(labels, return_inverse=True)[1])
