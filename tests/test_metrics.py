@@ -176,6 +176,8 @@ def test_regression_metrics_reject_invalid_predictions():
         regression_metrics([1.0, 2.0], [1.0, 2.0, 3.0])
     with pytest.raises(ValueError, match="lower and upper must be given together"):
         regression_metrics([1.0], [1.0], lower=[0.0])
+    with pytest.raises(ValueError, match=r"lower and upper must have shape \(2,\)"):
+        regression_metrics([1.0, 2.0], [1.0, 2.0], [[0.0], [1.0]], [2.0, 3.0])
     assert math.isnan(regression_metrics([1.0, 1.0], [1.0, 2.0]).r2)
 
 

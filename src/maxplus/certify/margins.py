@@ -326,7 +326,8 @@ def _add_rows(caps, u, g, unit, W0, W1T, W2T, rows, low, high, y, only_lowest, m
     top, ahead, bound = np.empty(H), np.empty(H), np.empty(H)
     # For unit h, top is an upper bound of g_h, ahead is a lower bound of z_y − g_h, and bound is a
     # lower bound of the margins if unit h determines z_d. Stage 0: top is the value at u plus
-    # `rise`; 1: top is the exact maximum; 2: ahead includes the comparison with `unit`.
+    # `rise`; 1: top is the exact maximum; 2: ahead includes the comparison with `unit`. own is a
+    # lower bound of z_y.
     stage = np.empty(H, np.int8)
     for n in range(begin, end):
         row, label, rise = rows[n], y[n], -np.inf

@@ -41,23 +41,23 @@ def serialize(clf: Any, network: TermSum) -> bytes:
             f"clf has {size:,} bytes of weights, but ONNX files must be smaller than "
             f"{MAX_BYTES:,} bytes; train with fewer hidden units, or on float32 data"
         )
-    number = helper.np_dtype_to_tensor_dtype(network.dtype)
+    elem_type = helper.np_dtype_to_tensor_dtype(network.dtype)
     graph = Graph()
     z = add_network(graph, network)
     if is_classifier(clf):
         label = add_label(graph, clf.classes_, z)
         outputs = [
             helper.make_tensor_value_info("label", label, ["N"]),
-            helper.make_tensor_value_info("probabilities", number, ["N", network.n_classes]),
+            helper.make_tensor_value_info("probabilities", elem_type, ["N", network.n_classes]),
         ]
     else:
         add_value(graph, network, getattr(clf, "bounds_", None), z)
-        outputs = [helper.make_tensor_value_info("value", number, ["N"])]
+        outputs = [helper.make_tensor_value_info("value", elem_type, ["N"])]
     model = helper.make_model(
         helper.make_graph(
             graph.nodes,
             "LMM",
-            [helper.make_tensor_value_info("X", number, ["N", network.n_features])],
+            [helper.make_tensor_value_info("X", elem_type, ["N", network.n_features])],
             outputs,
             graph.constants,
         ),
@@ -184,8 +184,7 @@ def add_feature_map(graph: Graph, feature_map: FeatureMap, x: str, dtype: np.dty
     )
     risen = graph.node("Mul", [rise, graph.node("Sub", [x, knot], "run")], "risen")
     u = graph.node("Min", [graph.node("Add", [value, risen], "on_line"), end], "mapped_double")
-    number = helper.np_dtype_to_tensor_dtype(dtype)
-    return graph.node("Cast", [u], "mapped", to=number)
+    return graph.node("Cast", [u], "mapped", to=helper.np_dtype_to_tensor_dtype(dtype))
 
 
 def add_sum(graph: Graph, model: TermSum, x: str) -> str:

@@ -83,6 +83,11 @@ def regression_metrics(
     covered = width = math.nan
     if lower is not None:
         low, high = np.asarray(lower, float), np.asarray(upper, float)
+        if low.shape != y.shape or high.shape != y.shape:
+            raise ValueError(
+                f"lower and upper must have shape {y.shape}, like y; got shapes {low.shape} and "
+                f"{high.shape}"
+            )
         covered = float(((low <= y) & (y <= high)).mean())
         width = float((high - low).mean())
     return RegressionMetrics(

@@ -285,10 +285,10 @@ def with_units(model: LMM | AdditiveLMM, units: NDArray) -> LMM | AdditiveLMM:
     kept = np.unique(units)
     parts = np.split(kept, np.searchsorted(kept, ends[:-1]))
     terms = []
-    for t, ((features, lmm), own) in enumerate(zip(model.terms, parts, strict=True)):
-        if own.size == 0:
+    for t, ((features, lmm), part) in enumerate(zip(model.terms, parts, strict=True)):
+        if part.size == 0:
             raise ValueError(f"units must hold at least one unit of each term; term {t} has none")
-        index = own - (ends[t] - lmm.n_hidden)
+        index = part - (ends[t] - lmm.n_hidden)
         terms.append(Term(features, LMM(lmm.W0.copy(), lmm.W1[:, index], lmm.W2[index])))
     if not model.is_sum:
         return terms[0].lmm

@@ -42,8 +42,8 @@ def box_lmm(
     labels: list[int] = []
     for d, n_units in enumerate(_shares(_available(y, n_classes), n_hidden)):
         if n_units:
-            own = _subsample(np.flatnonzero(y == d), rng)
-            centre, spread = _clusters(X[own], n_units, rng)
+            rows = _subsample(np.flatnonzero(y == d), rng)
+            centre, spread = _clusters(X[rows], n_units, rng)
             centres.append(centre)
             spreads.append(spread)
             labels += [d] * n_units
