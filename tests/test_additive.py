@@ -93,9 +93,9 @@ def test_weights_are_named_by_term():
     ("terms", "others", "message"),
     [
         ([], {}, "at least one term"),
-        ([([0, 0], 2, 3)], {}, "increasing numbers"),
+        ([([0, 0], 2, 3)], {}, "increasing integers"),
         ([([4], 1, 3)], {}, r"0\.\.3"),
-        ([([0.0], 1, 3)], {}, "increasing numbers"),
+        ([([0.0], 1, 3)], {}, "increasing integers"),
         ([([0], 2, 3)], {}, "must have 1 features"),
         ([([0], 1, 3), ([1], 1, 2)], {}, "same n_classes"),
         ([([0], 1, 3)], {"intercept": [1.0]}, "3 finite numbers"),

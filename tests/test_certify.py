@@ -55,7 +55,7 @@ def test_score_bounds_are_exact(case):
 @given(cases(), DTYPES, SEEDS)
 @quick(150)
 def test_scores_lie_between_their_bounds(case, dtype, seed):
-    """Also if the rows have another float type than the model."""
+    """The rows and the model may have different float types."""
     model, X, eps, scale = case
     X = X.astype(dtype)
     low, high = box_bounds(model, X, eps, scale)
@@ -123,11 +123,11 @@ def test_box_is_certified_where_score_bounds_are_disjoint(case):
 @given(cases(), st.sampled_from([0.0, 1e-3, 0.1, 1.0, 1e3]))
 @quick(150)
 def test_rows_with_a_large_margin_are_certified_up_to_their_radius(case, share):
-    """Certification by the lead alone agrees with the radius."""
+    """Certification by the difference of the two highest scores agrees with the radius."""
     model, X, _, scale = case
     Z = np.sort(model.scores(X).astype(float), axis=1)
     lead, slope = Z[:, -1] - Z[:, -2], Margins(model, X, predict(model, X), scale).slope
-    # Values of eps around the largest one that the lead certifies.
+    # Values of eps around the largest one that this difference certifies.
     eps = share * lead / (2 * slope) if slope > 0 else np.full(len(X), share)
     radius = certified_radius(model, X, scale)
     assert_array_equal(certified_at(model, X, eps, scale), (radius >= eps) | (eps == 0))
@@ -269,7 +269,7 @@ def test_certified_at_checks_selected_rows_only(iris):
 
 
 def test_feature_of_scale_zero_is_constant(iris):
-    """Such a feature is equivalent to a feature without slopes and with other offsets."""
+    """It is equivalent to a feature with slopes of 0 and other offsets."""
     scale = np.array([1.0, 0.0, 1.0, 0.0])
     radius = certified_radius(ROUGH, iris.X, scale)
     assert (radius > certified_radius(ROUGH, iris.X) * (1 - SHORT)).all()

@@ -277,7 +277,7 @@ def test_radius_is_infinite_if_mapped_features_cannot_change_the_prediction():
     assert certified_at(AdditiveLMM([term], 2, held), X, np.inf).all()
     free = FeatureMap([([0.0, 1.0], [-0.5, 1.5]), ([0.0], [0.0])])
     assert_allclose(certified_radius(AdditiveLMM([term], 2, free), X), [0.3, 29.5], rtol=2e-6)
-    # Only a feature without influence may move.
+    # Only the feature without influence changes.
     assert_array_equal(certified_radius(AdditiveLMM([term], 2, free), X, [0.0, 1.0]), np.inf)
     assert_array_equal(certified_radius(AdditiveLMM([term], 2), X, [0.0, 1.0]), np.inf)
 

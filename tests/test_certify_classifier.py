@@ -128,7 +128,7 @@ def test_certified_radius_requires_fitted_classifier(iris):
 def test_certified_rows_are_correct_rows():
     found = CertifiedRows.of([0.3, 9.0, 0.1, 0.2, 0.4], [True, False, True, True, True])
     assert found == (5, 4, 0.2, 0.1)
-    # Half of the right rows, at least, reach the median.
+    # At least half of the correct rows have the median radius or a larger one.
     assert (np.array([0.3, 0.1, 0.2, 0.4]) >= found.median).mean() >= 0.5
     text = found.sentence(held=["sex", "pain", "stage", "thal"])
     for words in (
@@ -144,7 +144,7 @@ def test_certified_rows_are_correct_rows():
     none = CertifiedRows.of([0.3], [False])
     assert np.isnan(none.median)
     assert none.sentence() == ("None of the 1 rows is predicted correctly: no row is certified.")
-    with pytest.raises(ValueError, match=r"^radius and correct must be"):
+    with pytest.raises(ValueError, match=r"^radius and correct must have the same shape"):
         CertifiedRows.of([0.1, 0.2], [True])
 
 

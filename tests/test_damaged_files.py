@@ -1,4 +1,4 @@
-"""Model files with a valid digest and one wrong value: refused, or the model works in full."""
+"""Model files with a valid digest and one wrong value: `load` refuses them, or the model works."""
 
 import copy
 import re
@@ -92,7 +92,7 @@ def estimator_and_rows(name):
 
 
 def use(estimator, X, path):
-    """Call everything that needs a fitted attribute."""
+    """Call all methods that use fitted attributes."""
     repr(estimator)
     predicted = estimator.predict(X)
     if hasattr(estimator, "predict_interval"):
@@ -260,7 +260,7 @@ DAMAGE = {
         array("model.unit_start", lambda A: A - (np.arange(len(A)) == 8)),
         "'W1' does not divide",
     ),
-    "features": ("made", array("model.features", lambda A: A + 1), "increasing numbers 0..4"),
+    "features": ("made", array("model.features", lambda A: A + 1), "increasing integers 0..4"),
     "type of features": ("made", array("model.features", lambda A: A * 1.0), "wrong type"),
     "offsets": ("made", array("model.W1", lambda A: A[:-1]), "'W1' does not divide"),
     "type of offsets": (
@@ -270,7 +270,7 @@ DAMAGE = {
     ),
     "no outputs": ("made", array("model.W2", lambda A: A[:, :0]), "sizes >= 1"),
     "more outputs": ("made", array("model.W2", lambda A: np.c_[A, A[:, 0]]), "intercept must hold"),
-    "intercept": ("made", array("model.intercept", lambda A: A + 1e305), "scores overflow"),
+    "intercept": ("made", array("model.intercept", lambda A: A + 1e305), "scores could overflow"),
     "intercept NaN": ("made", array("model.intercept", lambda A: A * np.nan), "3 finite numbers"),
     "knot order": ("made", array("model.knot_x", lambda A: -A), "increasing positions"),
     "infinite knots": ("made", array("model.knot_x", lambda A: A * np.inf), "must be finite"),

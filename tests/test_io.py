@@ -163,7 +163,7 @@ def test_types_of_labels_are_kept(dtype):
     assert_array_equal(schema.read_classes(record), written, strict=True)
 
 
-def test_labels_that_files_cannot_hold(monkeypatch):
+def test_labels_that_cannot_be_saved_are_rejected(monkeypatch):
     for labels in (np.array([1, "a"], object), np.array(["2020-01-01"], "datetime64[D]")):
         with pytest.raises(TypeError, match="cannot be saved; use strings, numbers or booleans"):
             schema.labels_to_json(labels)

@@ -84,14 +84,14 @@ def test_log_loss_of_probability_zero_is_finite():
 @pytest.mark.parametrize(
     ("codes", "P", "message"),
     [
-        ([0], [0.5, 0.5], r"P must have shape \(N, C\)"),
-        ([], np.empty((0, 2)), r"P must have shape \(N, C\)"),
+        ([0], [0.5, 0.5], r"array of shape \(N, C\); got shape \(2,\)"),
+        ([], np.empty((0, 2)), "P must be a non-empty array"),
         ([0, 1], [[0.5, 0.5], [1.5, -0.5]], "row 1 is"),
         ([0], [[np.nan, 0.5]], "row 0 is"),
         ([0], np.full((2, 2), 0.5), "codes must be 2 integers"),
         ([0.0, 1.0], np.full((2, 2), 0.5), "codes must be 2 integers"),
         (["a", "b"], np.full((2, 2), 0.5), "codes must be 2 integers"),
-        ([0, 2], np.full((2, 2), 0.5), "from 0 to 1, the columns of P; got 0 to 2"),
+        ([0, 2], np.full((2, 2), 0.5), "column indices of P, from 0 to 1; got 0 to 2"),
         ([-1, 0], np.full((2, 2), 0.5), "from 0 to 1"),
     ],
 )
@@ -174,8 +174,10 @@ def test_regression_metrics_equal_scikit_learn(seed):
 def test_regression_metrics_reject_invalid_predictions():
     with pytest.raises(ValueError, match=r"shapes \(2,\) and \(3,\)"):
         regression_metrics([1.0, 2.0], [1.0, 2.0, 3.0])
-    with pytest.raises(ValueError, match="both lower and upper"):
+    with pytest.raises(ValueError, match="lower and upper must be given together"):
         regression_metrics([1.0], [1.0], lower=[0.0])
+    with pytest.raises(ValueError, match=r"lower and upper must have shape \(2,\)"):
+        regression_metrics([1.0, 2.0], [1.0, 2.0], [[0.0], [1.0]], [2.0, 3.0])
     assert math.isnan(regression_metrics([1.0, 1.0], [1.0, 2.0]).r2)
 
 

@@ -382,7 +382,7 @@ def test_mean_subgradient_rejects_weights_of_wrong_length(case):
     ],
 )
 def test_models_reject_weights_of_wrong_shape(model, shapes):
-    with pytest.raises(ValueError, match=f"{model.__name__} needs weights of shapes") as caught:
+    with pytest.raises(ValueError, match=f"{model.__name__} requires weights of shapes") as caught:
         model(*(np.ones(shape) for shape in shapes))
     assert all(str(shape) in str(caught.value) for shape in shapes)
 

@@ -1,4 +1,4 @@
-"""Exported ONNX files: standard, small graphs with the predictions of the estimators."""
+"""Exported ONNX files: predictions, labels, and the operators and sizes of graphs."""
 
 import json
 from collections import Counter

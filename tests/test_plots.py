@@ -71,13 +71,13 @@ LOSSES = [[0.5, np.inf], [0.6, 0.2], [0.3, 0.4]]
         (partial(plot_convergence, scale="cubic"), ([1.0], 3), "'linear', got 'cubic'"),
         (plot_stages, ([],), "warmup_losses must be a non-empty vector"),
         (plot_search, ("ab", LOSSES, 0), "a row for each of the 2 candidates"),
-        (plot_search, ("abc", LOSSES, 3), "chosen must be 0 to 2; got 3"),
+        (plot_search, ("abc", LOSSES, 3), "chosen must be an index from 0 to 2; got 3"),
         (plot_importances, ([0.1, 0.5, 0.4], "ab"), "names must have one entry .* got 2"),
-        (plot_reliability, (SimpleNamespace(count=np.zeros(3)),), "bins holds no samples"),
-        (plot_certified_accuracy, ([], []), "radius and correct must be non-empty vectors"),
-        (plot_certified_accuracy, ([0.1], [True, False]), "of one length"),
+        (plot_reliability, (SimpleNamespace(count=np.zeros(3)),), "bins contains no samples"),
+        (plot_certified_accuracy, ([], []), "radius and correct must have the same shape"),
+        (plot_certified_accuracy, ([0.1], [True, False]), r"shapes \(1,\) and \(2,\)"),
         (plot_certified_accuracy, ([[0.1, 0.2]], [[True, False]]), "got shapes"),
-        (plot_certified_accuracy, (0.1, True), "radius and correct must be"),
+        (plot_certified_accuracy, (0.1, True), r"shapes \(\) and \(\)"),
     ],
 )
 def test_plots_reject_invalid_arguments(plot, arguments, message):
@@ -316,7 +316,7 @@ def test_shape_plot_of_a_pair_is_a_surface():
 
 def test_shape_plot_rejects_models_without_small_terms():
     model = random_sum(np.random.default_rng(14), [[0, 1, 2, 3]])
-    with pytest.raises(ValueError, match="terms over one or two features"):
+    with pytest.raises(ValueError, match="terms over one or two columns"):
         plot_shape_functions(model, np.zeros((5, 4)))
     with pytest.raises(ValueError, match="max_features must be >= 1"):
         plot_shape_functions(model, np.zeros((5, 4)), max_features=0)

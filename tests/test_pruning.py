@@ -1,4 +1,4 @@
-"""Removal of hidden units that a network does not need."""
+"""Pruning of hidden units that determine no score."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ def random_model(rng, P=3, H=8, C=3):
     return LMM(W0, rng.integers(-2, 3, (2 * P, H)) * 1.0, rng.integers(-3, 4, (H, C)) * 1.0)
 
 
-def slow_wins(model, X):
+def count_activations(model, X):
     return np.bincount(model.active_path(X).unit.ravel(), minlength=model.n_hidden)
 
 
@@ -28,7 +28,7 @@ def test_activation_counts_match_active_paths(dtype, n):
     model = random_model(rng)
     model = LMM(*(W.astype(dtype) for W in (model.W0, model.W1, model.W2)))
     X = rng.integers(-3, 4, (n, 3)).astype(dtype)
-    assert np.array_equal(model.activation_counts(X), slow_wins(model, X))
+    assert np.array_equal(model.activation_counts(X), count_activations(model, X))
     assert model.activation_counts(X).sum() == 3 * n
 
 
@@ -39,7 +39,7 @@ def test_provably_unused_units_change_no_score(seed):
     model = random_model(rng)
     useless = useless_units(model)
     assert not useless.all()
-    # Sums of these numbers are exact.
+    # Sums of these values are exact.
     X = np.concatenate([rng.integers(-9, 10, (300, 3)), rng.integers(-900, 900, (300, 3)) / 8])
     smaller = with_units(model, np.flatnonzero(~useless))
     assert np.array_equal(smaller.scores(X), model.scores(X))
@@ -65,7 +65,7 @@ def test_unused_units_are_found():
 )
 def test_pruning_keeps_training_scores(iris, clf, tmp_path):
     clf.fit(iris.X, iris.y)
-    assert np.array_equal(clf.unit_activation_counts_, slow_wins(clf.model_, iris.X))
+    assert np.array_equal(clf.unit_activation_counts_, count_activations(clf.model_, iris.X))
     scores, certified = clf.decision_function(iris.X), clf.perfect_fit_
     clf.save(tmp_path / "m")
     again = maxplus.load(tmp_path / "m")

@@ -4,6 +4,7 @@ import json
 import re
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.datasets import load_iris
 
@@ -29,6 +30,35 @@ def test_robust_errors_are_ordered_and_exact_where_known(robust_model):
     assert found.certified == pytest.approx(1.0 - clf.certified_accuracy(rows.X, rows.y))
     assert found.clean <= found.attack <= found.certified
     assert (found.n_rows, found.constant) == (150, pytest.approx(2 / 3))
+
+
+def test_robust_errors_accepts_data_frames():
+    rng = np.random.default_rng(0)
+    loans = pd.DataFrame(
+        {"age": rng.uniform(20, 70, 60), "job": rng.choice(["clerk", "nurse"], 60)}
+    )
+    repaid = np.where(loans["age"] + 8 * (loans["job"] == "nurse") > 48, "yes", "no")
+    clf = maxplus.LMMClassifier(
+        structure="shapes",
+        robust_eps={"age": 2},
+        robust_training=1.0,
+        warmup_epochs=2,
+        random_state=0,
+    ).fit(loans, repaid)
+    found = robust_errors(clf, loans, repaid)
+    assert found.certified == pytest.approx(1.0 - clf.certified_accuracy(loans, repaid))
+    assert found == robust_errors(clf, clf.encoder_.transform(loans), repaid)
+
+
+def test_robust_errors_counts_unknown_labels_as_errors(robust_model):
+    clf, rows = maxplus.load(robust_model), opened(IRIS)
+    unknown = np.where(rows.y == "setosa", "tulip", rows.y)
+    found = robust_errors(clf, rows.X, unknown)
+    assert found.clean == pytest.approx(np.mean(clf.predict(rows.X) != unknown))
+    assert found.certified == pytest.approx(1.0 - clf.certified_accuracy(rows.X, unknown))
+    assert found.constant == pytest.approx(2 / 3)
+    with pytest.raises(ValueError, match=r"y must have shape \(3,\)"):
+        robust_errors(clf, rows.X[:3], unknown[:2])
 
 
 def test_attack_finds_points_inside_the_box_and_never_a_certified_row():

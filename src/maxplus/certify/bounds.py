@@ -27,22 +27,22 @@ class Bounds(NamedTuple):
 def box_bounds(model: TermSum, X: NDArray, eps: ArrayLike, scale: NDArray | None = None) -> Bounds:
     """Return bounds of all scores over the box |x'_p − x_p| ≤ eps·scale_p around each row of X.
 
-    A hidden unit is separable, g_h(x) = min_p φ_ph(x_p), and its features move
-    independently in a box. Hence max g_h = min_p max φ_ph and min g_h = min_p min φ_ph
-    are exact, where φ_ph(t) = min(a·t + A, b·t + B) has the slopes (a, b) = slopes[p] and
-    the offsets (A, B) = offsets[h, p] of an LMM.
+    A hidden unit is separable, g_h(x) = min_p φ_ph(x_p), and the features in a box are
+    independent. Hence max g_h = min_p max φ_ph and min g_h = min_p min φ_ph are exact, where
+    φ_ph(t) = min(a·t + A, b·t + B) has the slopes (a, b) = slopes[p] and the offsets
+    (A, B) = offsets[h, p] of an LMM.
 
-    *Lowest.* A minimum of lines is lowest at an end of the interval.
+    *Minimum.* φ_ph attains its minimum at an end of the interval.
 
-    *Highest.* The minimum of the highest values of both lines bounds φ_ph from above. It is
-    exact unless the slopes have opposite signs and the lines cross inside the interval. Then
-    φ_ph has its global maximum at the crossing, (|b|·A + |a|·B) / (|a| + |b|). Therefore the
-    exact maximum of g_h is the minimum of these values, but at most cap_h, the lowest of these
-    peaks over the features with slopes of opposite signs.
+    *Maximum.* The smaller of the maxima of both lines bounds φ_ph from above. It is exact unless
+    the slopes have opposite signs and the lines intersect inside the interval. Then φ_ph has its
+    global maximum at the intersection, (|b|·A + |a|·B) / (|a| + |b|). Therefore the exact maximum
+    of g_h is the minimum of these bounds over p, but at most the smallest of these global maxima
+    over the features with slopes of opposite signs (`caps`).
 
-    So max_h (max g_h + W2[h, d]) is the exact maximum of z_d, and
-    max_h (min g_h + W2[h, d]) is at most its minimum. Two forward passes; O(N·P·H). Bounds of a
-    sum are the sums of its terms' bounds.
+    So max_h (max g_h + W2[h, d]) is the exact maximum of z_d, and max_h (min g_h + W2[h, d]) is at
+    most its minimum. The bounds of a sum are the sums of the bounds of its terms, and in general
+    not attained. Two forward passes; O(N·H·(P + C)).
 
     Parameters
     ----------
@@ -55,7 +55,8 @@ def box_bounds(model: TermSum, X: NDArray, eps: ArrayLike, scale: NDArray | None
     Returns
     -------
     Bounds
-        In float64, valid for exact scores and for scores computed in the model's float type.
+        Bounds in float64 of the exact scores and of the scores computed in the float type of the
+        model.
 
     Examples
     --------
@@ -74,7 +75,7 @@ def box_bounds(model: TermSum, X: NDArray, eps: ArrayLike, scale: NDArray | None
     eps, factors = check_box(model, len(X), eps, scale)
     exact, magnitude = model.astype(np.float64), Magnitude(model)
     with np.errstate(all="ignore"):
-        low, high = mapped_box(model, X, eps, magnitude.moving(factors))
+        low, high = mapped_box(model, X, eps, magnitude.effective_scale(factors))
         slack = magnitude.rounding(magnitude(low, high))[:, None]
         below, above = (np.tile(exact.intercept, (len(X), 1)) for _ in range(2))
         for features, lmm in exact.terms:
@@ -90,7 +91,7 @@ def box_bounds(model: TermSum, X: NDArray, eps: ArrayLike, scale: NDArray | None
 def check_box(
     model: Network, n_rows: int, eps: ArrayLike, scale: ArrayLike | None
 ) -> tuple[NDArray, NDArray]:
-    """Return eps, shape (N,), and scale, shape (P,), or raise ValueError."""
+    """Validate eps and scale, and return them with shapes (N,) and (P,)."""
     try:
         widths = np.asarray(eps, np.float64)
     except (TypeError, ValueError):
@@ -113,9 +114,9 @@ def check_box(
 
 
 def mapped_box(model: TermSum, X: NDArray, eps: NDArray, scale: NDArray) -> tuple[NDArray, NDArray]:
-    """Return bounds on the exact and the computed mapped features in each box.
+    """Return bounds, (N, P) each, of the exact and of the computed mapped features in each box.
 
-    The ends of a box are rounded outwards, even for eps = 0, so that bounds are continuous there.
+    The ends of a box are rounded outwards, also for eps = 0, so that bounds are continuous there.
     """
     low, high = np.empty(X.shape), np.empty(X.shape)
     _fill_box(frozen(X), eps, scale, low, high)
@@ -143,7 +144,7 @@ def _fill_box(X, eps, scale, low, high):
 
 
 def caps(model: LMM) -> NDArray:
-    """Return the highest value of each unit over all inputs, infinite without a limit; O(P·H)."""
+    """Return the maximum of each unit over all inputs, inf if unbounded; O(P·H)."""
     opposite = model.slopes.prod(axis=1) < 0
     if not opposite.any():
         return np.full(model.n_hidden, np.inf)
@@ -153,11 +154,11 @@ def caps(model: LMM) -> NDArray:
 
 
 class Magnitude:
-    """Bound on the sum of absolute values in the computation of a score, and on its rounding error.
+    """Bounds on the magnitude of the summands of a score, and on its rounding error.
 
-    A score with |φ(x)_p| ≤ sizes_p for all features p is computed from numbers whose absolute
-    values sum to at most |b| + Σ_t (max_i |W0[i]|·sizes_p + max |W1| + max |W2|). The rounding
-    error of a forward pass is at most a small multiple of machine epsilon times this sum.
+    If |φ(x)_p| ≤ sizes_p for all features p, the absolute values of the summands of a score add up
+    to at most |b| + Σ_t (max_i |W0[i]|·sizes_p + max |W1| + max |W2|). The rounding error of a
+    forward pass is at most a small multiple of machine epsilon times this sum.
 
     Parameters
     ----------
@@ -167,11 +168,11 @@ class Magnitude:
     def __init__(self, model: TermSum) -> None:
         self._intercept = float(np.abs(model.intercept).max())
         self.features = np.concatenate([term.features for term in model.terms])
-        # The steepest slope of each feature of each term.
+        # Largest absolute slope of each feature of each term.
         slopes = np.concatenate([term.lmm.slopes for term in model.terms])
         self.steep = np.abs(slopes).max(axis=1).astype(np.float64)
         self._starts = np.cumsum([0, *(term.features.size for term in model.terms)])
-        # The largest |W1| of each term, plus its largest |W2|.
+        # Largest |W1| plus largest |W2| of each term.
         self._constants = np.array(
             [float(np.abs(lmm.W1).max()) + float(np.abs(lmm.W2).max()) for _, lmm in model.terms]
         )
@@ -184,20 +185,20 @@ class Magnitude:
             sizes = np.maximum.reduceat(np.abs(model.feature_map.u), starts)[None]
             self._mapped_sum = self(sizes, sizes)
 
-    def moving(self, scale: NDArray) -> NDArray:
-        """Return the scale with 0 for features without influence, because 0·inf is NaN."""
-        influence = np.zeros(scale.size)
-        np.add.at(influence, self.features, self.steep)
-        return np.where(influence > 0.0, scale, 0.0)
+    def effective_scale(self, scale: NDArray) -> NDArray:
+        """Return the scale with 0 for features whose slopes are all 0, because 0·inf is NaN."""
+        total = np.zeros(scale.size)
+        np.add.at(total, self.features, self.steep)
+        return np.where(total > 0.0, scale, 0.0)
 
     def products(self, sizes: NDArray) -> NDArray:
         """Return max_i |W0[i]|·sizes_p of each term, shape (T,), for sizes (P,)."""
         return np.maximum.reduceat(self.steep * sizes[self.features], self._starts[:-1])
 
     def __call__(self, low: NDArray, high: NDArray) -> NDArray:
-        """Return the bound for low ≤ φ(x) ≤ high (N, P), shape (N,); O(N·Σ_t m_t).
+        """Return the bound of the sum, (N,), for low ≤ φ(x) ≤ high, (N, P); O(N·Σ_t m_t).
 
-        A bound is not finite if one of its inputs is not.
+        It is not finite if ``low`` or ``high`` is not finite.
         """
         sums = np.empty(len(low))
         _fill_sums(
@@ -213,15 +214,16 @@ class Magnitude:
         return sums
 
     def rounding(self, sums: NDArray) -> NDArray:
-        """Return the largest rounding error of a score, for the bounds (N,) of boxes.
+        """Return a bound on the rounding error of a score, (N,), for the sums (N,) of boxes.
 
-        Let L be the sum of all terms' largest |W0[i]·u_p| + |W1[i, h]| + |W2[h, d]|, and of the
-        largest intercept. A score in the model's float type is, for each of the T terms, a rounded
-        product and two rounded sums, and T more sums. Its error is at most (T + 3)·δ·L, up to terms
-        in δ², where δ is half the machine epsilon. Bounds are computed in float64 with the same
-        error. The points at which a slope changes are computed with a few rounding errors, each of
-        which has at most this effect on a score. Caps, mapped features and differences of offsets
-        have errors below 12·δ·L. With a feature map, |u_p| is at most its largest value.
+        Let L be the largest absolute intercept plus the largest |W0[i]·u_p| + |W1[i, h]| +
+        |W2[h, d]| of each term. The computation of a score in the float type of the model has one
+        rounded product and two rounded sums for each of the T terms, and T more sums. Its error is
+        at most (T + 3)·δ·L, up to terms in δ², where δ is half the machine epsilon. Bounds are
+        computed in float64 with the same error. The points at which a slope changes are computed
+        with a few rounding errors, each of which has at most this effect on a score. Caps, mapped
+        features and differences of offsets have errors below 12·δ·L. With a feature map, |u_p| is
+        at most the largest absolute value of a knot.
         """
         if self._mapped_sum is not None:
             sums = np.broadcast_to(self._mapped_sum, sums.shape)
@@ -232,7 +234,7 @@ class Magnitude:
 def _fill_sums(low, high, features, steep, starts, constants, intercept, sums):
     """Compute `Magnitude.__call__` in ``sums``; NaN propagates."""
     for n in range(low.shape[0]):
-        # Added from left to right, as in the scripts of reports.
+        # The order of the additions is that of the scripts in reports.
         total = intercept
         for t in range(constants.size):
             largest = 0.0

@@ -19,7 +19,7 @@ from maxplus.models.lmm import TermSum
 
 
 class Shape(NamedTuple):
-    """The terms over one feature, the points where slopes change, and the scores there."""
+    """Terms over one feature, the points at which slopes change, and the summed scores there."""
 
     feature: int
     lmms: list[LMM]
@@ -32,10 +32,10 @@ class LowestMargins(NamedTuple):
 
     Attributes
     ----------
-    margin : array of shape (N,), lower bounds of the margins of exact scores
-    rounding : array of shape (N,), bounds of the rounding error of margins
-    gap : array of shape (N,), margin − rounding, a bound for exact and computed scores; −inf if
-        unknown
+    margin : array of shape (N,), lower bounds of the smallest margin of exact scores
+    rounding : array of shape (N,), bounds on the rounding error of margins
+    gap : array of shape (N,), margin − rounding, a lower bound for exact and computed scores; −inf
+        if there is no bound
     """
 
     margin: NDArray
@@ -46,23 +46,23 @@ class LowestMargins(NamedTuple):
 class Margins:
     """Lower bounds of z_y − z_d, for all classes d ≠ y, over a box around each row of X.
 
-    A box |x'_p − x_p| ≤ eps·scale_p has its ends rounded outwards. Exact and computed feature maps
-    are monotone, and so is rounding to the model's float type. Therefore a mapped feature lies
-    between the mapped ends. A margin is a sum over terms, and features move independently: the sum
-    of the lowest margins of its parts is at most the lowest margin.
+    The ends of a box |x'_p − x_p| ≤ eps·scale_p are rounded outwards. Exact and computed feature
+    maps are monotone, and so is rounding to the float type of the model. Therefore a mapped feature
+    lies between the mapped ends. A margin is a sum over parts, which are groups of terms. The sum
+    of the minima of the parts is a lower bound of its minimum.
 
     *Terms over one feature.* All terms over the same feature are one part. Its margin is a
-    piecewise-linear function of the mapped feature u: lowest at an end of the interval, or where
-    the slope of a score changes. This is **exact**. With the slopes a > b of a term and
-    A_h = W1[0, h] + W2[h, d], B_h = W1[1, h] + W2[h, d], a score is
+    piecewise-linear function of the mapped feature u. The minimum is attained at an end of the
+    interval, or where the slope of a score changes, and is therefore **exact**. With the slopes
+    a > b of a term and A_h = W1[0, h] + W2[h, d], B_h = W1[1, h] + W2[h, d], a score is
 
         z_d(u) = max_h min(a·u + A_h, b·u + B_h) = b·u + max_h min((a − b)·u + A_h, B_h).
 
-    A unit is irrelevant if another unit has both a larger A and a larger B. Sorted by decreasing
-    A, the remaining units have increasing B. The maximum increases with unit j up to
-    u = (B_j − A_j)/(a − b), and is constant up to u = (B_j − A_j+1)/(a − b), where unit j + 1
-    exceeds it. So there are at most 2H − 1 such points. Points and the scores there are computed
-    once; O(C·H·(log H + H·C)) for a term.
+    A unit is dominated if neither its A nor its B is larger than that of another unit. Sorted by
+    decreasing A, the remaining units have increasing B. The maximum in the last expression
+    increases with unit j up to u = (B_j − A_j)/(a − b), and is constant up to
+    u = (B_j − A_j+1)/(a − b), where unit j + 1 exceeds it. So there are at most 2H − 1 such points
+    for each class. Points and the scores there are computed once; O(C·H·(log H + H·C)) for a term.
 
     *Other terms.* Each is a separate part, bounded by `term_margins`.
 
@@ -79,7 +79,7 @@ class Margins:
     def __init__(self, model: TermSum, X: NDArray, y: NDArray, scale: NDArray) -> None:
         self.model, self.X, self.y = model, X, y
         self._magnitude = Magnitude(model)
-        self.scale = self._magnitude.moving(scale)
+        self.scale = self._magnitude.effective_scale(scale)
         b = model.intercept.astype(np.float64)
         self._intercepts = b[y][:, None] - b
 
@@ -105,31 +105,40 @@ class Margins:
 
     @property
     def slope(self) -> float:
-        """Largest change of a score per eps: Σ_t max_i |W0[i]|·rise_p·scale_p."""
+        """Lipschitz constant of scores in eps, Σ_t max_i |W0[i]|·rise_p·scale_p.
+
+        rise_p is the largest slope of the feature map, and 1 without a map.
+        """
         rise, feature_map = np.ones(self.model.n_features), self.model.feature_map
         if feature_map is not None:
             rise = np.maximum.reduceat(feature_map.rises, feature_map.starts[:-1])
         with np.errstate(over="ignore"):
-            moved = np.minimum(rise * self.scale, np.finfo(np.float64).max)
-            slopes = self._magnitude.products(moved)
+            rates = np.minimum(rise * self.scale, np.finfo(np.float64).max)
+            slopes = self._magnitude.products(rates)
         return min(sum(slopes.tolist()), float(np.finfo(np.float64).max))
 
     def lowest(self, rows: NDArray, eps: NDArray) -> LowestMargins:
-        """Return the lowest margins of some rows over boxes of different sizes.
+        """Return lower bounds of the margins of some rows over boxes of different sizes.
 
-        The margin does not rise with eps, up to rounding. O(n·Σ_t m_t·H_t), and O(C) for each
+        Bounds do not increase with eps, up to rounding. O(n·Σ_t H_t·(m_t + C)), and O(C) for each
         point inside an interval at which the slope of a term over one feature changes.
 
         Parameters
         ----------
         rows : integer array of shape (n,)
-        eps : array of shape (n,), >= 0, may be infinite
+            Indices of the rows of X.
+        eps : array of shape (n,), >= 0
+            Size of each box, which may be infinite.
+
+        Returns
+        -------
+        LowestMargins
         """
         y, wide_terms = self.y[rows], self._wide_terms
         with np.errstate(all="ignore"):
             low, high = mapped_box(self.model, self.X[rows], eps, self.scale)
             sums = self._magnitude(low, high)
-            # Without finite values of all features there is no bound.
+            # There is no bound if a mapped feature is not bounded.
             is_unknown = ~np.isfinite(sums)
             if is_unknown.any():
                 low[is_unknown] = high[is_unknown] = sums[is_unknown] = 0.0
@@ -146,45 +155,49 @@ class Margins:
             gap[np.isnan(gap)] = -np.inf
             return LowestMargins(lowest, rounding, gap)
 
-    def is_far_ahead(self, lead: NDArray, eps: NDArray) -> NDArray:
-        """Return whether leads of class y are so large that the gap for eps is certainly above 0.
+    def exceeds_lipschitz_bound(self, difference: NDArray, eps: NDArray) -> NDArray:
+        """Return whether the gap for eps is positive by the Lipschitz bound of the scores.
 
-        The gap is at least the lead minus 2·slope·eps and minus the rounding errors of the scores
-        and of the gap, which are bounded for the largest feature values of all rows. Always False
-        with a feature map, because rounding can change mapped features by more. O(N·P).
+        ``difference`` is the score of class y minus the highest other score, (N,). The gap is at
+        least this difference minus 2·slope·eps and minus the rounding errors of the scores and of
+        the gap, which are bounded for the largest feature values of all rows. Always False with a
+        feature map, because rounding can change mapped features by more. O(N·P).
         """
         if self.model.feature_map is not None:
-            return np.zeros(len(lead), bool)
+            return np.zeros(len(difference), bool)
         X = self.X
         largest = np.maximum(X.max(axis=0, initial=0.0), -X.min(axis=0, initial=0.0))[None]
         with np.errstate(all="ignore"):
-            # In a box, a product |W0[i]·x_p| of each term grows by at most slope·eps.
-            growth = eps * self.slope
-            sums = self._magnitude(largest, largest) + len(self.model.terms) * growth
-            return lead > 2.0 * growth + 8.0 * self._magnitude.rounding(sums)
+            # In a box, a product |W0[i]·x_p| of each term increases by at most slope·eps.
+            increase = eps * self.slope
+            sums = self._magnitude(largest, largest) + len(self.model.terms) * increase
+            return difference > 2.0 * increase + 8.0 * self._magnitude.rounding(sums)
 
     def sign(self, rows: NDArray, eps: NDArray, tolerance: float) -> NDArray:
-        """Return 1 if the gap is > 0 at eps·(1 + 2·tolerance), −1 if it is < 0 at eps, else 0."""
+        """Return 1 if the gap is > 0 at eps·(1 + 2·tolerance), −1 if it is < 0 at eps, else 0.
+
+        The result is also 0 if the gap differs from 0 by no more than its rounding error.
+        """
         with np.errstate(over="ignore", invalid="ignore"):
             beyond = self.lowest(rows, (1.0 + 2.0 * tolerance) * eps)
-            # The gap falls by at most 2·slope per eps.
-            fall = 4.0 * tolerance * eps * self.slope + 4.0 * beyond.rounding
+            # The gap decreases by at most 2·slope per eps.
+            decrease = 4.0 * tolerance * eps * self.slope + 4.0 * beyond.rounding
             sign = np.where(beyond.gap > beyond.rounding, 1, -1)
-            near = np.flatnonzero((sign < 0) & ~(beyond.gap < -fall))
+            near = np.flatnonzero((sign < 0) & ~(beyond.gap < -decrease))
         at = self.lowest(rows[near], eps[near])
         sign[near] = np.where(at.gap < -at.rounding, -1, 0)
         return sign
 
     def is_bounded(self) -> NDArray:
-        """Return whether the gap of each row is ≤ 0 for some eps; always True without a map."""
-        every = np.arange(len(self.X))
+        """Return whether the gap of each row is ≤ 0 for an infinite eps; True without a map."""
         if self.model.feature_map is None:
-            return np.ones(every.size, bool)
-        return ~(self.lowest(every, np.full(every.size, np.inf)).gap > 0.0)
+            return np.ones(len(self.X), bool)
+        rows = np.arange(len(self.X))
+        return ~(self.lowest(rows, np.full(rows.size, np.inf)).gap > 0.0)
 
 
 def shapes_of(exact: TermSum) -> list[Shape]:
-    """Return all terms over one feature, feature by feature."""
+    """Return the terms over one feature, grouped by feature."""
     terms: dict[int, list[LMM]] = {}
     for features, lmm in exact.terms:
         if features.size == 1:
@@ -202,7 +215,7 @@ def sum_of_scores(lmms: list[LMM], u: NDArray) -> NDArray:
 
 
 def shape_margins(shape: Shape, low: NDArray, high: NDArray, y: NDArray) -> NDArray:
-    """Return the lowest margins z_y − z_d of the terms over one feature, (N, C); exact.
+    """Return the exact minimum margins z_y − z_d of the terms over one feature, (N, C).
 
     ``low`` and ``high`` are the ends of all mapped features, (N, P).
     """
@@ -214,16 +227,16 @@ def shape_margins(shape: Shape, low: NDArray, high: NDArray, y: NDArray) -> NDAr
 
 
 class WideTerm(NamedTuple):
-    """A term over several features, and the values of its units at N rows.
+    """Term over several features, with the values of its units at N rows.
 
     Attributes
     ----------
     lmm : LMM with m features, float64
     caps : array of shape (H,), the largest value of each unit
-    features : array of shape (m,)
+    features : array of shape (m,), the indices of the features
     u : array of shape (N, m), the features of the term
     g : array of shape (N, H), min_i (W0[i]·u_p + W1[i, h])
-    unit : array of shape (N,) or empty, the unit that all others are compared with
+    unit : array of shape (N,), the unit k of `term_margins`; empty if it is not used
     """
 
     lmm: LMM
@@ -254,14 +267,14 @@ def term_margins(
       D_h = min_i (W1[i, k] + max(−W1[i, h], min λ_i − max g_h)).
 
     The bound is the minimum over h of the largest of the three. min g and max g are exact, as in
-    `maxplus.certify.box_bounds`. For a fixed unit k, all bounds decrease if the box grows.
+    `maxplus.certify.box_bounds`. For a fixed unit k, no bound increases with the box.
     ``unit`` (N,) is the unit k of each row; without it, the third bound is not used. The LMM is in
     float64, and ``caps`` (H,) are the `maxplus.certify.bounds.caps` of its units. O(N·(m + C)·H).
     """
     margins = np.zeros((len(y), lmm.n_classes))
-    every = np.arange(lmm.n_features)
-    low, high = low.take(every, axis=1), high.take(every, axis=1)
-    term = WideTerm.at(lmm, caps, every, low)
+    features = np.arange(lmm.n_features)
+    low, high = low.take(features, axis=1), high.take(features, axis=1)
+    term = WideTerm.at(lmm, caps, features, low)
     if unit is not None:
         term = term._replace(unit=unit)
     add_term_margins(term, np.arange(len(y)), low, high, y, False, margins)
@@ -279,11 +292,10 @@ def add_term_margins(
 ) -> None:
     """Add `term_margins` of some rows of a term to margins (n, C).
 
-    The boxes ``low`` to ``high``, of all mapped features (n, P), contain ``term.u[rows]``. From
-    there to another input in the box, a unit rises by at most max_i (max λ_i − W0[i]·u_p). So most
-    units can be neither the maximum of class y nor the minimum of the margins, and are skipped.
-    Margins of d = y do not change. With ``only_lowest``, all other margins of a row become the
-    lowest of them.
+    The boxes ``low`` to ``high``, of all mapped features (n, P), contain ``term.u[rows]``. In the
+    box, a unit exceeds its value there by at most max_i (max λ_i − W0[i]·u_p). So most units can be
+    neither the maximum of class y nor the minimum of the margins, and are skipped. Margins of d = y
+    do not change. With ``only_lowest``, all other margins of a row are set to their minimum.
     """
     if term.features.size < low.shape[1]:
         low, high = low.take(term.features, axis=1), high.take(term.features, axis=1)
@@ -312,7 +324,10 @@ def _add_rows(caps, u, g, unit, W0, W1T, W2T, rows, low, high, y, only_lowest, m
     (C, H), size = W2T.shape, W0.size
     lowest, highest = np.empty(size), np.empty(size)
     top, ahead, bound = np.empty(H), np.empty(H), np.empty(H)
-    # 0: the maximum of a unit is a bound; 1: it is known; 2: the unit is compared with `unit`.
+    # For unit h, top is an upper bound of g_h, ahead is a lower bound of z_y − g_h, and bound is a
+    # lower bound of the margins if unit h determines z_d. Stage 0: top is the value at u plus
+    # `rise`; 1: top is the exact maximum; 2: ahead includes the comparison with `unit`. own is a
+    # lower bound of z_y.
     stage = np.empty(H, np.int8)
     for n in range(begin, end):
         row, label, rise = rows[n], y[n], -np.inf
@@ -368,16 +383,17 @@ def _add_rows(caps, u, g, unit, W0, W1T, W2T, rows, low, high, y, only_lowest, m
 
 @njit(cache=True, nogil=True)
 def add_lowest_margins(low, high, ends, points, scores, y, margins):
-    """margins[n, d] += min over u in [low[n], high[n]] of z_y(u) − z_d(u), piecewise linear in u.
+    """Add the minimum of z_y(u) − z_d(u) for low[n] ≤ u ≤ high[n] to each margins[n, d].
 
     ``ends`` are the scores at all low and then at all high, (2N, C); ``scores`` are those at the
-    increasing ``points`` between which they are linear. O(N·(log points + C)), and O(C) for each
-    point inside the interval.
+    increasing ``points``, between which scores are linear in u. O(N·(log K + C)) for K points, and
+    O(C) for each point inside an interval.
     """
     N, C = margins.shape
     for n in range(N):
         own = y[n]
-        # The first point above low[n]; compiling np.searchsorted would take a third of a second.
+        # Binary search for the first point above low[n]; np.searchsorted would take a third of a
+        # second to compile.
         first, end = 0, points.size
         while first < end:
             middle = (first + end) // 2

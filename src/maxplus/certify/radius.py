@@ -1,4 +1,4 @@
-"""Certified radii: distances within which the prediction of an input cannot change."""
+"""Certified radii: sizes of boxes of inputs in which the prediction is proven to be constant."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from maxplus.models.lmm import TermSum
 
 # Relative tolerance of radii, which are rounded down.
 TOLERANCE = 1e-6
+# Factor by which eps is increased until the gap is not positive.
 GROWTH = 4.0
 # Maximum number of values in a block of rows (32 MB).
 VALUES_AT_ONCE = 4_000_000
-# Maximum number of held columns that are listed by name.
+# Maximum number of fixed columns that are listed by name.
 N_NAMES = 3
 
 
@@ -31,18 +32,18 @@ def certified_at(
     scores: NDArray | None = None,
     where: NDArray | None = None,
 ) -> NDArray:
-    """Return whether each row's predicted class stays the same everywhere in its box.
+    """Return whether the prediction of each row is certified to be constant on its box.
 
-    This is equivalent to `certified_radius` >= eps. A row is certified if, for every other class,
-    the sum of the lowest margins of all terms is positive. The lowest margin of a term over one
+    The result equals `certified_radius` >= eps. A row is certified if, for every other class,
+    the sum of the minimum margins of all terms is positive. The minimum for the terms over one
     feature is exact; for other terms, a lower bound is used, which is at least the difference of
     the `box_bounds`. All rows are certified for eps = 0.
 
-    Without a feature map, no score changes by more than eps times the sum of the terms'
-    max_i |W0[i]|·scale_p. If the difference of the two highest scores is more than twice this
-    bound, the row is certified after one forward pass. Other rows take three or four passes.
-    Passing ``scores`` saves one pass. If the margin at eps is almost 0, the radius itself is
-    computed, because it has a relative tolerance of 1e-6.
+    Without a feature map, no score changes by more than eps·Σ_t max_i |W0[i]|·scale_p. If the
+    difference of the two highest scores is more than twice this bound, the row is certified after
+    one forward pass. Margins of the other rows cost two or three more passes. Passing ``scores``
+    saves one pass. If the margin at eps is almost 0, the radius is computed and compared with eps,
+    because it has a relative tolerance of 1e-6.
 
     Parameters
     ----------
@@ -53,7 +54,7 @@ def certified_at(
     scale : array of shape (P,), >= 0, optional
         The largest change of each feature for eps = 1; all ones by default.
     scores : array of shape (N, C), optional
-        The result of ``model.scores(X)``.
+        Result of ``model.scores(X)``.
     where : array of bool of shape (N,), optional
         Rows to certify; False is returned for all others.
 
@@ -77,7 +78,8 @@ def certified_at(
     Z = model.scores(X) if scores is None else np.asarray(scores)
     if Z.shape != (len(X), model.n_classes):
         raise ValueError(
-            f"scores must have shape {(len(X), model.n_classes)}, those of X; got {Z.shape}"
+            f"scores must have shape {(len(X), model.n_classes)}, that of model.scores(X); "
+            f"got {Z.shape}"
         )
     selected = np.ones(len(X), bool) if where is None else np.asarray(where, bool)
     if selected.shape != (len(X),):
@@ -88,21 +90,20 @@ def certified_at(
     y = Z.argmax(axis=1)
     margins = Margins(model, X, y, factors)
     # Allow for the tolerance of the radius and for rounding.
-    is_far_ahead = margins.is_far_ahead(first - second, (1.0 + 2.0 * TOLERANCE) * eps)
-    certain = selected & ((eps == 0.0) | is_far_ahead)
-    open_rows = np.flatnonzero(selected & ~certain)
-    for rows in _blocks(model, open_rows):
+    exceeds = margins.exceeds_lipschitz_bound(first - second, (1.0 + 2.0 * TOLERANCE) * eps)
+    certified = selected & ((eps == 0.0) | exceeds)
+    for rows in _blocks(model, np.flatnonzero(selected & ~certified)):
         margins = Margins(model, X[rows], y[rows], factors)
         sign = margins.sign(np.arange(rows.size), eps[rows], TOLERANCE)
-        certain[rows] = sign > 0
+        certified[rows] = sign > 0
         near = rows[sign == 0]
         if near.size:
-            certain[near] = certified_radius(model, X[near], factors) >= eps[near]
-    return certain
+            certified[near] = certified_radius(model, X[near], factors) >= eps[near]
+    return certified
 
 
 def _blocks(model: TermSum, rows: NDArray) -> Iterator[NDArray]:
-    """Yield blocks of rows that are bounded together."""
+    """Yield the rows in blocks with at most about VALUES_AT_ONCE features and units."""
     size = max(1, VALUES_AT_ONCE // (model.n_features + model.n_hidden))
     for lo in range(0, len(rows), size):
         yield rows[lo : lo + size]
@@ -119,12 +120,12 @@ def _two_highest(Z: NDArray) -> tuple[NDArray, NDArray]:
 def certified_radius(model: TermSum, X: NDArray, scale: ArrayLike | None = None) -> NDArray:
     """Return the largest eps for which each row is certified, rounded down by at most 1e-6·eps.
 
-    The sum of the terms' lowest margins (`certified_at`) decreases with eps by at most 2·eps·slope,
-    where slope is the sum of max_i |W0[i]|·scale_p over all terms. With a feature map, scale_p is
-    multiplied by the largest slope of φ_p. The sum is positive at least up to
+    The sum of the minimum margins of the terms (`certified_at`) decreases with eps by at most
+    2·eps·slope, where slope is the sum of max_i |W0[i]|·scale_p over all terms. With a feature map,
+    scale_p is multiplied by the largest slope of φ_p. The sum is positive at least up to
     (z₁ − z₂) / (2·slope), where the search starts; z₁ and z₂ are the two highest scores. The search
     evaluates all rows together, usually fewer than twenty times. Each evaluation costs at most two
-    forward passes over the rows whose radius is not known yet, O(N·Σ_t m_t·H_t).
+    forward passes over the rows whose search has not ended, O(N·Σ_t H_t·(m_t + C)).
 
     Parameters
     ----------
@@ -169,13 +170,13 @@ def _search(margins: Margins, rows: NDArray) -> NDArray:
         return np.where(gap_low > 0.0, np.inf, 0.0)
     radius = np.zeros(len(rows))
     index = np.flatnonzero(gap_low > 0.0)
-    # The ends of the bracket of each open row, and the gaps there.
+    # Brackets of the rows whose search has not ended, and the gaps at their ends.
     low, high = np.zeros(index.size), np.full(index.size, np.inf)
     gap_low, gap_high = gap_low[index], np.full(index.size, np.nan)
     step = 0
     with np.errstate(over="ignore", invalid="ignore"):
         while index.size:
-            eps = _guess(step, low, high, gap_low, gap_high, slope)
+            eps = _next_eps(step, low, high, gap_low, gap_high, slope)
             gap = margins.lowest(rows[index], eps).gap
             # False if there is no float between the two ends.
             is_inside = (eps > low) & (eps < high)
@@ -191,34 +192,39 @@ def _search(margins: Margins, rows: NDArray) -> NDArray:
     return radius
 
 
-def _guess(
+def _next_eps(
     step: int, low: NDArray, high: NDArray, gap_low: NDArray, gap_high: NDArray, slope: float
 ) -> NDArray:
-    """Return the next eps of each row: larger until the gap is ≤ 0, then inside the bracket.
+    """Return the next eps of each row, larger until the gap is ≤ 0, then inside the bracket.
 
-    The gap is piecewise linear and often a line. Points slightly below and slightly above the
-    root of the secant therefore close the bracket quickly. Every third step is a bisection, which
-    bounds the number of steps.
+    The gap is piecewise linear, and often linear in the bracket. Points slightly below and slightly
+    above the root of the secant therefore narrow the bracket quickly. Every third step is a
+    bisection, which bounds the number of steps.
     """
     if step % 3 == 2:
         inside = 0.5 * (low + high)
     else:
         root = low + (high - low) * gap_low / (gap_low - gap_high)
-        aside = (0.4 if step % 3 else -0.4) * TOLERANCE * high
+        offset = (0.4 if step % 3 else -0.4) * TOLERANCE * high
         least, most = low + 0.1 * TOLERANCE * high, high * (1 - 0.1 * TOLERANCE)
         # Faster than np.clip for few rows.
-        inside = np.minimum(np.maximum(root + aside, least), most)
+        inside = np.minimum(np.maximum(root + offset, least), most)
     is_unbounded = np.isinf(high)
     if not is_unbounded.any():
         return inside
-    outwards = np.maximum(GROWTH * low, (1.0 - 0.1 * TOLERANCE) * gap_low / (2.0 * slope))
-    return np.where(is_unbounded, np.minimum(outwards, np.finfo(np.float64).max), inside)
+    larger = np.maximum(GROWTH * low, (1.0 - 0.1 * TOLERANCE) * gap_low / (2.0 * slope))
+    return np.where(is_unbounded, np.minimum(larger, np.finfo(np.float64).max), inside)
 
 
 class CertifiedRows(NamedTuple):
-    """Number of rows and of correct ones, and the median and smallest radius of the correct rows.
+    """Summary of certified radii.
 
-    A row is correct if its prediction is. Both radii are NaN if no row is correct.
+    Attributes
+    ----------
+    rows : number of rows
+    n_correct : number of correctly classified rows
+    median, least : median and smallest radius of these rows, or NaN without such rows. For an
+        even number of rows, the median is the smaller of the two middle radii
     """
 
     rows: int
@@ -228,12 +234,12 @@ class CertifiedRows(NamedTuple):
 
     @classmethod
     def of(cls, radius: ArrayLike, correct: ArrayLike) -> CertifiedRows:
-        """Summarise radii of rows, given the mask of correct predictions."""
+        """Summarise the radii of rows, given the mask of correct predictions."""
         radii, is_correct = np.asarray(radius, np.float64), np.asarray(correct, bool)
         if radii.ndim != 1 or radii.shape != is_correct.shape:
             raise ValueError(
-                "radius and correct must be one number and one truth value for each row; got "
-                f"shapes {radii.shape} and {is_correct.shape}"
+                "radius and correct must have the same shape (N,); got shapes "
+                f"{radii.shape} and {is_correct.shape}"
             )
         kept = np.sort(radii[is_correct])
         if not kept.size:
@@ -242,7 +248,7 @@ class CertifiedRows(NamedTuple):
         return cls(len(radii), kept.size, float(kept[(kept.size - 1) // 2]), float(kept[0]))
 
     def sentence(self, unit: str = "training deviations", held: Sequence[str] = ()) -> str:
-        """Describe how many rows are correct, and up to which radius they are certified.
+        """Describe the number of correct rows and their certified radii in words.
 
         Parameters
         ----------
@@ -261,11 +267,11 @@ class CertifiedRows(NamedTuple):
         others = f"The {wrong} rows with wrong predictions and all" if wrong else "All"
         return (
             f"{self.n_correct} of {self.rows} rows are predicted correctly. "
-            f"{self._reach(unit, held)}. {others} other rows are not certified."
+            f"{self._radii_text(unit, held)}. {others} other rows are not certified."
         )
 
-    def _reach(self, unit: str, held: Sequence[str]) -> str:
-        """Describe the radii of half of the correct rows and of all correct rows."""
+    def _radii_text(self, unit: str, held: Sequence[str]) -> str:
+        """Describe the median and the smallest radius of the correct rows."""
         fixed = f" ({_join_names(held)} held fixed)" if held else ""
         if np.isposinf(self.least):
             return (

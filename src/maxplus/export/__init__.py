@@ -1,6 +1,6 @@
 """Export of fitted estimators to other frameworks: ONNX files and PyTorch modules.
 
-The functions import onnx and torch only when they are called.
+The packages onnx and torch are imported when the functions are called.
 """
 
 from __future__ import annotations
@@ -28,31 +28,32 @@ def export_onnx(
 ) -> None:
     """Export a fitted LMM classifier or regressor to ONNX; requires ``maxplus[onnx]``.
 
-    The file computes ``predict`` and ``predict_proba`` with ai.onnx operators, with the same sums
-    in the same float type. A runtime may add the terms of a sum in a different order, so scores
-    are equal up to rounding.
+    The file computes ``predict`` and ``predict_proba`` with standard operators in the float type of
+    the model. Scores of a single network are bit-identical. Scores of a sum of terms, which a
+    runtime may add in a different order, and probabilities are equal up to rounding.
 
     Parameters
     ----------
-    clf : fitted LMMClassifier, LMMEnsembleClassifier, SubgradientLMMClassifier, LMMRegressor or \
+    clf : LMMClassifier, LMMEnsembleClassifier, SubgradientLMMClassifier, LMMRegressor or \
 LipschitzInterpolator
-        Estimator to export.
+        Fitted estimator to export.
     path : str or path
         Name of the file. An existing file is replaced atomically.
 
     Notes
     -----
-    The input ``X`` (N, P) has the dtype ``clf.model_.dtype`` and any number of rows N. For a
-    classifier, the output ``label`` (N,) contains strings, or int64 for integer and boolean labels,
-    and the columns of the output ``probabilities`` (N, C) are in the order of ``clf.classes_``. For
-    a regressor, the output ``value`` (N,) contains the predictions. Feature names are stored in the
-    metadata "feature_names" as a JSON list.
+    The input ``X`` (N, P) has the dtype ``clf.model_.dtype`` and any number of rows N. For an
+    estimator fitted on a data frame, it contains the encoded features (``clf.encoder_``). For a
+    classifier, the output ``label`` (N,) contains strings, or int64 for integral and boolean
+    labels, and the columns of the output ``probabilities`` (N, C) are in the order of
+    ``clf.classes_``. For a regressor, the output ``value`` (N,) contains the predictions. Feature
+    names are stored in the metadata "feature_names" as a JSON list.
 
-    Hidden units are computed in tiles of at most 8192 sums per sample, but at least one unit. In
-    addition to λ (N, 2P), g (N, H) and z (N, C), a runtime requires 4·8192 bytes per sample for
-    float32. There are about 2PH / 8192 tiles with two nodes each. Terms with equal numbers of
-    features and units are computed together. The feature map uses a binary search for the segments
-    of all features at once.
+    Hidden units are computed in tiles of at most 8192 sums per sample, or of one unit if it has
+    more sums. In addition to λ (N, 2P), g (N, H) and z (N, C), a runtime requires 4·8192 bytes per
+    sample for float32. There are about 2PH / 8192 tiles with two nodes each. Terms with equal
+    numbers of features and units are computed together. The feature map is computed by a binary
+    search for the segments of all features at once.
 
     Examples
     --------
@@ -75,14 +76,15 @@ def to_torch(clf: BaseLMMClassifier | LMMRegressor | LipschitzInterpolator) -> n
     """Return a fitted LMM classifier or regressor as a PyTorch module; requires ``maxplus[torch]``.
 
     Scores of a single network are bit-identical. Scores of a sum of terms are equal up to rounding,
-    because PyTorch adds in a different order. ``maxplus.export.torch`` defines the layers
+    because PyTorch adds the terms in a different order. ``maxplus.export.torch`` defines the layers
     ``MinPlus`` and ``MaxPlus``.
 
     Parameters
     ----------
-    clf : fitted LMMClassifier, LMMEnsembleClassifier, SubgradientLMMClassifier, LMMRegressor or \
+    clf : LMMClassifier, LMMEnsembleClassifier, SubgradientLMMClassifier, LMMRegressor or \
 LipschitzInterpolator
-        Estimator to export. Its weights are copied, so training the module does not change it.
+        Fitted estimator to export. Its weights are copied, so training the module does not change
+        it.
 
     Returns
     -------

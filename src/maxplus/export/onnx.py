@@ -27,37 +27,37 @@ except ImportError as error:
 # Versions of ONNX 1.13, for compatibility with older runtimes.
 OPSET, IR_VERSION = 18, 8
 # Number of sums per sample in a tile, five units for MNIST. ONNX Runtime is slower with ten units.
-# With fewer units it is not faster, and the file has more nodes.
+# With fewer units, it is not faster, and the file has more nodes.
 TILE_SUMS = 1 << 13
 # Maximum size of a protocol buffer, the format of ONNX files.
 MAX_BYTES = 1 << 31
 
 
 def serialize(clf: Any, network: TermSum) -> bytes:
-    """Return the ONNX model of a fitted estimator (`maxplus.export.export_onnx`)."""
+    """Return the content of the ONNX file of a fitted estimator (`maxplus.export.export_onnx`)."""
     size = sum(W.nbytes for W in network.weights_by_name().values())
     if size >= MAX_BYTES:
         raise ValueError(
             f"clf has {size:,} bytes of weights, but ONNX files must be smaller than "
-            f"{MAX_BYTES:,}; train with fewer hidden units, or on float32 data"
+            f"{MAX_BYTES:,} bytes; train with fewer hidden units, or on float32 data"
         )
-    number = helper.np_dtype_to_tensor_dtype(network.dtype)
+    elem_type = helper.np_dtype_to_tensor_dtype(network.dtype)
     graph = Graph()
     z = add_network(graph, network)
     if is_classifier(clf):
         label = add_label(graph, clf.classes_, z)
         outputs = [
             helper.make_tensor_value_info("label", label, ["N"]),
-            helper.make_tensor_value_info("probabilities", number, ["N", network.n_classes]),
+            helper.make_tensor_value_info("probabilities", elem_type, ["N", network.n_classes]),
         ]
     else:
         add_value(graph, network, getattr(clf, "bounds_", None), z)
-        outputs = [helper.make_tensor_value_info("value", number, ["N"])]
+        outputs = [helper.make_tensor_value_info("value", elem_type, ["N"])]
     model = helper.make_model(
         helper.make_graph(
             graph.nodes,
             "LMM",
-            [helper.make_tensor_value_info("X", number, ["N", network.n_features])],
+            [helper.make_tensor_value_info("X", elem_type, ["N", network.n_features])],
             outputs,
             graph.constants,
         ),
@@ -116,11 +116,11 @@ class Graph:
 
 
 def add_network(graph: Graph, network: TermSum) -> str:
-    """Add the nodes from ``X`` to scores, with the names of the paper."""
+    """Add the nodes from ``X`` to scores and return the name of the scores."""
     if network.feature_map is not None:
         x = add_feature_map(graph, network.feature_map, "X", network.dtype)
     else:
-        # Estimators clip large inputs, whose scores would overflow.
+        # As in estimators, large inputs are clipped to avoid an overflow of scores.
         limit = network.dtype.type(network.largest_input)
         ends = [graph.constant("least", -limit), graph.constant("most", limit)]
         x = graph.node("Clip", ["X", *ends], "x")
@@ -132,16 +132,16 @@ def add_network(graph: Graph, network: TermSum) -> str:
 
 
 def add_label(graph: Graph, classes: NDArray, z: str) -> int:
-    """Add the nodes from scores to ``label`` and ``probabilities``; return the label's type."""
+    """Add the nodes from scores to ``label`` and ``probabilities``; return the type of labels."""
     labels = label_values(classes)
     graph.node("Softmax", [z], "probabilities", axis=1)
-    winner = graph.node("ArgMax", [z], "winner", axis=1, keepdims=0)
-    graph.node("Gather", [graph.constant("classes", labels), winner], "label")
+    predicted = graph.node("ArgMax", [z], "predicted", axis=1, keepdims=0)
+    graph.node("Gather", [graph.constant("classes", labels), predicted], "label")
     return onnx.TensorProto.STRING if labels.dtype == object else onnx.TensorProto.INT64
 
 
 def add_value(graph: Graph, network: TermSum, bounds: NDArray | None, z: str) -> None:
-    """Add the nodes from scores to ``value``: one score, or the difference of two, clipped."""
+    """Add the nodes from scores to ``value``, the only score or the clipped difference of two."""
     first = graph.constant("first", np.array(0, np.int64))
     if bounds is None:
         graph.node("Gather", [z, first], "value", axis=1)
@@ -157,8 +157,8 @@ def add_value(graph: Graph, network: TermSum, bounds: NDArray | None, z: str) ->
 def add_feature_map(graph: Graph, feature_map: FeatureMap, x: str, dtype: np.dtype) -> str:
     """Add the nodes from features to mapped features, in float64 as `FeatureMap` computes them.
 
-    Knots of each feature are padded to a power of two, and a binary search finds the last knot
-    that is <= x, for all features at once.
+    The knots of each feature are padded to a power of two. A binary search over all features at
+    once finds the last knot that is <= x.
     """
     n_steps = int(np.diff(feature_map.starts).max() - 1).bit_length()
     width = 1 << n_steps
@@ -184,8 +184,7 @@ def add_feature_map(graph: Graph, feature_map: FeatureMap, x: str, dtype: np.dty
     )
     risen = graph.node("Mul", [rise, graph.node("Sub", [x, knot], "run")], "risen")
     u = graph.node("Min", [graph.node("Add", [value, risen], "on_line"), end], "mapped_double")
-    number = helper.np_dtype_to_tensor_dtype(dtype)
-    return graph.node("Cast", [u], "mapped", to=number)
+    return graph.node("Cast", [u], "mapped", to=helper.np_dtype_to_tensor_dtype(dtype))
 
 
 def add_sum(graph: Graph, model: TermSum, x: str) -> str:
@@ -195,13 +194,12 @@ def add_sum(graph: Graph, model: TermSum, x: str) -> str:
         lmm = terms[0].lmm
         width = max(1, TILE_SUMS // (lmm.n_hidden * max(lmm.W0.size, model.n_classes)))
         for lo in range(0, len(terms), width):
-            some = terms[lo : lo + width]
-            parts.append(add_terms(graph, some, x, f"terms_{len(parts)}_"))
+            parts.append(add_terms(graph, terms[lo : lo + width], x, f"terms_{len(parts)}_"))
     return graph.node("Sum", parts, "z")
 
 
 def add_terms(graph: Graph, terms: Sequence[Term], x: str, prefix: str) -> str:
-    """Add the nodes from mapped features to the sum of some terms with equal shapes."""
+    """Add the nodes from mapped features to the sum of the scores of terms with equal shapes."""
     features = graph.constant(f"{prefix}features", np.concatenate([f for f, _ in terms]))
     x = graph.node("Gather", [x, features], f"{prefix}x", axis=1)
     lmms = [lmm for _, lmm in terms]
@@ -236,9 +234,9 @@ def add_linear_layers(
     x = graph.node("Unsqueeze", [x, axis], f"{prefix}x_columns")
     W0 = graph.constant(f"{prefix}W0", np.concatenate([lmm.slopes for lmm in lmms]))
     pairs = graph.node("Mul", [x, W0], f"{prefix}lambda_pairs")
-    # 0 copies the dimension N, which may be 0.
-    whole = graph.integers(f"{prefix}lambda_shape", 0, *shape)
-    return graph.node("Reshape", [pairs, whole], f"{prefix}lambda")
+    # A size of 0 copies the dimension N, which may be 0.
+    full_shape = graph.integers(f"{prefix}lambda_shape", 0, *shape)
+    return graph.node("Reshape", [pairs, full_shape], f"{prefix}lambda")
 
 
 def _description(network: TermSum) -> str:
@@ -257,7 +255,10 @@ def _feature_names(estimator: Any) -> list[str] | None:
 
 
 def label_values(classes: NDArray) -> NDArray:
-    """Return class labels in a type of ONNX: strings in an object array, or int64."""
+    """Return class labels in a type of ONNX, strings in an object array or int64.
+
+    Raise TypeError for other labels.
+    """
     values = classes.tolist()
     if all(isinstance(value, str) for value in values):
         return np.array(values, object)

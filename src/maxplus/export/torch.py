@@ -1,4 +1,4 @@
-"""Min-plus and max-plus layers for PyTorch, and export of fitted networks."""
+"""Min-plus and max-plus layers for PyTorch, and modules of fitted networks."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ MAX_SUMS = 1 << 22
 
 
 class _Product(nn.Module):
-    """Base class of layers y_o = best_i (x_i + weight[i, o]), where best is min or max.
+    """Base class of layers y_o = reduce_i (x_i + weight[i, o]), where reduce is min or max.
 
-    The derivative of y is 1 for one x and one weight, and 0 for all others.
+    The derivative of each y_o is 1 for one x_i and one weight, and 0 for all others.
     """
 
     # torch.min or torch.max, which return the first index for ties.
-    _best: ClassVar[Callable[..., Any]]
+    _reduce: ClassVar[Callable[..., Any]]
 
     @overload
     def __init__(self, weight: Tensor | ArrayLike, /) -> None: ...
@@ -52,11 +52,11 @@ class _Product(nn.Module):
         """Map (…, in_features) to (…, out_features); O(in·out) per row, O(in + out) backward."""
         _check_input(x, self.in_features, self.weight)
         rows = x.reshape(-1, self.in_features)
-        y = _best_sums(self._best, rows[:, None], self.weight[None])
+        y = _reduced_sums(self._reduce, rows[:, None], self.weight[None])
         return y.reshape(*x.shape[:-1], self.out_features)
 
     def extra_repr(self) -> str:
-        """Return the arguments in the ``repr`` of the layer."""
+        """Return the text in the parentheses of the ``repr`` of the layer."""
         return f"in_features={self.in_features}, out_features={self.out_features}"
 
 
@@ -68,8 +68,8 @@ class MinPlus(_Product):
     PyTorch. Inputs (…, in) and outputs (…, out) have the dtype of the weights. For ties, the first
     sum has the derivative 1, as in the models of this library.
 
-    O(N·in·out). The memory is at most that of MAX_SUMS sums, or of the sums of one row, and 8 bytes
-    per output for the backward pass.
+    O(N·in·out). The memory is at most that of MAX_SUMS sums, or of the sums of one row if there are
+    more, plus 8 bytes per output for the backward pass.
 
     Examples
     --------
@@ -83,17 +83,17 @@ class MinPlus(_Product):
     torch.Size([10, 3])
     """
 
-    _best = staticmethod(torch.min)
+    _reduce = staticmethod(torch.min)
 
 
 class MaxPlus(_Product):
     """Max-plus layer, y_o = max_i (x_i + weight[i, o]), with the arguments of `MinPlus`."""
 
-    _best = staticmethod(torch.max)
+    _reduce = staticmethod(torch.max)
 
 
 class _Network(nn.Module):
-    """Base class of modules that return scores."""
+    """Base class of modules that compute scores."""
 
     def probabilities(self, x: Tensor) -> Tensor:
         """Return softmax(z), (…, P) → (…, C)."""
@@ -115,14 +115,14 @@ class LMMNetwork(_Network):
         self.n_features = len(self.W0) // 2
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the scores z, (…, P) → (…, C), the logits of the cross-entropy; O(P·H) per row."""
+        """Return the scores z, (…, P) → (…, C), which are logits; O(H·(P + C)) per row."""
         _check_input(x, self.n_features, self.W0)
         lam = x.repeat_interleave(2, dim=-1) * self.W0
         return self.maxplus(self.minplus(lam))
 
 
 class FeatureMapLayer(nn.Module):
-    """Feature map φ(x) of a `maxplus.models.FeatureMap` in float64; its knots are not trained."""
+    """Module of a `maxplus.models.FeatureMap` in float64, whose knots are not trained."""
 
     knots: Tensor
     values: Tensor
@@ -139,12 +139,12 @@ class FeatureMapLayer(nn.Module):
         self.register_buffer("last_knots", torch.tensor(last[:, None]))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Map (N, P) to (N, P); O(P·log knots) per row."""
+        """Map features (N, P) to φ(x), (N, P); O(P·log K) per row for K knots."""
         columns = x.T.to(self.knots.dtype).contiguous().clamp(self.knots[:, :1], self.last_knots)
-        place = torch.searchsorted(self.knots, columns.detach(), right=True) - 1
+        segment = torch.searchsorted(self.knots, columns.detach(), right=True) - 1
         tables = (self.knots, self.values, self.rises, self.ends)
-        # NaN is in no segment, and the result is NaN for any segment.
-        knot, value, rise, end = (table.gather(1, place.clamp(0)) for table in tables)
+        # The index of NaN may be −1; the result is NaN for any segment.
+        knot, value, rise, end = (table.gather(1, segment.clamp(0)) for table in tables)
         u = torch.minimum(value + rise * (columns - knot), end)
         return u.T.to(x.dtype)
 
@@ -152,7 +152,7 @@ class FeatureMapLayer(nn.Module):
 class TermGroup(nn.Module):
     """Scores of G terms with m features and H units each, (N, P) → (N, G, C).
 
-    Their weights are trainable parameters: ``W0`` (G, 2m), ``W1`` (G, 2m, H), ``W2`` (G, H, C).
+    The weights ``W0`` (G, 2m), ``W1`` (G, 2m, H) and ``W2`` (G, H, C) are trainable parameters.
     """
 
     features: Tensor
@@ -166,13 +166,13 @@ class TermGroup(nn.Module):
         )
 
     def forward(self, u: Tensor) -> Tensor:
-        """Return the scores of each term; O(G·m·H) per row."""
+        """Return the scores of each term; O(G·H·(m + C)) per row."""
         lam = u[:, self.features].repeat_interleave(2, dim=-1) * self.W0
-        return _best_sums(torch.max, _best_sums(torch.min, lam, self.W1), self.W2)
+        return _reduced_sums(torch.max, _reduced_sums(torch.min, lam, self.W1), self.W2)
 
 
 class AdditiveNetwork(_Network):
-    """Sum of terms, z = b + Σ_t z_t(φ(x)[features_t]), in groups of terms with equal shapes.
+    """Sum of terms, z = b + Σ_t z_t(φ(x)[features_t]), computed by groups with equal shapes.
 
     All weights of all terms and the ``intercept`` are trainable; the feature map is not.
     """
@@ -189,7 +189,7 @@ class AdditiveNetwork(_Network):
         self.intercept = nn.Parameter(torch.tensor(model.intercept))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the scores z, (…, P) → (…, C); O(Σ_t m_t·H_t) per row."""
+        """Return the scores z, (…, P) → (…, C); O(Σ_t H_t·(m_t + C)) per row."""
         _check_input(x, self.n_features, self.intercept)
         u = x.reshape(-1, self.n_features)
         if self.feature_map is not None:
@@ -226,16 +226,16 @@ def module_of(clf: Any, model: TermSum) -> nn.Module:
     return network if is_classifier(clf) else RegressionNetwork(network, clf)
 
 
-def _best_sums(best: Callable[..., Any], rows: Tensor, weight: Tensor) -> Tensor:
-    """Return y[n, g, o] = best_i (rows[n, g, i] + weight[g, i, o]), best being torch.min or max.
+def _reduced_sums(reduce: Callable[..., Any], rows: Tensor, weight: Tensor) -> Tensor:
+    """Return y[n, g, o] = reduce_i (rows[n, g, i] + weight[g, i, o]), by torch.min or torch.max.
 
-    The indices of the best sums are computed without gradients, block by block. Then y is the sum
-    of two selections, which PyTorch differentiates.
+    The arg-min or arg-max is computed without gradients, block by block. Then y is the sum of two
+    gathered tensors, which PyTorch differentiates.
     """
     # A contiguous reduced axis is several times faster.
     columns = weight.detach().mT.contiguous()
     blocks = rows.detach().split(max(1, MAX_SUMS // weight.numel()))
-    indices = torch.cat([best(b[:, :, None] + columns, dim=-1).indices for b in blocks])
+    indices = torch.cat([reduce(b[:, :, None] + columns, dim=-1).indices for b in blocks])
     return rows.gather(2, indices) + weight.gather(1, indices.movedim(0, 1)).movedim(0, 1)
 
 

@@ -1,4 +1,4 @@
-"""Training checkpoints."""
+"""Training checkpoints: a callback that writes them, and a function that resumes training."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import maxplus
 from maxplus.distributed import current
 from maxplus.estimators._base import Origin, OtherDataError
 from maxplus.io.container import FileError, read_container, write_container
-from maxplus.io.models import unfitted
+from maxplus.io.models import unfitted_estimator
 from maxplus.io.schema import labels_to_json, parameters_to_json, read_classes
 from maxplus.training import Progress
 from maxplus.training.result import StateError, TrainingState
@@ -24,7 +24,7 @@ KIND = "maxplus-checkpoint"
 
 
 class Checkpoint:
-    """Callback that saves the training state to a file, periodically and at the end of training.
+    """Callback that saves the training state to a file periodically and at the end of training.
 
     After a crash, `maxplus.resume` continues from the file. The resulting weights are bit-identical
     to those of an uninterrupted fit. If the file cannot be written, for example because the disk is
@@ -57,10 +57,13 @@ class Checkpoint:
         self._origin: Origin | None = None
 
     def __call__(self, progress: Progress) -> None:
-        """Write the state if the interval has elapsed; stages without a state are repeated."""
+        """Write the state if the interval has elapsed or training ends.
+
+        Stages without a state are not saved, and repeated by `resume`.
+        """
         now = time.monotonic()
         if progress.origin is not self._origin:
-            # Parameters that cannot be stored raise an error now, and not at the first checkpoint.
+            # Raise an error for parameters that cannot be stored now, not at the first checkpoint.
             parameters_to_json(progress.origin.estimator)
             self._origin = progress.origin
             self._due = now - progress.seconds + self.every
@@ -111,7 +114,7 @@ def resume(
     ----------
     path : str or path
         Name of the file.
-    X, y
+    X, y : array-like
         Data of the interrupted fit.
     callbacks : callable or list of callables, optional
         Callbacks of the estimator, which are not stored in the file.
@@ -128,7 +131,9 @@ def resume(
     Raises
     ------
     FileError
-        If the file is damaged, or was written by a fit to other data.
+        If the file is damaged, was written by a fit to other data, or requires ``augment``.
+    OSError
+        If the file cannot be opened.
 
     Examples
     --------
@@ -147,8 +152,9 @@ def resume(
     True
     """
     # Rank 0 reads the file for all ranks.
-    found = current().root_only(lambda _: read_checkpoint(path), np.empty((0, 0)))
-    estimator, state, classes, document = found
+    estimator, state, classes, document = current().root_only(
+        lambda _: read_checkpoint(path), np.empty((0, 0))
+    )
     if augment is not None:
         estimator.augment = augment
     elif document.get("augmented") and state.stage != Iterations.name:
@@ -173,7 +179,8 @@ def read_checkpoint(
     """Return the unfitted estimator, the training state, the classes and the document."""
     document, arrays = read_container(path, KIND)
     try:
-        estimator, classes = unfitted(document), read_classes(document.get("classes"))
+        estimator = unfitted_estimator(document)
+        classes = read_classes(document.get("classes"))
     except FileError as error:
         raise FileError(f"{path} is damaged: {error}") from None
     state = TrainingState(str(document.get("stage")), arrays, document.get("generator"))

@@ -1,4 +1,4 @@
-"""File format: arrays as safetensors, all other data as a JSON document.
+"""Container format of files: arrays as safetensors, all other data as a JSON document.
 
 Reading executes no code, and declared sizes are checked against the size of the file. A digest of
 the document and the arrays detects even single-bit errors. Files are not memory-mapped, because the
@@ -25,9 +25,9 @@ from maxplus.training import memory
 VERSION = 1
 # Maximum size of a file. A model with 10,000 units for MNIST has 60 MB.
 MAX_BYTES = 8_000_000_000
-# Maximum size of the header with the document; a million feature names take a third of it.
+# Maximum size of the header, which contains the document. A million feature names take a third.
 MAX_HEADER = 32_000_000
-# Maximum number of JSON lists and objects, which need 30 times their length in memory.
+# Maximum number of JSON lists and objects, which take 30 times their text length in memory.
 MAX_CONTAINERS = 1_000_000
 # Maximum number of digits of an integer; the state of a random generator has 39 digits.
 MAX_DIGITS = 100
@@ -36,7 +36,7 @@ MAX_MESSAGE = 500
 
 
 class FileError(ValueError):
-    """Error raised for an unusable file; the message contains the file, the reason and a remedy."""
+    """Error for an unusable file; the message contains the file and the reason."""
 
     def __init__(self, message: str) -> None:
         line = " ".join(message.split())
@@ -46,7 +46,10 @@ class FileError(ValueError):
 def write_container(
     path: str | os.PathLike[str], kind: str, document: dict[str, Any], arrays: dict[str, NDArray]
 ) -> None:
-    """Write a file of the given kind, such as "maxplus-model", atomically."""
+    """Write a file of the given kind, such as "maxplus-model", atomically.
+
+    Raise ValueError if the header is too large.
+    """
     text = json.dumps(document, ensure_ascii=False, allow_nan=True, sort_keys=True)
     content = pack(kind, text, arrays)
     if int.from_bytes(content[:8], "little") > MAX_HEADER:
@@ -58,9 +61,9 @@ def write_container(
 
 
 def pack(kind: str, text: str, arrays: dict[str, NDArray]) -> bytes:
-    """Return the content of a file with a document and arrays."""
+    """Return the bytes of a file with a JSON document ``text`` and arrays."""
     arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-    # The digest is computed without the metadata, because they contain the digest.
+    # The metadata contain the digest, so the digest is computed without them.
     header, data = _split(to_bytes(arrays))
     digest = _digest(kind, text, parse(header), data)
     metadata = {"format": kind, "version": str(VERSION), "document": text, "digest": digest}
@@ -80,9 +83,9 @@ def read_container(
         If the file is not a regular file of this kind, is damaged or too large, or has a later
         version.
     """
-    place = Path(path)
-    name = str(place)
-    if place.exists() and not (place.is_file() or place.is_dir()):
+    file_path = Path(path)
+    name = str(file_path)
+    if file_path.exists() and not (file_path.is_file() or file_path.is_dir()):
         # Opening a pipe blocks until another process writes to it.
         raise FileError(f"{name} is a device, a pipe or a socket; copy its content into a file")
     with open(path, "rb") as file:
@@ -138,9 +141,9 @@ def parse(text: str) -> Any:
     if text.count("{") + text.count("[") > MAX_CONTAINERS:
         raise ValueError(f"it has more than {MAX_CONTAINERS:,} lists and objects")
     try:
-        value = json.loads(text, parse_int=_integer)
+        value = json.loads(text, parse_int=_parse_integer)
         if "\\u" in text:
-            # An escape can be half of a surrogate pair, which cannot be encoded.
+            # Half of a surrogate pair, which only an escape can contain, cannot be encoded.
             json.dumps(value, ensure_ascii=False).encode()
     except RecursionError:
         raise ValueError("its lists and objects are nested too deeply") from None
@@ -149,7 +152,7 @@ def parse(text: str) -> Any:
     return value
 
 
-def _integer(digits: str) -> int:
+def _parse_integer(digits: str) -> int:
     if len(digits) > MAX_DIGITS:
         raise ValueError(f"an integer has {len(digits)} digits; at most {MAX_DIGITS} are read")
     return int(digits)

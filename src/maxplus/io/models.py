@@ -1,4 +1,4 @@
-"""Model files: saving and loading of fitted estimators.
+"""Functions that save fitted estimators to model files and load them.
 
 The arrays of a sum of terms are concatenated: term t has the features
 ``features[feature_start[t] : feature_start[t + 1]]`` and the units ``unit_start[t]`` to
@@ -51,8 +51,8 @@ KIND = "maxplus-model"
 ESTIMATORS = {name: getattr(estimators, name) for name in FITTED}
 # Prefix of the names of a model's arrays.
 PREFIX = "model."
-# Fields of a validation record that identify individual training rows.
-NAMED_ROWS = ("least_confident", "highest_loss")
+# Fields of a validation record that list individual training rows.
+ROW_LISTS = ("least_confident", "highest_loss")
 
 
 def save(
@@ -71,17 +71,23 @@ def save(
     remember_rows : bool, default=False
         If True, also save data about individual training rows, which discloses them.
 
+    Raises
+    ------
+    TypeError
+        If the estimator is not a maxplus estimator.
+    ValueError
+        If a parameter cannot be stored, or if the notes, names and labels are too large.
+
     Notes
     -----
     The file includes ``encoder_`` (a `maxplus.tables.TableEncoder`) and ``validation_`` (see
     `maxplus.evaluation.Validation.to_json`), if the estimator has them.
 
-    By default, the labels and losses of the training rows are replaced by counts and means.
-    ``remember_rows`` saves them, ``suspects_``, ``residuals_``, the samples in ``history_``, the
-    rows listed in a validation, and the row hashes in ``training_rows_``, which
-    ``maxplus train --remember-rows`` computes. Labels and losses can then be read from the file,
-    and the hashes reveal whether a given row was in the training set. SECURITY.md lists what every
-    file discloses.
+    By default, the labels and losses of the training rows are replaced by counts and means. With
+    ``remember_rows``, the file contains the labels and losses, ``suspects_``, ``residuals_``, the
+    samples in ``history_``, the rows listed in ``validation_``, and the row hashes in
+    ``training_rows_``, which ``maxplus train --remember-rows`` computes. The hashes reveal whether
+    a given row was in the training set. SECURITY.md lists the data that every file discloses.
 
     Examples
     --------
@@ -122,13 +128,14 @@ def load(path: str | os.PathLike[str]) -> Any:
     Returns
     -------
     estimator
-        Estimator, bit-identical to the saved one. Attributes about individual training rows are
-        available only if it was saved with ``remember_rows=True``.
+        Estimator with the same predictions, bit for bit. Parameters that a file cannot store, such
+        as callbacks, are None. Attributes about individual training rows are available only if it
+        was saved with ``remember_rows=True``.
 
     Raises
     ------
     FileError
-        If the file is damaged, of another kind or of a later version.
+        If the file is damaged, of another kind, of a later version or too large.
     OSError
         If the file cannot be opened.
 
@@ -204,10 +211,10 @@ def serialize(
 
 
 def _validation(record: dict[str, Any], remember_rows: bool) -> dict[str, Any]:
-    """Return a validation record for a file, by default without lists of individual rows."""
+    """Return a validation record for a file, without individual rows unless ``remember_rows``."""
     if remember_rows:
         return record
-    kept = {name: value for name, value in record.items() if name not in NAMED_ROWS}
+    kept = {name: value for name, value in record.items() if name not in ROW_LISTS}
     if "worst" in record["metrics"]:
         kept["metrics"] = {**record["metrics"], "worst": None}
     return kept
@@ -215,12 +222,12 @@ def _validation(record: dict[str, Any], remember_rows: bool) -> dict[str, Any]:
 
 def deserialize(document: dict[str, Any], arrays: dict[str, NDArray]) -> Any:
     """Invert `serialize`; raise FileError if the content is invalid."""
-    estimator = unfitted(document)
+    estimator = unfitted_estimator(document)
     model = estimator.model_ = network_from_arrays(estimator, arrays)
     encoder = document.get("encoder")
     n_features = document.get("n_features")
     n_columns = check(document.get("n_columns"), is_positive, "n_columns")
-    # An encoded data frame has fewer columns than features.
+    # The columns of a data frame are encoded as a different number of features.
     if n_features != model.n_features or (encoder is None and n_columns != n_features):
         raise FileError(f"the number of features cannot be {n_features!r:.40}")
     estimator.n_features_in_ = n_columns
@@ -245,7 +252,7 @@ def deserialize(document: dict[str, Any], arrays: dict[str, NDArray]) -> Any:
     return estimator
 
 
-def unfitted(document: dict[str, Any]) -> Any:
+def unfitted_estimator(document: dict[str, Any]) -> Any:
     """Return an unfitted estimator with the parameters of a document."""
     cls = ESTIMATORS.get(str(document.get("estimator")))
     if cls is None:
@@ -345,7 +352,7 @@ def network_from_arrays(estimator: Any, arrays: dict[str, NDArray]) -> Network:
     weights = {
         name.removeprefix(PREFIX): A for name, A in arrays.items() if name.startswith(PREFIX)
     }
-    # Only estimators with mean scores of terms can have a sum of terms.
+    # Only estimators with the attribute `term_means_` can have a sum of terms.
     is_sum = "features" in weights and "term_means_" in FITTED[type(estimator).__name__]
     try:
         model: Network = _sum_from_arrays(weights) if is_sum else kind.of_weights(weights)
@@ -399,18 +406,18 @@ def _split(name: str, starts: NDArray, values: NDArray) -> list[NDArray]:
 
 
 def _check_range(model: Network) -> None:
-    """Raise FileError if a weight is not finite or so large that scores overflow."""
+    """Raise FileError if a weight or knot is not finite or so large that scores could overflow."""
     lmms = [lmm for _, lmm in getattr(model, "terms", ())]
     limit = LARGEST_WEIGHT * float(np.finfo(model.dtype).max) / max(1, len(lmms))
     for name, W in model.weights_by_name().items():
         if not np.isfinite(W).all():
             raise FileError(f"the weights {name} are not all finite")
         if np.abs(W).max() > limit:
-            raise FileError(f"the weights {name} are so large that scores overflow")
+            raise FileError(f"the weights {name} are so large that scores could overflow")
     feature_map = getattr(model, "feature_map", None)
     if feature_map is None:
         return
     steepest = max(float(np.abs(lmm.W0).max()) for lmm in lmms)
     x, u = (float(np.abs(A).max()) for A in (feature_map.x, feature_map.u))
     if max(1.0, steepest) * u > limit or x > LARGEST_WEIGHT * np.finfo(np.float64).max:
-        raise FileError("the knots of the feature map are so large that scores overflow")
+        raise FileError("the knots of the feature map are so large that scores could overflow")

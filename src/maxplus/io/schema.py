@@ -1,7 +1,7 @@
-"""Schema of model files: fitted attributes of each estimator, JSON records, labels, parameters.
+"""Schema of model files: fitted attributes, JSON records, labels and parameters.
 
-`FITTED` lists the optional and required fitted attributes in the file of each estimator.
-`ATTRIBUTES` defines their types, shapes and valid values.
+`FITTED` lists the required and optional fitted attributes of each estimator. `ATTRIBUTES` defines
+their types, shapes and valid values.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ from maxplus.io.container import FileError
 from maxplus.models import Network
 from maxplus.training import History, Status
 
-# Maximum weight as a fraction of the float range. Slopes times inputs add at most an eighth.
+# Maximum absolute weight, as a fraction of the largest float. The products of slopes and inputs add
+# up to at most an eighth of the largest float (`TermSum.largest_input`).
 LARGEST_WEIGHT = 1e-3
-# Maximum size of all labels in memory. Each string has the size of the longest one.
+# Maximum size of all labels in memory. In NumPy, each string takes the size of the longest one.
 MAX_LABEL_BYTES = 64_000_000
-# NumPy types whose values JSON can hold: bools, integers, floats, strings.
+# NumPy types that are converted to JSON: booleans, integers, floats and strings.
 _LABEL_TYPE = re.compile(r"[<>|=][biufU]\d{1,8}")
 # Prefix of the parameters of an ensemble's base estimator.
 NESTED = "estimator__"
@@ -76,11 +77,11 @@ def _is_finite(value: Any) -> bool:
     return type(value) in (int, float) and math.isfinite(value)
 
 
-def _is_share(value: Any) -> bool:
+def _is_fraction(value: Any) -> bool:
     return _is_finite(value) and 0.0 <= value <= 1.0
 
 
-def _is_size(value: Any) -> bool:
+def _is_nonnegative(value: Any) -> bool:
     return _is_finite(value) and value >= 0.0
 
 
@@ -88,7 +89,7 @@ def _is_float(value: Any) -> bool:
     return isinstance(value, float)
 
 
-def _is_not_negative(value: Any) -> bool:
+def _is_nonnegative_float(value: Any) -> bool:
     return isinstance(value, float) and value >= 0.0
 
 
@@ -125,7 +126,7 @@ def read_array(
 
 
 def read_history(arrays: dict[str, NDArray]) -> History:
-    """Return the history, with −1 for unknown samples; raise FileError for different lengths."""
+    """Return the history, with −1 for unknown samples; raise FileError if it is invalid."""
     if "history.sample" not in arrays and "history.loss" in arrays:
         unknown = np.full(arrays["history.loss"].shape, -1, np.int64)
         arrays = {**arrays, "history.sample": unknown}
@@ -145,9 +146,9 @@ def read_history(arrays: dict[str, NDArray]) -> History:
 class Array:
     """Fitted attribute that is stored as an array, under its name without the last "_".
 
-    ``axes`` contains the length of each axis: H hidden units, P features, T terms, C classes, a
-    number, or n for any length. If ``dtype`` is None, it is that of the model. ``defect`` completes
-    the error message "the array … " for invalid arrays.
+    ``axes`` contains the length of each axis: H hidden units, P features, T terms, C classes, the
+    number 2, or n for any length. If ``dtype`` is None, it is that of the model. ``defect``
+    completes the error message "the array … " for invalid arrays.
     """
 
     dtype: type | None
@@ -194,7 +195,7 @@ ATTRIBUTES: dict[str, Array | Callable[[Any], bool]] = {
     "mean_loss_": _is_float,
     "slope_": lambda v: _is_float(v) and 0.0 <= v < math.inf,
     "inverse_temperature_": lambda v: _is_float(v) and 0.0 < v < math.inf,
-    "lipschitz_": _is_not_negative,
+    "lipschitz_": _is_nonnegative_float,
     "interpolates_": _is_bool,
     "prototypes_": _UNITS,
     "unit_activation_counts_": _UNITS,
@@ -262,7 +263,7 @@ _INTERPOLATOR = {
 
 
 def _conditions(*parts: dict[str, str]) -> dict[str, str]:
-    """Return the condition of each attribute."""
+    """Return the condition under which each attribute is required."""
     return {
         name: condition
         for part in parts
@@ -300,7 +301,7 @@ def write_attributes(
 
 
 def read_attributes(estimator: Any, attributes: Any, arrays: dict[str, NDArray]) -> None:
-    """Set the fitted attributes in a file; raise FileError if one is invalid or missing."""
+    """Set the fitted attributes from a file; raise FileError if one is invalid or missing."""
     conditions = FITTED[type(estimator).__name__]
     for name, value in check(attributes, {}, "attributes").items():
         kind = ATTRIBUTES[name] if name in conditions else None
@@ -323,64 +324,66 @@ CLASS_SUMMARY = {
     "n_rows": _is_count,
     "class_counts": [_is_count],
     "n_below_log2": _is_count,
-    "mean_loss": _is_not_negative,
+    "mean_loss": _is_nonnegative_float,
 }
 TARGET_SUMMARY = {
     "n_rows": _is_count,
     "mean": lambda v: _is_float(v) and math.isfinite(v),
-    "deviation": _is_not_negative,
+    "deviation": _is_nonnegative_float,
 }
 
 # A record of `maxplus.evaluation.Validation.to_json`.
-_share, _size = _optional(_is_share), _optional(_is_size)
+_fraction, _magnitude = _optional(_is_fraction), _optional(_is_nonnegative)
 _VALIDATION = {
     "description": is_text,
     "rows_never_held_out": _is_count,
-    "seconds": _is_size,
+    "seconds": _is_nonnegative,
 }
 _REGRESSION = {
     "metrics": {
         "n_rows": is_positive,
         "r2": _optional(_is_finite),
-        "mae": _is_size,
-        "mae_error": _is_size,
-        "rmse": _is_size,
-        "covered": _share,
-        "width": _size,
+        "mae": _is_nonnegative,
+        "mae_error": _is_nonnegative,
+        "rmse": _is_nonnegative,
+        "covered": _fraction,
+        "width": _magnitude,
     },
-    "baseline": {"mae": _is_size, "rmse": _is_size},
+    "baseline": {"mae": _is_nonnegative, "rmse": _is_nonnegative},
 }
 _CLASSIFICATION = {
     "metrics": {
         "n_rows": is_positive,
-        "accuracy": _is_share,
-        "accuracy_error": _is_size,
-        **dict.fromkeys(("balanced_accuracy", "macro_f1", "auc", "calibration_error"), _share),
-        "log_loss": _size,
-        "max_loss": _size,
+        "accuracy": _is_fraction,
+        "accuracy_error": _is_nonnegative,
+        **dict.fromkeys(("balanced_accuracy", "macro_f1", "auc", "calibration_error"), _fraction),
+        "log_loss": _magnitude,
+        "max_loss": _magnitude,
         "worst": _optional(is_positive),
         "classes": [
             {"label": is_text, "n_rows": _is_count, "n_predicted": _is_count}
-            | dict.fromkeys(("precision", "recall", "f1", "auc"), _share)
+            | dict.fromkeys(("precision", "recall", "f1", "auc"), _fraction)
         ],
         "confusion": [[_is_count]],
     },
     "baseline": {
         "label": is_text,
-        "accuracy": _is_share,
-        "balanced_accuracy": _share,
-        "log_loss": _size,
+        "accuracy": _is_fraction,
+        "balanced_accuracy": _fraction,
+        "log_loss": _magnitude,
     },
 }
 _LISTED_ROW = {"row": is_positive, "label": is_text, "predicted": is_text} | dict.fromkeys(
-    ("probability", "own_probability"), _is_share
+    ("probability", "own_probability"), _is_fraction
 )
 # Fields of the validation of a classifier that may be missing.
 _OPTIONAL_FIELDS: dict[str, Schema] = {
     "dispersion": lambda v: _is_finite(v) and v >= 1.0,
-    "accuracy_interval": lambda v: isinstance(v, list) and len(v) == 2 and all(map(_is_share, v)),
-    "certified": {"eps": _is_size, "accuracy": _is_share},
-    "reliability": {"count": [_is_count], "confidence": [_share], "accuracy": [_share]},
+    "accuracy_interval": lambda v: (
+        isinstance(v, list) and len(v) == 2 and all(map(_is_fraction, v))
+    ),
+    "certified": {"eps": _is_nonnegative, "accuracy": _is_fraction},
+    "reliability": {"count": [_is_count], "confidence": [_fraction], "accuracy": [_fraction]},
     "least_confident": [_LISTED_ROW],
     "highest_loss": [_LISTED_ROW],
 }
@@ -426,7 +429,10 @@ def read_search(record: Any) -> dict[str, Any]:
 
 
 def labels_to_json(labels: NDArray) -> dict[str, Any]:
-    """Return labels as JSON values with their NumPy type."""
+    """Return labels as JSON values with their NumPy type.
+
+    Raise ValueError if they are too large, and TypeError for other types.
+    """
     if labels.nbytes > MAX_LABEL_BYTES:
         raise ValueError(
             f"the classes have {labels.nbytes:,} bytes, but at most {MAX_LABEL_BYTES:,} can be "
@@ -466,49 +472,51 @@ def read_classes(record: Any) -> NDArray:
 def parameters_to_json(estimator: Any) -> dict[str, Any]:
     """Return the parameters of an estimator, and those of an ensemble's base estimator, as JSON.
 
-    Dicts are converted to lists of pairs, and sequences of numbers to objects. Values that JSON
-    cannot represent, such as callbacks, are replaced by None. ValueError is raised if None is not
-    valid, for example for an `Objective`.
+    Dicts are converted to lists of pairs, and sequences of numbers to JSON objects. Values that
+    JSON cannot represent, such as callbacks, are replaced by None. Raise ValueError if None is not
+    valid for the parameter, for example for an `Objective`.
     """
     parameters = estimator.get_params(deep=False)
     nested = parameters.get("estimator")
     if nested is not None:
         inner = nested.get_params(deep=False)
         parameters |= {NESTED + name: value for name, value in inner.items()}
-    plain = {name: _plain(value) for name, value in parameters.items()}
+    values = {name: _value_to_json(value) for name, value in parameters.items()}
     for name, valid in estimator._parameters.items():
-        if plain[name] is None and None not in valid:
+        if values[name] is None and None not in valid:
             raise ValueError(
                 f"{name}={parameters[name]!r:.80} cannot be stored in a file; save the estimator "
                 f"with pickle, or set a name first, for example set_params({name}="
                 f"{inspect.signature(type(estimator)).parameters[name].default!r})"
             )
-    return plain
+    return values
 
 
 def parameters_from_json(record: dict[str, Any]) -> dict[str, Any]:
     """Invert `parameters_to_json`."""
-    return {name: _restored(value) for name, value in record.items()}
+    return {name: _value_from_json(value) for name, value in record.items()}
 
 
-def _restored(value: Any) -> Any:
+def _value_from_json(value: Any) -> Any:
     if isinstance(value, list):
         return dict(value)
     if isinstance(value, dict):
         if {*value} != {"numbers", "is_array"}:
             raise ValueError("a sequence of numbers has an invalid form")
         numbers = np.asarray(value["numbers"], np.float64)
-        return numbers if numbers.ndim == 1 and value["is_array"] is True else _tuples(numbers)
+        return (
+            numbers if numbers.ndim == 1 and value["is_array"] is True else _nested_tuples(numbers)
+        )
     return value
 
 
-def _tuples(numbers: NDArray) -> tuple:
-    return tuple(_tuples(part) if part.ndim else float(part) for part in numbers)
+def _nested_tuples(numbers: NDArray) -> tuple:
+    return tuple(_nested_tuples(part) if part.ndim else float(part) for part in numbers)
 
 
-def _plain(value: Any) -> Any:
+def _value_to_json(value: Any) -> Any:
     if isinstance(value, dict):
-        return [[_plain(key), _plain(item)] for key, item in value.items()]
+        return [[_value_to_json(key), _value_to_json(item)] for key, item in value.items()]
     if isinstance(value, (tuple, list, np.ndarray)):
         try:
             numbers = np.asarray(value, np.float64).tolist()

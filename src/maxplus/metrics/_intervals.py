@@ -13,7 +13,7 @@ Z_95 = 1.96
 
 
 def wilson_interval(proportion: float | None, n: float) -> tuple[float, float] | None:
-    """Return the 95 % Wilson score interval of a proportion; None if ``n`` is 0."""
+    """Return the 95 % Wilson score interval; None if the proportion is None or ``n`` is 0."""
     if proportion is None or not n:
         return None
     z2 = Z_95**2
@@ -23,10 +23,10 @@ def wilson_interval(proportion: float | None, n: float) -> tuple[float, float] |
 
 
 def score_interval(proportion: float, n: float, n_new: float) -> tuple[float, float]:
-    """Return the 95 % prediction interval of a proportion in a new sample of size ``n_new``.
+    """Return the 95 % prediction interval of a proportion in ``n_new`` new rows.
 
-    The variances of both samples add up, which is equivalent to a sample of size
-    1 / (1 / n + 1 / n_new).
+    The variances of the proportions in both sets of rows add up, which is equivalent to
+    1 / (1 / n + 1 / n_new) rows.
     """
     interval = wilson_interval(proportion, 1.0 / (1.0 / n + 1.0 / n_new))
     assert interval is not None
@@ -36,13 +36,16 @@ def score_interval(proportion: float, n: float, n_new: float) -> tuple[float, fl
 def fold_dispersion(correct: ArrayLike, fold: ArrayLike) -> float:
     """Return the overdispersion of the accuracies of K folds, max(1, χ² / (K − 1)).
 
-    The binomial variance a·(1 − a) / n ignores the variation between folds.
-    The effective number of rows is n / dispersion.
+    It is 1 for a single fold, or if all predictions are correct or all are wrong. The binomial
+    variance a·(1 − a) / n ignores the variation between folds. The effective number of rows is
+    n / dispersion.
 
     Parameters
     ----------
-    correct : array of shape (n,), whether each prediction is correct
-    fold : array of shape (n,), the fold of each row
+    correct : array of bool of shape (n,)
+        Mask of correct predictions.
+    fold : array of shape (n,)
+        Fold of each row.
     """
     correct, fold = np.asarray(correct, bool), np.asarray(fold)
     sizes = np.array([np.count_nonzero(fold == k) for k in np.unique(fold)])
@@ -56,7 +59,7 @@ def fold_dispersion(correct: ArrayLike, fold: ArrayLike) -> float:
 
 
 def auc_error(auc: float, n_positive: int, n_negative: int) -> float:
-    """Return the standard error of a ROC AUC score (Hanley and McNeil, 1982)."""
+    """Return the standard error of a ROC AUC score (Hanley and McNeil, 1982); NaN for one class."""
     if not n_positive or not n_negative:
         return math.nan
     q1, q2 = auc / (2.0 - auc), 2.0 * auc**2 / (1.0 + auc)
@@ -71,8 +74,10 @@ def mean_auc_error(areas: Sequence[tuple[float, int]], n: int) -> float:
 
     Parameters
     ----------
-    areas : ROC AUC and number of rows of each class
-    n : total number of rows
+    areas : sequence of (float, int)
+        One-vs-rest ROC AUC and number of rows of each class.
+    n : int
+        Total number of rows.
     """
     errors = [auc_error(area, n_positive, n - n_positive) for area, n_positive in areas]
     return float(np.mean(errors)) if errors else math.nan

@@ -55,7 +55,7 @@ def _with_decimals(value: float, decimals: int) -> str:
 
 
 def to_jsonable(value: Any) -> Any:
-    """Convert data classes to dicts, arrays and tuples to lists, and NaN and infinity to None.
+    """Convert dataclasses to dicts, arrays and tuples to lists, and NaN and infinity to None.
 
     Parameters
     ----------

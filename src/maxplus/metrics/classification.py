@@ -21,10 +21,10 @@ N_BINS = 15
 
 
 def check_predictions(codes: ArrayLike, P: ArrayLike) -> tuple[NDArray, NDArray]:
-    """Validate class indices of shape (N,) and probabilities of shape (N, C)."""
+    """Validate class indices (N,) and probabilities (N, C), and return them as arrays."""
     codes, P = np.asarray(codes), np.asarray(P, float)
     if P.ndim != 2 or not P.size:
-        raise ValueError(f"P must have shape (N, C) with a row for each sample, got {P.shape}")
+        raise ValueError(f"P must be a non-empty array of shape (N, C); got shape {P.shape}")
     if not ((P >= 0).all() and (P <= 1 + TOLERANCE).all()):
         bad = int(np.flatnonzero(~((P >= 0) & (P <= 1 + TOLERANCE)).all(axis=1))[0])
         raise ValueError(f"P must hold probabilities from 0 to 1; row {bad} is {P[bad]}")
@@ -35,7 +35,7 @@ def check_predictions(codes: ArrayLike, P: ArrayLike) -> tuple[NDArray, NDArray]
         )
     if codes.min() < 0 or codes.max() >= P.shape[1]:
         raise ValueError(
-            f"codes must be from 0 to {P.shape[1] - 1}, the columns of P; got "
+            f"codes must be column indices of P, from 0 to {P.shape[1] - 1}; got "
             f"{codes.min()} to {codes.max()}"
         )
     return codes, P
@@ -69,12 +69,14 @@ def log_losses(codes: ArrayLike, P: ArrayLike) -> NDArray:
 class Reliability:
     """Accuracy and mean confidence of predictions in B bins of equal width.
 
+    The confidence of a prediction is the largest probability. Bin b contains confidences in
+    [b / B, (b + 1) / B), and the last bin also 1.
+
     Attributes
     ----------
-    count : array of shape (B,), number of samples whose largest probability is in
-        [b / B, (b + 1) / B); the last bin includes 1
-    confidence : array of shape (B,), mean of the largest probability; NaN in empty bins
-    accuracy : array of shape (B,), share of correct predictions; NaN in empty bins
+    count : array of shape (B,), number of samples
+    confidence : array of shape (B,), mean confidence; NaN in empty bins
+    accuracy : array of shape (B,), fraction of correct predictions; NaN in empty bins
     """
 
     count: NDArray
@@ -90,15 +92,16 @@ class Reliability:
 
 
 def reliability(codes: ArrayLike, P: ArrayLike, n_bins: int = N_BINS) -> Reliability:
-    """Bin predictions by their probability and return the accuracy of each bin.
+    """Compute the accuracy and the mean confidence of predictions, binned by confidence.
 
     Parameters
     ----------
     codes : array of shape (N,)
         True classes as column indices of P.
     P : array of shape (N, C)
-        Probabilities. Ties are resolved in favour of the first class.
+        Probabilities. Ties are broken by the lowest index.
     n_bins : int, default=15
+        Number of bins.
 
     Returns
     -------
@@ -127,7 +130,8 @@ def reliability(codes: ArrayLike, P: ArrayLike, n_bins: int = N_BINS) -> Reliabi
 def expected_calibration_error(codes: ArrayLike, P: ArrayLike, n_bins: int = N_BINS) -> float:
     """Return the mean absolute difference between confidence and accuracy over bins.
 
-    The estimate is biased upwards if bins contain few samples.
+    Bins are weighted by their number of samples. The estimate is biased upwards if bins contain few
+    samples.
 
     Parameters
     ----------
@@ -136,6 +140,7 @@ def expected_calibration_error(codes: ArrayLike, P: ArrayLike, n_bins: int = N_B
     P : array of shape (N, C)
         Probabilities.
     n_bins : int, default=15
+        Number of bins.
 
     Returns
     -------
@@ -159,7 +164,7 @@ class ClassMetrics:
     label : name of the class
     n_rows, n_predicted : number of true and of predicted rows of the class
     precision, recall, f1 : as in scikit-learn
-    auc : area under the ROC curve
+    auc : area under the one-vs-rest ROC curve; for two classes, that of the second class
     """
 
     label: str
@@ -182,7 +187,8 @@ class ClassificationMetrics:
     balanced_accuracy : mean recall over the classes in the data
     macro_f1 : mean F1 score over the classes in the data or in the predictions
     log_loss : mean negative log-likelihood of the true class
-    auc : area under the ROC curve; for more than two classes, the one-vs-rest macro average
+    auc : area under the ROC curve; for more than two classes, the one-vs-rest macro average over
+        the classes for which it is defined
     calibration_error : `maxplus.metrics.expected_calibration_error`
     max_loss, worst : largest loss, and the index of the first row with this loss
     classes : metrics of each class
@@ -228,11 +234,12 @@ def classification_metrics(
         True classes as column indices of P.
     P : array of shape (N, C)
         Probabilities.
-    labels : names of the C classes
+    labels : sequence of length C
+        Names of the classes.
     predicted : array of shape (N,), optional
         Predicted classes as column indices of P. By default, the argmax of each row.
     losses : array of shape (N,), optional
-        Log losses of the samples, if they are known more precisely than P.
+        Log losses of the samples, if they are available with a higher precision than from P.
 
     Returns
     -------
@@ -257,11 +264,11 @@ def classification_metrics(
     precision, recall, f1, _ = precision_recall_fscore_support(
         codes, predicted, labels=range(C), zero_division=np.nan
     )
-    # For two classes both areas are equal, but rounding in 1 − p may create ties.
-    areas = [_area(codes == d, P[:, d]) for d in range(C)]
+    # For two classes, both values are equal, except that rounding in 1 − p may create ties.
+    auc = [_one_vs_rest_auc(codes == d, P[:, d]) for d in range(C)]
     if C == 2:
-        areas[0] = areas[1]
-    defined = [area for area in areas if not math.isnan(area)]
+        auc[0] = auc[1]
+    defined = [value for value in auc if not math.isnan(value)]
     accuracy = float((predicted == codes).mean())
     return ClassificationMetrics(
         n_rows=n,
@@ -282,7 +289,7 @@ def classification_metrics(
                 float(precision[d]),
                 float(recall[d]),
                 float(f1[d]),
-                areas[d],
+                auc[d],
             )
             for d in range(C)
         ),
@@ -290,6 +297,6 @@ def classification_metrics(
     )
 
 
-def _area(is_class: NDArray, p: NDArray) -> float:
+def _one_vs_rest_auc(is_class: NDArray, p: NDArray) -> float:
     """Return the one-vs-rest ROC AUC of a class; NaN if it is undefined."""
     return float(roc_auc_score(is_class, p)) if 0 < is_class.sum() < is_class.size else math.nan

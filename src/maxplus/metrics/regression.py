@@ -15,7 +15,7 @@ from maxplus.metrics._readable import to_jsonable
 
 @dataclass(frozen=True)
 class RegressionMetrics:
-    """Regression metrics.
+    """Metrics of predictions of a numeric target.
 
     Attributes
     ----------
@@ -56,8 +56,11 @@ def regression_metrics(
     Parameters
     ----------
     y : array of shape (N,)
+        Targets.
     predicted : array of shape (N,)
-    lower, upper : arrays of shape (N,), optional
+        Predictions.
+    lower, upper : array of shape (N,), optional
+        Ends of the prediction intervals.
 
     Returns
     -------
@@ -72,14 +75,19 @@ def regression_metrics(
     y, predicted = np.asarray(y, float), np.asarray(predicted, float)
     if y.ndim != 1 or not y.size or predicted.shape != y.shape:
         raise ValueError(
-            f"y and predicted must be numbers, one for each row; got shapes {y.shape} and "
+            f"y and predicted must have the same shape (N,), N >= 1; got shapes {y.shape} and "
             f"{predicted.shape}"
         )
     if (lower is None) != (upper is None):
-        raise ValueError("an interval needs both lower and upper; only one was given")
+        raise ValueError("lower and upper must be given together; only one was given")
     covered = width = math.nan
     if lower is not None:
         low, high = np.asarray(lower, float), np.asarray(upper, float)
+        if low.shape != y.shape or high.shape != y.shape:
+            raise ValueError(
+                f"lower and upper must have shape {y.shape}, like y; got shapes {low.shape} and "
+                f"{high.shape}"
+            )
         covered = float(((low <= y) & (y <= high)).mean())
         width = float((high - low).mean())
     return RegressionMetrics(

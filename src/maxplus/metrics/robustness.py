@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from maxplus.certify import certified_at
 from maxplus.models.lmm import TermSum
 
-# Fraction of the features that a step of the attack changes; 1 draws an independent point.
+# Expected fraction of the features that a step of the attack resamples; 1 resamples the point.
 CHANGED_FRACTIONS = (1.0, 0.5, 0.25, 0.1)
 
 
@@ -43,7 +43,7 @@ class RobustErrors:
 
     @classmethod
     def of(cls, outcomes: NDArray, y: NDArray) -> RobustErrors:
-        """Compute the error rates from ``robust_outcomes`` and the true classes."""
+        """Compute the error rates from `robust_outcomes` and the class indices y."""
         clean, attacked, certified = (1.0 - outcomes.mean(axis=0)).tolist()
         return cls(len(y), clean, attacked, certified, 1.0 - float(np.bincount(y).max()) / len(y))
 
@@ -60,24 +60,25 @@ def attack(
     """Search the box around each row for a misclassified point.
 
     Random search: each step resamples some features of the point with the smallest margin so far,
-    on the boundary or inside the box, and keeps the new point if its margin is smaller.
+    on the boundary or inside the box, and keeps the new point if its margin is smaller. The margin
+    is the score of the true class minus the highest other score.
 
     Parameters
     ----------
     model : LMM or AdditiveLMM
     X : array of shape (N, P)
     y : array of shape (N,)
-        Index of the class of each row.
+        True class of each row, from 0 to C − 1.
     reach : array of shape (P,), >= 0
         Largest change of each feature.
     n_steps : int, default=40
-        Number of points evaluated per row.
+        Maximum number of points evaluated per row.
     random_state : int, default=0
 
     Returns
     -------
     array of bool of shape (N,)
-        True for rows with a misclassified point.
+        True if a misclassified point was found, or if the row itself is misclassified.
 
     Examples
     --------
@@ -125,10 +126,12 @@ def robust_outcomes(classifier: Any, X: ArrayLike, y: ArrayLike) -> NDArray:
 
     Parameters
     ----------
-    classifier : fitted LMMClassifier with ``robust_eps_``
+    classifier : LMMClassifier
+        Classifier that was fitted with ``robust_eps``.
     X : array of shape (N, P)
+        Encoded features.
     y : array of shape (N,)
-        Index of the class of each row.
+        True class of each row, from 0 to C − 1.
 
     Returns
     -------
@@ -154,9 +157,12 @@ def robust_errors(classifier: Any, X: ArrayLike, y: ArrayLike) -> RobustErrors:
 
     Parameters
     ----------
-    classifier : fitted LMMClassifier with ``robust_eps_``
-    X : array of shape (N, P)
-    y : true labels of shape (N,)
+    classifier : LMMClassifier
+        Classifier that was fitted with ``robust_eps``.
+    X : array of shape (N, P), or data frame
+        Rows, as for ``classifier.predict``.
+    y : array of shape (N,)
+        True labels. Labels that are not classes of the classifier count as errors.
 
     Returns
     -------
@@ -174,5 +180,13 @@ def robust_errors(classifier: Any, X: ArrayLike, y: ArrayLike) -> RobustErrors:
     >>> errors.clean <= errors.attack <= errors.certified < errors.constant
     True
     """
-    codes = np.searchsorted(classifier.classes_, np.asarray(y))
-    return RobustErrors.of(robust_outcomes(classifier, X, codes), codes)
+    rows, labels = classifier._validated(X), np.asarray(y)
+    if labels.shape != (len(rows),):
+        raise ValueError(
+            f"y must have shape ({len(rows)},), a label for each row of X; got {labels.shape}"
+        )
+    is_known = np.isin(labels, classifier.classes_)
+    codes = np.searchsorted(classifier.classes_, labels[is_known])
+    outcomes = np.zeros((len(rows), 3), bool)
+    outcomes[is_known] = robust_outcomes(classifier, rows[is_known], codes)
+    return RobustErrors.of(outcomes, np.unique(labels, return_inverse=True)[1])

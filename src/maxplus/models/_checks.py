@@ -20,7 +20,7 @@ def check_weights(kind: str, shapes: dict[str, str], *weights: NDArray) -> None:
     ``shapes`` maps the name of each weight array to the names of its dimensions, such as "2P, H".
     Dimensions with the same name must have the same size.
     """
-    wanted = ", ".join(f"{name} ({axes})" for name, axes in shapes.items())
+    expected = ", ".join(f"{name} ({axes})" for name, axes in shapes.items())
     got = ", ".join(f"{name} {W.shape}" for name, W in zip(shapes, weights, strict=True))
     sizes: dict[str, int] = {}
     for axes, W in zip(shapes.values(), weights, strict=True):
@@ -28,21 +28,21 @@ def check_weights(kind: str, shapes: dict[str, str], *weights: NDArray) -> None:
         if len(names) != W.ndim or any(
             sizes.setdefault(name, n) != n for name, n in zip(names, W.shape, strict=True)
         ):
-            raise ValueError(f"{kind} needs weights of shapes {wanted}; got {got}")
+            raise ValueError(f"{kind} requires weights of shapes {expected}; got {got}")
     if sizes.get("2P", 0) % 2 or 0 in sizes.values():
         raise ValueError(
-            f"{kind} needs weights of shapes {wanted} with P, C and the other sizes >= 1; got {got}"
+            f"{kind} requires weights of shapes {expected} with all sizes >= 1; got {got}"
         )
     if weights[0].dtype not in FLOAT_TYPES or len({W.dtype for W in weights}) > 1:
         types = ", ".join(f"{name} {W.dtype}" for name, W in zip(shapes, weights, strict=True))
         raise ValueError(
-            f"{kind} needs weights that are all float32 or all float64; got {types}; "
+            f"{kind} requires weights that are all float32 or all float64; got {types}; "
             "convert them with astype"
         )
 
 
 def as_rows(X: ArrayLike, n_features: int, dtype: Any) -> NDArray:
-    """Return X of shape (N, P) as a contiguous read-only array of the given type."""
+    """Validate samples and return them as a contiguous read-only array (N, P) of a float type."""
     array = np.asarray(X)
     if array.ndim != 2 or array.shape[1] != n_features:
         hint = "; pass one sample as x[None]" if array.ndim == 1 else ""
@@ -54,7 +54,7 @@ def as_rows(X: ArrayLike, n_features: int, dtype: Any) -> NDArray:
 
 
 def as_row(x: ArrayLike, n_features: int, dtype: Any) -> NDArray:
-    """Return a sample of shape (P,) as a contiguous read-only array."""
+    """Validate a sample and return it as a contiguous read-only array (P,) of a float type."""
     array = np.asarray(x)
     if array.shape != (n_features,):
         raise ValueError(
@@ -65,7 +65,7 @@ def as_row(x: ArrayLike, n_features: int, dtype: Any) -> NDArray:
 
 
 def as_labels(y: ArrayLike, n_samples: int, n_classes: int) -> NDArray:
-    """Return the classes 0..C−1 of the samples as a contiguous read-only int64 array."""
+    """Validate class indices and return them as a contiguous read-only int64 array (N,)."""
     array = np.asarray(y)
     if array.shape != (n_samples,):
         raise ValueError(
@@ -74,7 +74,7 @@ def as_labels(y: ArrayLike, n_samples: int, n_classes: int) -> NDArray:
     if array.dtype.kind not in "iu" and array.size:
         raise ValueError(
             f"y must hold integers 0..{n_classes - 1}; got dtype {array.dtype}; "
-            "number the classes first, for example with numpy.unique(y, return_inverse=True)"
+            "encode the labels first, for example with numpy.unique(y, return_inverse=True)"
         )
     labels = frozen(np.ascontiguousarray(array, np.int64))
     if labels.size and not 0 <= labels.min() <= labels.max() < n_classes:
@@ -96,8 +96,8 @@ def check_number(
     """Return a finite number > ``above`` and >= ``minimum``; ValueError for other values."""
     number = float(value) if isinstance(value, Real) else math.nan
     if not (above < number < math.inf and number >= minimum):
-        wanted = f" > {above:g}" * (above > -math.inf) + f" >= {minimum:g}" * (minimum > -math.inf)
-        raise ValueError(f"{name} must be a finite number{wanted}; got {value!r:.80}")
+        limits = f" > {above:g}" * (above > -math.inf) + f" >= {minimum:g}" * (minimum > -math.inf)
+        raise ValueError(f"{name} must be a finite number{limits}; got {value!r:.80}")
     return number
 
 

@@ -26,7 +26,7 @@ NO_INDEX, NO_VALUE = np.empty((0, 0), np.int64), np.empty((0, 0))
 
 
 class LMMWeights(NamedTuple):
-    """The weights of an LMM, as arguments of kernels."""
+    """Weights of an LMM, as an argument of kernels."""
 
     W0: np.ndarray  # (2P,)
     W1T: np.ndarray  # (H, 2P)
@@ -77,7 +77,7 @@ def empty_gradient(n_classes: int, dtype: np.dtype) -> LMMGradient:
 
 @njit(cache=True)
 def linear(x, W0, lam):
-    """λ_i = W0[i] · x[p(i)]; O(P)."""
+    """Compute λ_i = W0[i] · x[p(i)] in ``lam``; O(P)."""
     for p in range(x.size):
         lam[2 * p] = W0[2 * p] * x[p]
         lam[2 * p + 1] = W0[2 * p + 1] * x[p]
@@ -85,7 +85,7 @@ def linear(x, W0, lam):
 
 @njit(cache=True)
 def _forward_rows(X, weights, g, Z, unit, row, runner_up, margin):
-    """Compute `forward` on one thread; O(n·P·H)."""
+    """Compute `forward` on one thread; O(n·H·(P + C))."""
     n, H = X.shape[0], weights.W1T.shape[0]
     lam = np.empty((n, weights.W0.size), X.dtype)
     for r in range(n):
@@ -138,10 +138,10 @@ def forward(
     """Fill the results of a forward pass of n samples; arrays without rows are not filled.
 
     ``g`` (n, H) are the hidden units. For each sample and class, (n, C), ``Z`` is the score,
-    ``unit`` the winning unit, ``row`` the winning row of this unit, ``runner_up`` the second best
-    unit, and ``margin`` the score minus the value of the second best unit. The last two are not
-    filled if there is only one unit. Ties are broken by the lowest index. One kernel computes
-    all results, because several take longer to compile.
+    ``unit`` the unit that attains it, ``row`` the row that attains the minimum of this unit,
+    ``runner_up`` the second-best unit, and ``margin`` the score minus the value of the second-best
+    unit. The last two are not filled if there is only one unit. Ties are broken by the lowest
+    index. One kernel computes all results, because several kernels take longer to compile.
     """
     g = np.empty((0, 0), X.dtype) if g is None else g
     kernel = _forward if len(X) * weights.W1T.size >= PARALLEL_FROM else _forward.serial
@@ -150,9 +150,9 @@ def forward(
 
 @njit(cache=True)
 def active_path(x, weights, lam, g, z, h_star, i_star):
-    """Compute the scores of a sample and, per class, the winning unit and row; O(P·H).
+    """Compute the scores of a sample, and the unit and row that determine each; O(H·(P + C)).
 
-    Fills lam (2P), g (H), z, h_star and i_star (C).
+    Fills lam (2P,), g (H,), z, h_star and i_star (C,).
     """
     linear(x, weights.W0, lam)
     for h in range(g.size):
@@ -164,11 +164,12 @@ def active_path(x, weights, lam, g, z, h_star, i_star):
 
 
 @njit(cache=True)
-def subgradient_entries(x, y, linear_moves, grad):
+def subgradient_entries(x, y, with_w0, grad):
     """Compute the subgradient in ``grad`` from its z, h_star and i_star; O(C²).
 
     ∂/∂W2[h*_d, d] = e_d; ∂/∂W1[i*_d, h*_d] = Σ e_d and ∂/∂W0[i*_d] = Σ e_d · x[p(i*_d)], summed
-    over the classes that share the entry (as in the appendix of the paper).
+    over the classes that share the entry (as in the appendix of the paper). Entries of W0 are
+    computed only if ``with_w0``.
     """
     softmax_error(grad.z, y, grad.e)
     n1 = n0 = 0
@@ -181,7 +182,7 @@ def subgradient_entries(x, y, linear_moves, grad):
             grad.row1[j], grad.unit1[j], grad.value1[j] = i, h, 0.0
             n1 += 1
         grad.value1[j] += e
-        if linear_moves:
+        if with_w0:
             j = 0
             while j < n0 and grad.row0[j] != i:
                 j += 1

@@ -23,8 +23,8 @@ PARALLEL_FROM = 50_000
 def sample_loss(z, y):
     """Return logsumexp(z) − z_y ≥ 0 in float64; O(C).
 
-    The largest score is subtracted, so that nothing overflows, and the sum of the other terms is an
-    argument of log1p, so that small losses are accurate.
+    The largest score is subtracted to avoid overflow, and log1p is applied to the sum of the other
+    exponentials, so that small losses are accurate.
     """
     top = 0
     for d in range(1, z.size):
@@ -73,7 +73,7 @@ def losses(Z: np.ndarray, y: np.ndarray, out: np.ndarray) -> None:
 
 
 def softmax(Z: np.ndarray) -> np.ndarray:
-    """Return the probabilities (N, C), in the float type of the scores."""
+    """Return the probabilities (N, C) of scores (N, C), in the float type of the scores."""
     return np.ascontiguousarray(softmax_by_class(Z).T)
 
 
@@ -81,15 +81,15 @@ def softmax_by_class(Z: np.ndarray) -> np.ndarray:
     """Return the probabilities (C, N) of scores (N, C).
 
     The classes are the first axis, because NumPy reductions along a short last axis are several
-    times slower. The exponentials are added in a loop, because ``numpy.sum`` adds those of a single
-    sample in a different order.
+    times slower. The exponentials are added in a loop, because ``numpy.sum`` adds those of a
+    single sample in a different order.
     """
     P = np.ascontiguousarray(Z.T)
     P = P - P.max(axis=0)
     np.exp(P, out=P)
     total = P[0].copy()
-    for own in P[1:]:
-        total += own
+    for exponentials in P[1:]:
+        total += exponentials
     P /= total
     return P
 

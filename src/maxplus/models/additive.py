@@ -14,26 +14,27 @@ from maxplus.models.lmm import LMM, Term, TermSum
 
 
 class AdditiveLMM(TermSum):
-    """z(x) = b + Σ_t z_t(φ(x)[features_t]), where z_t are the scores of an LMM.
+    """Sum of LMMs over subsets of the features, z(x) = b + Σ_t z_t(φ(x)[features_t]).
 
     Terms over one feature are the summands of shape functions, terms over two features model
     interactions, and terms over all features are complete LMMs. The scores of a single term over
-    all features without a feature map are bit-identical to those of its LMM. The mean of K networks
-    is the sum of their terms times 1/K.
+    all features, without a feature map and an intercept, are equal to those of its LMM. The mean of
+    K networks is the sum of their terms times 1/K.
 
     Parameters
     ----------
-    terms : at least one `Term`, all with the same number of classes and the same float type
+    terms : iterable of `Term`
+        At least one term, all with the same number of classes and the same float type.
     n_features : int
-    feature_map : FeatureMap of all features, optional
-        φ; the identity by default.
-    intercept : array b of shape (C,), optional
-        Zeros by default.
+    feature_map : FeatureMap, optional
+        Map φ of all features; the identity by default.
+    intercept : array of shape (C,), optional
+        Intercept b; zeros by default.
 
     Notes
     -----
     Scores are added in the order of the terms, in their float type; the intercept comes first. A
-    term over m features with H units costs O(N·m·H).
+    term over m features with H units costs O(N·H·(m + C)).
 
     Examples
     --------
@@ -56,16 +57,16 @@ class AdditiveLMM(TermSum):
     ) -> None:
         self._n_features = n_features
         self._terms = tuple(
-            Term(_feature_numbers(t, features, lmm, n_features), lmm)
+            Term(_feature_indices(t, features, lmm, n_features), lmm)
             for t, (features, lmm) in enumerate(terms)
         )
         if not self.terms:
             raise ValueError("terms must hold at least one term; got none")
-        for what in ("n_classes", "dtype"):
-            found = [getattr(term.lmm, what) for term in self.terms]
-            if any(value != found[0] for value in found):
-                listed = ", ".join(map(str, found))
-                raise ValueError(f"terms must have the same {what}; got {listed}")
+        for name in ("n_classes", "dtype"):
+            values = [getattr(term.lmm, name) for term in self.terms]
+            if any(value != values[0] for value in values):
+                listed = ", ".join(map(str, values))
+                raise ValueError(f"terms must have the same {name}; got {listed}")
         if feature_map is not None and feature_map.n_features != n_features:
             raise ValueError(
                 f"feature_map must have {n_features} features, like the model; "
@@ -116,7 +117,7 @@ class AdditiveLMM(TermSum):
         return sum(term.lmm.n_hidden for term in self.terms)
 
     def scores(self, X: ArrayLike) -> NDArray:
-        """Return z of shape (N, C); O(N·Σ_t m_t·H_t)."""
+        """Return the scores z, shape (N, C); O(N·Σ_t H_t·(m_t + C))."""
         U = self.mapped(X)
         Z = np.tile(self.intercept, (len(U), 1))
         for lmm, rows in self.term_rows(U):
@@ -124,7 +125,7 @@ class AdditiveLMM(TermSum):
         return Z
 
     def weights_by_name(self) -> dict[str, NDArray]:
-        """Return the arrays of each term: "0.W2", "0.W1", …, "intercept"."""
+        """Return the weights of each term, "0.W2", "0.W1", …, and the intercept."""
         named = {
             f"{t}.{name}": W
             for t, term in enumerate(self.terms)
@@ -138,7 +139,8 @@ class AdditiveLMM(TermSum):
 
         Parameters
         ----------
-        models : at least one model, all with the same features, classes, float type and map
+        models : sequence of AdditiveLMM or LMM
+            At least one model, all with the same features, classes, float type and feature map.
 
         Returns
         -------
@@ -158,11 +160,11 @@ class AdditiveLMM(TermSum):
         for k, model in enumerate(models):
             if model.n_features != n_features or model.feature_map != feature_map:
                 raise ValueError(
-                    f"models must have the same features and the same feature map; model {k} "
-                    "differs from model 0"
+                    f"models must have the same number of features and the same feature map; "
+                    f"model {k} differs from model 0"
                 )
-        share = 1.0 / len(models)
-        terms = [Term(f, lmm.scaled(share)) for model in models for f, lmm in model.terms]
+        factor = 1.0 / len(models)
+        terms = [Term(f, lmm.scaled(factor)) for model in models for f, lmm in model.terms]
         b = np.mean([model.intercept for model in models], axis=0, dtype=np.float64)
         return cls(terms, n_features, feature_map, b)
 
@@ -192,27 +194,27 @@ class AdditiveLMM(TermSum):
         return AdditiveLMM(terms, self.n_features, self.feature_map, self.intercept)
 
 
-def _feature_numbers(t: int, features: ArrayLike, lmm: LMM, n_features: int) -> NDArray:
+def _feature_indices(t: int, features: ArrayLike, lmm: LMM, n_features: int) -> NDArray:
     """Return the features of term t as an array; ValueError if they are not valid."""
-    numbers = np.asarray(features)
+    indices = np.asarray(features)
     if (
-        numbers.ndim != 1
-        or numbers.size == 0
-        or numbers.dtype.kind not in "iu"
-        or numbers.min() < 0
-        or numbers.max() >= n_features
-        or (np.diff(numbers) <= 0).any()
+        indices.ndim != 1
+        or indices.size == 0
+        or indices.dtype.kind not in "iu"
+        or indices.min() < 0
+        or indices.max() >= n_features
+        or (np.diff(indices) <= 0).any()
     ):
         raise ValueError(
-            f"features of term {t} must be increasing numbers 0..{n_features - 1}; "
+            f"features of term {t} must be increasing integers 0..{n_features - 1}; "
             f"got {features!r:.80}"
         )
-    if lmm.n_features != numbers.size:
+    if lmm.n_features != indices.size:
         raise ValueError(
-            f"the LMM of term {t} must have {numbers.size} features, like the term; "
+            f"the LMM of term {t} must have {indices.size} features, like the term; "
             f"got {lmm.n_features}"
         )
-    return numbers.astype(np.int64)
+    return indices.astype(np.int64)
 
 
 def terms_by_shape(model: TermSum) -> list[list[Term]]:
@@ -239,8 +241,8 @@ def breakpoints(lmm: LMM) -> NDArray:
         p, q = P + heights, Q + heights
         order = np.lexsort((-q, -p))
         p, q = p[order], q[order]
-        is_seen = np.append(True, q[1:] > np.maximum.accumulate(q)[:-1])
-        p, q = p[is_seen], q[is_seen]
+        is_kept = np.append(True, q[1:] > np.maximum.accumulate(q)[:-1])
+        p, q = p[is_kept], q[is_kept]
         with np.errstate(over="ignore"):
             found += [(q - p) / (a - b), (q[:-1] - p[1:]) / (a - b)]
     points = np.concatenate(found)
@@ -248,30 +250,30 @@ def breakpoints(lmm: LMM) -> NDArray:
 
 
 def useless_units(model: TermSum) -> NDArray:
-    """Return the mask, of shape (H,), of units that determine no score for any input.
+    """Return the mask, of shape (H,), of dominated units, which determine no score for any input.
 
     Units are numbered consecutively, in the order of the terms, and compared within a term; at
-    least one unit of each term is not useless. O(Σ_t H_t²·(m_t + C)).
+    least one unit of each term is not dominated. O(Σ_t H_t²·(m_t + C)).
     """
     return np.concatenate([_dominated_units(lmm) for _, lmm in model.terms])
 
 
 def _dominated_units(lmm: LMM) -> NDArray:
-    """Return the mask, of shape (H,), of units of an LMM that determine no score for any input.
+    """Return the mask, of shape (H,), of dominated units of an LMM.
 
-    g_h'(x) − g_h(x) ≥ D[h, h'] = min_i (W1[i, h'] − W1[i, h]) for all x, because the same λ_i is
-    added to both. So if D[h, h'] + W2[h', d] ≥ W2[h, d], unit h' dominates h for class d. A unit is
-    useless if, for each class, it is dominated by a unit that is kept. Of several equal units, the
-    one with the lowest index is kept. D is a min-plus product.
+    g_k(x) − g_h(x) ≥ D[h, k] = min_i (W1[i, k] − W1[i, h]) for all x, because the same λ_i is added
+    to both. So if D[h, k] + W2[k, d] ≥ W2[h, d], unit k dominates unit h for class d. A unit is
+    dominated if, for each class, a unit that is not dominated dominates it. Of several equal units,
+    the one with the lowest index is kept. D is a min-plus product.
     """
     W1, W2 = lmm.W1.astype(np.float64), lmm.W2.astype(np.float64)
     D = minplus(np.ascontiguousarray(-W1.T), W1)
     np.fill_diagonal(D, -np.inf)
-    useless = np.zeros(lmm.n_hidden, bool)
+    dominated = np.zeros(lmm.n_hidden, bool)
     for h in reversed(range(lmm.n_hidden)):
-        beaten = (D[h][:, None] + W2 >= W2[h]) & ~useless[:, None]
-        useless[h] = beaten.any(axis=0).all()
-    return useless
+        dominates = (D[h][:, None] + W2 >= W2[h]) & ~dominated[:, None]
+        dominated[h] = dominates.any(axis=0).all()
+    return dominated
 
 
 def with_units(model: LMM | AdditiveLMM, units: NDArray) -> LMM | AdditiveLMM:
@@ -280,14 +282,14 @@ def with_units(model: LMM | AdditiveLMM, units: NDArray) -> LMM | AdditiveLMM:
     ValueError if a term would have no units.
     """
     ends = np.cumsum([lmm.n_hidden for _, lmm in model.terms])
-    numbers = np.unique(units)
-    parts = np.split(numbers, np.searchsorted(numbers, ends[:-1]))
+    kept = np.unique(units)
+    parts = np.split(kept, np.searchsorted(kept, ends[:-1]))
     terms = []
-    for t, ((features, lmm), own) in enumerate(zip(model.terms, parts, strict=True)):
-        if own.size == 0:
+    for t, ((features, lmm), part) in enumerate(zip(model.terms, parts, strict=True)):
+        if part.size == 0:
             raise ValueError(f"units must hold at least one unit of each term; term {t} has none")
-        kept = own - (ends[t] - lmm.n_hidden)
-        terms.append(Term(features, LMM(lmm.W0.copy(), lmm.W1[:, kept], lmm.W2[kept])))
+        index = part - (ends[t] - lmm.n_hidden)
+        terms.append(Term(features, LMM(lmm.W0.copy(), lmm.W1[:, index], lmm.W2[index])))
     if not model.is_sum:
         return terms[0].lmm
     return AdditiveLMM(terms, model.n_features, model.feature_map, model.intercept)

@@ -33,7 +33,7 @@ class Subgradient(dict[str, SparseUpdate]):
     """Sparse subgradient: entries by layer name, in the order in which their squares are summed."""
 
     def squared_norm(self) -> float:
-        """Return Σ v² over all entries, added from left to right.
+        """Return the squared Euclidean norm, with squares added from left to right.
 
         Compiled engines use the same order, so that Polyak steps are bit-identical.
 
@@ -51,7 +51,7 @@ class Subgradient(dict[str, SparseUpdate]):
 
     @classmethod
     def mean(cls, parts: Sequence[Subgradient]) -> Subgradient:
-        """Return the mean of subgradients of the same layers; O(entries).
+        """Return the mean of subgradients of the same layers; linear in the number of entries.
 
         Entries are in the order of their first occurrence. The values of an entry that occurs in
         several parts are added in the order of the parts, before the division.
@@ -60,11 +60,11 @@ class Subgradient(dict[str, SparseUpdate]):
         for name in parts[0]:
             total: dict[tuple[int, ...], float] = {}
             for part in parts:
-                places = np.column_stack(part[name].index).tolist()
-                for place, v in zip(map(tuple, places), part[name].value.tolist(), strict=True):
-                    total[place] = total.get(place, 0.0) + v
-            index = np.array(list(total), np.int64).reshape(-1, len(parts[0][name].index)).T
-            mean[name] = SparseUpdate(tuple(index), np.array(list(total.values())) / len(parts))
+                indices = map(tuple, np.column_stack(part[name].index).tolist())
+                for index, v in zip(indices, part[name].value.tolist(), strict=True):
+                    total[index] = total.get(index, 0.0) + v
+            axes = np.array(list(total), np.int64).reshape(-1, len(parts[0][name].index)).T
+            mean[name] = SparseUpdate(tuple(axes), np.array(list(total.values())) / len(parts))
         return mean
 
     def only(self, layers: Sequence[str]) -> Subgradient:
@@ -91,7 +91,7 @@ class Subgradient(dict[str, SparseUpdate]):
 
 
 class Network(ABC):
-    """A function from samples to scores, with softmax probabilities and named weights."""
+    """Base class of networks: scores, softmax probabilities and named weights."""
 
     @property
     @abstractmethod
@@ -110,7 +110,7 @@ class Network(ABC):
 
     @abstractmethod
     def scores(self, X: NDArray) -> NDArray:
-        """Return the pre-softmax scores z, shape (N, C).
+        """Return the scores z, the inputs of the softmax.
 
         Parameters
         ----------
@@ -131,7 +131,7 @@ class Network(ABC):
         """
 
     def probabilities(self, X: NDArray) -> NDArray:
-        """Return softmax(z), shape (N, C).
+        """Return the class probabilities softmax(z).
 
         Parameters
         ----------
@@ -144,7 +144,7 @@ class Network(ABC):
         return _softmax.softmax(self.scores(X))
 
     def losses(self, X: NDArray, y: NDArray) -> NDArray:
-        """Return the cross-entropy of each sample, float64, shape (N,).
+        """Return the cross-entropy of each sample in float64.
 
         Parameters
         ----------
@@ -163,10 +163,10 @@ class Network(ABC):
 
 
 class Model(Network):
-    """A trainable max-plus network with softmax output.
+    """Base class of trainable networks.
 
     ``layers`` are the names of the weight arrays, which are attributes and parameters of the
-    constructor of subclasses. The last layer comes first, as in subgradients.
+    constructor of subclasses. Their order, from the output to the input, is that of subgradients.
     """
 
     layers: ClassVar[tuple[str, ...]]
@@ -210,7 +210,7 @@ class Model(Network):
 
     @classmethod
     def of_weights(cls: type[M], weights: Mapping[str, NDArray]) -> M:
-        """Return a model with these weights; ValueError if an array is missing or not finite."""
+        """Return a model with these weights; ValueError if any is missing or not finite."""
         missing = [name for name in cls.layers if name not in weights]
         if missing:
             raise ValueError(f"the weights {missing[0]} are missing")
@@ -224,8 +224,8 @@ class Model(Network):
     ) -> Subgradient:
         """Return a subgradient of the weighted mean loss.
 
-        All entries are listed, including zeros; `Subgradient.n_nonzero` divided by `n_weights` is
-        the sparsity γ of the paper.
+        It has an entry for each weight, including zeros. `Subgradient.n_nonzero` divided by
+        `n_weights` is the sparsity γ of the paper.
 
         Parameters
         ----------
@@ -264,7 +264,9 @@ class Model(Network):
         return sum(getattr(self, name).size for name in self.layers)
 
     def move(self, subgradient: Subgradient, step: float) -> None:
-        """Update the weights in place, W ← W − step · subgradient; each entry is rounded once.
+        """Update the weights in place, W ← W − step · subgradient.
+
+        New values are computed in float64 and then rounded to the float type of the weights.
 
         Parameters
         ----------
@@ -285,5 +287,5 @@ class Model(Network):
         return as_rows(X, self.n_features, self.dtype)
 
     def _sample(self, x: ArrayLike, y: int) -> tuple[NDArray, int]:
-        """Return a sample and its class, validated."""
+        """Validate a sample and its class."""
         return as_row(x, self.n_features, self.dtype), check_index("y", y, self.n_classes)

@@ -30,7 +30,7 @@ WIDTH = 1.0
 
 
 class Segments(NamedTuple):
-    """Segments of the map of each feature, arrays of shape (P, width) in float64.
+    """Linear segments of the map of each feature, float64 arrays of shape (P, width).
 
     Between a knot and the next one, φ is min(values + rises·(x − knots), ends). Rows are padded
     with knots at infinity.
@@ -43,13 +43,13 @@ class Segments(NamedTuple):
 
 
 class FeatureMap:
-    """u_p = φ_p(x_p): a non-decreasing piecewise-linear map of each feature.
+    """Non-decreasing piecewise-linear map of each feature, u_p = φ_p(x_p).
 
     Each map is constant below its first knot and above its last knot.
 
     Maps are also monotone in floating-point arithmetic: in a segment, φ is u + s·(x − knot) with a
-    fixed slope s, clipped to the value at the end of the segment. So the image of an interval
-    [low, high] is [φ(low), φ(high)], exactly.
+    fixed slope s, clipped to the value at the end of the segment. Therefore, all values of φ on an
+    interval [low, high] are between φ(low) and φ(high).
 
     Parameters
     ----------
@@ -93,13 +93,14 @@ class FeatureMap:
         """Return a map fitted to each column of X; O(N·P·log N).
 
         A column with at most five distinct values is mapped to equally spaced values. Any other
-        column is clipped to an interval that excludes outliers, heavy tails are compressed by
-        asinh, and the result is standardised. The map does not depend on the magnitude of a single
-        outlier.
+        column is clipped to an interval that excludes outliers, and heavy tails are compressed by
+        asinh. All mapped columns have mean 0 and standard deviation 0.5, or are 0 if the column is
+        constant. The map does not depend on the magnitude of a single outlier.
 
         Parameters
         ----------
-        X : array of shape (N, P), finite
+        X : array of shape (N, P)
+            Finite values.
 
         Returns
         -------
@@ -109,19 +110,20 @@ class FeatureMap:
 
     @classmethod
     def clip(cls, X: NDArray, levels: Any = "range") -> FeatureMap:
-        """Return a map of each column of X that clips it to intervals; O(N·P).
+        """Return a map that clips each column of X to intervals; O(N·P).
 
-        A map has values in [−0.5, 0.5]. It rises linearly within each interval, by the same amount
-        in each, and is constant elsewhere. Scores are therefore constant while a feature varies
-        between two adjacent intervals. This increases certified radii for features with few typical
-        values, such as the pixels of drawings.
+        A map has values in [−0.5, 0.5]. It increases linearly within each interval, by the same
+        amount in each, and is constant elsewhere. Scores are therefore constant while a feature
+        varies between two adjacent intervals. This increases certified radii for features with few
+        typical values, such as the pixels of drawings.
 
         Parameters
         ----------
-        X : array of shape (N, P), finite
+        X : array of shape (N, P)
+            Finite values.
         levels : "range", (low, high), or a sequence of such pairs
-            "range" is the interval between the minimum and the maximum of each column. Several
-            intervals must be in increasing order and must not overlap.
+            Intervals. "range" is the interval between the minimum and the maximum of each column.
+            Several intervals must be in increasing order and must not overlap.
 
         Returns
         -------
@@ -152,7 +154,7 @@ class FeatureMap:
         return self.starts.size - 1
 
     def knots(self, p: int) -> tuple[NDArray, NDArray]:
-        """Return positions and values of the knots of feature p.
+        """Return the positions and values of the knots of feature p.
 
         Parameters
         ----------
@@ -167,7 +169,7 @@ class FeatureMap:
         return self.x[part], self.u[part]
 
     def __call__(self, X: ArrayLike) -> NDArray:
-        """Return φ(X) of shape (N, P), in float64; O(N·P·log knots)."""
+        """Return φ(X), shape (N, P), in float64; O(N·P·log K) for K knots."""
         rows = as_rows(X, self.n_features, np.float64)
         U = np.empty(rows.shape)
         map_rows(rows, self.starts, self.x, self.u, self.rises, U)
@@ -181,11 +183,12 @@ class FeatureMap:
         )
 
     def segments(self, width: int) -> Segments:
-        """Return the segments of all features as tables with ``width`` columns.
+        """Return the segments of all features as arrays with ``width`` columns.
 
         Parameters
         ----------
-        width : int, at least the number of knots of each feature
+        width : int
+            At least the number of knots of each feature.
 
         Returns
         -------
@@ -241,20 +244,20 @@ class FeatureMap:
         array of the shape of u
         """
         x, values = self.knots(p)
-        wanted = np.asarray(u, np.float64)
+        target = np.asarray(u, np.float64)
         first, rising = np.unique(values, return_index=True)
         # Of knots with equal values, the first is the smallest x, and the last begins the next
         # segment.
         last = np.append(rising[1:], values.size) - 1
-        k = np.clip(np.searchsorted(first, wanted, side="left"), 1, max(1, first.size - 1))
+        k = np.clip(np.searchsorted(first, target, side="left"), 1, max(1, first.size - 1))
         if first.size == 1:
-            found = np.full(wanted.shape, x[0])
+            found = np.full(target.shape, x[0])
         else:
-            share = (wanted - first[k - 1]) / (first[k] - first[k - 1])
+            fraction = (target - first[k - 1]) / (first[k] - first[k - 1])
             begin, end = x[last[k - 1]], x[rising[k]]
-            found = np.clip(begin + share * (end - begin), begin, end)
-        found = np.where(wanted <= first[0], -np.inf, found)
-        return np.where(wanted > first[-1], np.inf, found)
+            found = np.clip(begin + fraction * (end - begin), begin, end)
+        found = np.where(target <= first[0], -np.inf, found)
+        return np.where(target > first[-1], np.inf, found)
 
 
 def clip_ends(levels: Any, X: NDArray) -> NDArray:
@@ -310,7 +313,7 @@ def _column_knots(column: NDArray) -> tuple[NDArray, NDArray]:
 
 
 def _ordinary_distance(distances: NDArray) -> float:
-    """Return a high quantile of distances that does not depend on the largest one."""
+    """Return a high quantile, at most the second-largest distance; 0 for fewer than two."""
     if distances.size < 2:
         return 0.0
     k = min(int(ORDINARY * (distances.size - 1)), distances.size - 2)
@@ -326,7 +329,7 @@ def _standardise(values: NDArray, counts: NDArray) -> NDArray:
 
 @njit(cache=True)
 def map_rows(X, starts, knots, values, rises, U):
-    """U[n, p] = φ_p(X[n, p]); NaN stays NaN. O(N·P·log knots)."""
+    """Compute U[n, p] = φ_p(X[n, p]), and NaN for NaN; O(N·P·log K) for K knots."""
     for p in range(X.shape[1]):
         first, last = starts[p], starts[p + 1] - 1
         for n in range(X.shape[0]):

@@ -17,7 +17,8 @@ from maxplus.models.lmm import LMM
 
 # Maximum number of samples of a class for clustering; further samples have little effect.
 MAX_SAMPLES = 6_000
-ROUNDS = 8
+# Maximum number of iterations of k-means.
+MAX_ITER = 8
 # Number of pairs of samples for a median distance, and size of blocks of pairs.
 N_PAIRS = 2_000
 BLOCK_PAIRS = 100
@@ -34,15 +35,15 @@ def box_lmm(
 ) -> LMM:
     """Return an LMM whose unit h is the box centre_h ± deviation_h of a cluster of its class.
 
-    W2[h, d] = 0 for the class of the unit and −drop for other classes. The numbers of units of two
-    classes differ by at most one, unless a class has fewer samples.
+    W2[h, d] is 0 for the class of the unit and −drop for other classes. The numbers of units of two
+    classes differ by at most one, unless a class has too few samples.
     """
     centres, spreads = [], []
     labels: list[int] = []
     for d, n_units in enumerate(_shares(_available(y, n_classes), n_hidden)):
         if n_units:
-            own = _subsample(np.flatnonzero(y == d), rng)
-            centre, spread = _clusters(X[own], n_units, rng)
+            rows = _subsample(np.flatnonzero(y == d), rng)
+            centre, spread = _clusters(X[rows], n_units, rng)
             centres.append(centre)
             spreads.append(spread)
             labels += [d] * n_units
@@ -55,7 +56,7 @@ def box_lmm_bytes(X: NDArray, y: NDArray, n_hidden: int, n_classes: int) -> int:
     """Return the approximate peak memory of `box_lmm` in bytes; O(N)."""
     available = _available(y, n_classes)
     H, item = min(n_hidden, int(available.sum())), X.dtype.itemsize
-    # Memberships of the clusters of the largest class; k-means takes about the same.
+    # Cluster memberships of the largest class, and about as much memory for k-means.
     largest = int(available.max(initial=0))
     clusters = largest * (2 * min(largest, -(-H // n_classes)) + 6 * X.shape[1])
     # Centres and deviations, their concatenations, and the weights.
@@ -68,7 +69,7 @@ def pyramids_bytes(n_points: int, n_features: int, n_classes: int, dtype: np.dty
 
 
 def random_lmm_bytes(shape: tuple[int, int, int], dtype: np.dtype) -> int:
-    """Return the approximate peak memory of `random_lmm` in bytes; it draws float64 samples."""
+    """Return the approximate peak memory of `random_lmm` in bytes, including float64 draws."""
     P, H, C = shape
     return (2 * P + C) * H * (8 + 2 * dtype.itemsize)
 
@@ -91,26 +92,25 @@ def _subsample(rows: NDArray, rng: np.random.Generator) -> NDArray:
     return rows[rng.choice(len(rows), MAX_SAMPLES, replace=False)]
 
 
-def _clusters(own: NDArray, n: int, rng: np.random.Generator) -> tuple[NDArray, NDArray]:
-    """Return centres and standard deviations of n clusters, by k-means; O(rounds·N·n·P)."""
-    start = own[rng.choice(len(own), n, replace=False)]
+def _clusters(samples: NDArray, n: int, rng: np.random.Generator) -> tuple[NDArray, NDArray]:
+    """Return the centres and standard deviations of n k-means clusters; O(MAX_ITER·N·n·P)."""
+    start = samples[rng.choice(len(samples), n, replace=False)]
     with warnings.catch_warnings():
-        # Duplicate points result in fewer clusters; the boxes of the other units have width 0.
+        # Duplicate samples result in fewer clusters; the boxes of the empty clusters have width 0.
         warnings.simplefilter("ignore", ConvergenceWarning)
-        means = KMeans(n, init=start, n_init=1, max_iter=ROUNDS).fit(own)
-    member = np.zeros((len(own), n), own.dtype)
-    member[np.arange(len(own)), means.labels_] = 1.0
+        means = KMeans(n, init=start, n_init=1, max_iter=MAX_ITER).fit(samples)
+    member = np.zeros((len(samples), n), samples.dtype)
+    member[np.arange(len(samples)), means.labels_] = 1.0
     count = np.maximum(member.sum(axis=0), 1.0)[:, None]
-    centre = member.T @ own / count
+    centre = member.T @ samples / count
     # Squares relative to the mean of the class, to avoid cancellation.
-    mean = own.mean(axis=0)
-    square = member.T @ ((own - mean) ** 2) / count
-    # The box of an empty cluster has width 0.
+    mean = samples.mean(axis=0)
+    square = member.T @ ((samples - mean) ** 2) / count
     empty = member.sum(axis=0) == 0
     centre[empty] = means.cluster_centers_[empty]
     spread = np.sqrt(np.maximum(square - (centre - mean) ** 2, 0.0))
     spread[empty] = 0.0
-    return centre.astype(own.dtype), spread.astype(own.dtype)
+    return centre.astype(samples.dtype), spread.astype(samples.dtype)
 
 
 def choose_prototypes(y: NDArray, n_hidden: int, rng: np.random.Generator) -> NDArray:
@@ -150,7 +150,10 @@ def random_lmm(
     dtype: np.dtype,
     rng: np.random.Generator,
 ) -> LMM:
-    """Return an LMM of ``shape`` (P, H, C) with i.i.d. weights, N(0, k²) or U(−k, k)."""
+    """Return an LMM of ``shape`` (P, H, C) with i.i.d. weights, N(0, k²) or U(−k, k).
+
+    k is ``slope`` for W0 and W1, and ``init_margin`` for W2.
+    """
     P, H, C = shape
     sample = {"gaussian": gaussian, "uniform": uniform}[draw]
     return LMM(
@@ -178,8 +181,8 @@ def glorot_uniform(fan_in: int, fan_out: int, rng: np.random.Generator) -> NDArr
 def median_distance(X: NDArray, rng: np.random.Generator) -> float:
     """Return the median L∞ distance between random pairs of different samples.
 
-    If more than half of the pairs coincide, it is the median of the other pairs, or 1 if all
-    samples are equal, so that it is never 0. O(pairs·P).
+    It is never 0: if the median is 0, it is the median of the nonzero distances, or 1 if all
+    sampled distances are 0. O(N_PAIRS·P).
     """
     n = len(X)
     if n < 2:
@@ -194,9 +197,9 @@ def median_distance(X: NDArray, rng: np.random.Generator) -> float:
 
 
 def class_distance(X: NDArray, y: NDArray, rng: np.random.Generator) -> float:
-    """Return the median L∞ distance between random samples of different classes; O(pairs·P).
+    """Return the median L∞ distance between random samples of different classes; O(N_PAIRS·P).
 
-    If the median is 0 or all sampled pairs have equal classes, return 1.
+    It is 1 if the median is 0, or if all sampled pairs have equal classes.
     """
     a = rng.integers(len(X), size=N_PAIRS)
     b = rng.integers(len(X), size=N_PAIRS)
@@ -229,9 +232,9 @@ def _divisor(distance: float, dtype: np.dtype) -> float:
 
 
 def lipschitz_constant(X: NDArray, y: NDArray) -> float:
-    """Return max |y_i − y_j| / ‖x_i − x_j‖∞ over all pairs of different points; O(N²·P).
+    """Return max |y_i − y_j| / ‖x_i − x_j‖∞ over all pairs of points; O(N²·P).
 
-    0 for fewer than two points; inf if equal points have different values.
+    It is 0 for fewer than two points, and inf if equal points have different values.
     """
     points, values = np.asarray(X, np.float64), np.asarray(y, np.float64)
     if points.ndim != 2 or values.shape != (len(points),):
@@ -246,6 +249,6 @@ def lipschitz_constant(X: NDArray, y: NDArray) -> float:
             for column in columns:
                 np.maximum(run, np.abs(column[:n] - column[n]), out=run)
             rise = np.abs(values[:n] - values[n])
-            # Equal points with equal values have no slope.
+            # Pairs with equal values are ignored, because 0/0 would be NaN for equal points.
             steepest = max(steepest, float(np.max(rise / run, initial=0.0, where=rise > 0.0)))
     return steepest

@@ -23,9 +23,11 @@ from maxplus.models.feature_map import FeatureMap
 
 
 class ActivePath(NamedTuple):
-    """The winning unit ``unit[n, d]`` of each score, and the winning row ``row[n, d]`` of the unit.
+    """Arg-max and arg-min of each score, arrays of shape (N, C).
 
-    Row i belongs to feature i // 2; even rows have the + slope, odd rows the − slope.
+    The unit ``unit[n, d]`` attains the maximum of class d for sample n, and the row ``row[n, d]``
+    of W1 attains the minimum of this unit. Row i belongs to feature i // 2; even rows have the +
+    slope, odd rows the − slope.
     """
 
     unit: NDArray
@@ -46,9 +48,9 @@ class Term(NamedTuple):
 
 
 class TermSum(Network):
-    """z(x) = b + Σ_t z_t(φ(x)[features_t]): the common interface of `LMM` and `AdditiveLMM`.
+    """Common interface of `LMM` and `AdditiveLMM`, z(x) = b + Σ_t z_t(φ(x)[features_t]).
 
-    ``is_sum`` is False for a single LMM, where one unit determines each score.
+    ``is_sum`` is False for an `LMM`, whose scores are each determined by one unit.
     """
 
     is_sum: ClassVar[bool]
@@ -74,10 +76,10 @@ class TermSum(Network):
         """Number of hidden units H of all terms."""
 
     def activation_counts(self, X: ArrayLike) -> NDArray:
-        """Return, for each unit, the number of scores of its term that it determines.
+        """Return the number of scores that each unit determines.
 
-        A term has one score for each sample and class. Units are numbered consecutively, in the
-        order of the terms. O(N·Σ_t m_t·H_t).
+        Each term has one score for each sample and class, which one of its units determines. Units
+        are numbered consecutively, in the order of the terms. O(N·Σ_t H_t·(m_t + C)).
 
         Parameters
         ----------
@@ -110,11 +112,11 @@ class TermSum(Network):
 
     @abstractmethod
     def scaled(self, factor: float) -> TermSum:
-        """Return the model with all weights times factor > 0, which has the same predictions.
+        """Return the model with all weights, and hence all scores, times a factor.
 
         Parameters
         ----------
-        factor : float
+        factor : float, > 0
 
         Returns
         -------
@@ -136,11 +138,11 @@ class TermSum(Network):
 
     @property
     def largest_input(self) -> float:
-        """Bound on absolute inputs below which no score overflows.
+        """Largest absolute value of inputs for which no score overflows.
 
         Without a feature map, sums of products of slopes and inputs are limited to an eighth of the
-        largest float. With a feature map, mapped features are bounded, so that all finite inputs
-        are allowed.
+        largest float. With a feature map, mapped features are bounded, so that any finite
+        input is allowed.
         """
         largest = float(np.finfo(self.dtype).max)
         if self.feature_map is not None:
@@ -149,7 +151,7 @@ class TermSum(Network):
         return largest / (8.0 * steepest * self.n_features * len(self.terms))
 
     def mapped(self, X: ArrayLike) -> NDArray:
-        """Return φ(X) of shape (N, P), in the model's float type.
+        """Return the mapped features φ(X), in the float type of the model.
 
         Parameters
         ----------
@@ -163,7 +165,7 @@ class TermSum(Network):
         return rows if self.feature_map is None else self.feature_map(rows).astype(self.dtype)
 
     def term_scores(self, X: ArrayLike) -> NDArray:
-        """Return the scores of each term, of shape (T, N, C); with the intercept they sum to z.
+        """Return the scores of each term, whose sum is z without the intercept.
 
         Parameters
         ----------
@@ -182,7 +184,9 @@ class TermSum(Network):
 
 
 class LMM(Model, TermSum):
-    """λ_i = W0[i]·x[i // 2], g_h = min_i (λ_i + W1[i, h]), z_d = max_h (g_h + W2[h, d]).
+    """Linear-Min-Max network with one hidden layer.
+
+    λ_i = W0[i]·x[i // 2], g_h = min_i (λ_i + W1[i, h]), z_d = max_h (g_h + W2[h, d]).
 
     Parameters
     ----------
@@ -261,7 +265,7 @@ class LMM(Model, TermSum):
 
     @property
     def terms(self) -> tuple[Term, ...]:
-        """A tuple with this LMM as the only term."""
+        """Single term with all features and this LMM."""
         return (Term(np.arange(self.n_features), self),)
 
     @property
@@ -276,7 +280,7 @@ class LMM(Model, TermSum):
 
     @property
     def slopes(self) -> NDArray:
-        """View of W0 of shape (P, 2): the + and the − slope of each feature."""
+        """View of W0 of shape (P, 2): the + and − slopes of each feature."""
         return self.W0.reshape(-1, 2)
 
     @property
@@ -290,7 +294,7 @@ class LMM(Model, TermSum):
         return _lmm_kernels.LMMWeights(self.W0, self.W1.T, self.W2.T)
 
     def hidden(self, X: NDArray) -> NDArray:
-        """Return g, shape (N, H): the margin of each sample in the box of each unit; O(N·P·H).
+        """Return the values g of the hidden units; O(N·P·H).
 
         Parameters
         ----------
@@ -306,14 +310,14 @@ class LMM(Model, TermSum):
         return G
 
     def scores(self, X: NDArray) -> NDArray:
-        """Return z, shape (N, C), in parallel over samples; O(N·P·H)."""
+        """Return the scores z, shape (N, C), in parallel for many samples; O(N·H·(P + C))."""
         X = self._rows(X)
         Z = np.empty((len(X), self.n_classes), self.dtype)
         _lmm_kernels.forward(X, self.weights, Z)
         return Z
 
     def active_path(self, X: ArrayLike) -> ActivePath:
-        """Return the winning unit and row of each score; O(N·P·H).
+        """Return the unit and the row that determine each score; O(N·H·(P + C)).
 
         Ties are broken by the lowest index.
 
@@ -324,7 +328,7 @@ class LMM(Model, TermSum):
         Returns
         -------
         ActivePath
-            ``unit`` and ``row``, both of shape (N, C).
+            ``unit`` and ``row``, of shape (N, C).
         """
         X = self._rows(X)
         shape = len(X), self.n_classes
@@ -336,22 +340,22 @@ class LMM(Model, TermSum):
         """Return ∂/∂W2[h*_d, d] = e_d, ∂/∂W1[i*_d, h*_d] += e_d, ∂/∂W0[i*_d] += e_d·x[p(i*_d)].
 
         There are at most C entries per layer; entries that several classes share are summed (as in
-        the appendix of the paper). O(P·H).
+        the appendix of the paper). O(H·(P + C) + C²).
         """
-        wanted = self.layers if layers is None else tuple(layers)
+        selected = self.layers if layers is None else tuple(layers)
         x, y = self._sample(x, y)
         grad = _lmm_kernels.empty_gradient(self.n_classes, self.dtype)
         lam = np.empty(self.W0.size, self.dtype)
         g = np.empty(self.n_hidden, self.dtype)
         _lmm_kernels.active_path(x, self.weights, lam, g, grad.z, grad.h_star, grad.i_star)
-        _lmm_kernels.subgradient_entries(x, y, "W0" in wanted, grad)
+        _lmm_kernels.subgradient_entries(x, y, "W0" in selected, grad)
         n1, n0 = grad.n
         full = Subgradient(
             W2=SparseUpdate((grad.h_star, np.arange(self.n_classes)), grad.e),
             W1=SparseUpdate((grad.row1[:n1], grad.unit1[:n1]), grad.value1[:n1]),
             W0=SparseUpdate((grad.row0[:n0],), grad.value0[:n0]),
         )
-        return full.only(wanted)
+        return full.only(selected)
 
     def folded(self, centre: ArrayLike, spread: ArrayLike) -> LMM:
         """Return an LMM whose scores at x are those of this LMM at (x − centre) / spread.
@@ -365,13 +369,13 @@ class LMM(Model, TermSum):
             W1 = offsets.astype(self.dtype).reshape(self.n_hidden, -1).T
         if not (np.isfinite(W0).all() and np.isfinite(W1).all()):
             raise ValueError(
-                f"the folded weights do not fit into {self.dtype}: spread is too small; got "
-                f"{spread!r:.80}; leave out features that hardly vary"
+                f"the folded weights do not fit into {self.dtype}: spread is too small, or centre "
+                f"is too large; got spread={spread!r:.80}; remove features that are almost constant"
             )
         return LMM(W0, W1, self.W2.copy("F"))
 
     def scaled(self, factor: float) -> LMM:
-        """Return the model with all weights times factor > 0."""
+        """Return the model with all weights, and hence all scores, times factor > 0."""
         f = check_number("factor", factor, above=0.0)
         return LMM(f * self.W0, f * self.W1, f * self.W2)
 
@@ -398,6 +402,6 @@ class LMM(Model, TermSum):
 
 
 def _offsets(slopes: NDArray, centre: NDArray, half_width: NDArray | int) -> NDArray:
-    """Return offsets (…, P, 2) of lines that are exactly 0 at the walls centre ∓ half_width."""
+    """Return the offsets (…, P, 2) of lines that are exactly 0 at the walls centre ∓ half_width."""
     walls = np.stack([centre - half_width, centre + half_width], axis=-1)
     return -(slopes * walls)

@@ -15,7 +15,7 @@ from maxplus.models.base import Model, SparseUpdate, Subgradient
 
 
 class _MaxPlusModel(Model):
-    """z_d = max_k (a_k(x) + V[d, k]) with inputs a(x) that subclasses define."""
+    """Base class of models z_d = max_k (a_k(x) + V[d, k]), where subclasses define a(x) and V."""
 
     @property
     @abstractmethod
@@ -32,14 +32,14 @@ class _MaxPlusModel(Model):
         return self._output_weights.shape[0]
 
     def scores(self, X: NDArray) -> NDArray:
-        """Return z, shape (N, C)."""
+        """Return the scores z, shape (N, C)."""
         a = self._inputs(X)
         Z = np.empty((len(a), self.n_classes), self.dtype)
         product_into(a, self._output_weights, False, Z)
         return Z
 
     def active_path(self, X: NDArray) -> NDArray:
-        """Return the winning feature or hidden unit of each score.
+        """Return the index of the feature or hidden unit that determines each score.
 
         Ties are broken by the lowest index.
 
@@ -53,16 +53,18 @@ class _MaxPlusModel(Model):
         """
         return maxplus_winners(self._inputs(X), self._output_weights)[1]
 
-    def _error(self, a: NDArray, y: int) -> tuple[NDArray, NDArray]:
-        """Return the winner k*_d of each class and e_d, for the inputs (1, K) of one sample."""
-        z, winners = maxplus_winners(a, self._output_weights)
+    def _argmax_and_error(self, a: NDArray, y: int) -> tuple[NDArray, NDArray]:
+        """Return the arg-max k*_d and the error e_d of each class, for inputs (1, K)."""
+        z, index = maxplus_winners(a, self._output_weights)
         e = np.empty(self.n_classes)
         _softmax.softmax_error(z[0], y, e)
-        return winners[0], e
+        return index[0], e
 
 
 class ZeroHidden(_MaxPlusModel):
-    """z_d(x) = max_p (x_p + W[d, p]) (the paper's equation 1); scores take O(N·P·C).
+    """Max-plus network without hidden layers, z_d(x) = max_p (x_p + W[d, p]).
+
+    Equation 1 of the paper. Scores take O(N·P·C).
 
     Parameters
     ----------
@@ -88,18 +90,19 @@ class ZeroHidden(_MaxPlusModel):
         return self._rows(X)
 
     def subgradient(self, x: NDArray, y: int, layers: Sequence[str] | None = None) -> Subgradient:
-        """Return ∂/∂W[d, p*_d] = e_d: C entries (the paper's equation 3)."""
+        """Return the C entries ∂/∂W[d, p*_d] = e_d (equation 3 of the paper)."""
         x, y = self._sample(x, y)
-        p_star, e = self._error(x[None], y)
+        p_star, e = self._argmax_and_error(x[None], y)
         full = Subgradient(W=SparseUpdate((np.arange(self.n_classes), p_star), e))
         return full.only(self.layers if layers is None else layers)
 
 
 class LinearMaxPlus(_MaxPlusModel):
-    """a(x) = max(0, xA + b), z_d(x) = max_h (a_h(x) + W[h, d]); scores take O(N·H·(P + C)).
+    """Dense linear layer with ReLU, a(x) = max(0, xA + b), and z_d(x) = max_h (a_h(x) + W[h, d]).
 
-    The model of the sparsity figures in the paper (after Zhang et al., 2019). Its linear layer is
-    dense, so a subgradient has up to P entries for each winning unit, at most C·P.
+    The model of the sparsity figures in the paper (after Zhang et al., 2019). The subgradient with
+    respect to A has up to P entries for each unit that determines a score, at most C·P. Scores
+    take O(N·H·(P + C)).
 
     Parameters
     ----------
@@ -133,7 +136,7 @@ class LinearMaxPlus(_MaxPlusModel):
         return self.hidden(X)
 
     def hidden(self, X: NDArray) -> NDArray:
-        """Return a, shape (N, H): the output of the linear layer and ReLU.
+        """Return the hidden units a, the output of the linear layer and ReLU.
 
         Parameters
         ----------
@@ -146,22 +149,22 @@ class LinearMaxPlus(_MaxPlusModel):
         return np.maximum(self._rows(X) @ self.A + self.b, 0)
 
     def subgradient(self, x: NDArray, y: int, layers: Sequence[str] | None = None) -> Subgradient:
-        """Return ∂/∂W[h*_d, d] = e_d and the derivatives of the winning units with a_h > 0.
+        """Return ∂/∂W[h*_d, d] = e_d, and ∂/∂A and ∂/∂b of the units h*_d with a_h > 0.
 
-        Entries that are zero because x_p is zero are omitted.
+        Entries of A that are zero because x_p is zero are omitted.
         """
         x, y = self._sample(x, y)
         a = self.hidden(x[None])
-        h_star, e = self._error(a, y)
+        h_star, e = self._argmax_and_error(a, y)
         error = np.bincount(h_star, weights=e, minlength=self.n_hidden)
-        on = np.unique(h_star[a[0, h_star] > 0])
-        seen = np.flatnonzero(x)
+        active = np.unique(h_star[a[0, h_star] > 0])
+        nonzero = np.flatnonzero(x)
         full = Subgradient(
             W=SparseUpdate((h_star, np.arange(self.n_classes)), e),
             A=SparseUpdate(
-                (np.tile(seen, on.size), np.repeat(on, seen.size)),
-                np.outer(error[on], x[seen]).ravel(),
+                (np.tile(nonzero, active.size), np.repeat(active, nonzero.size)),
+                np.outer(error[active], x[nonzero]).ravel(),
             ),
-            b=SparseUpdate((on,), error[on]),
+            b=SparseUpdate((active,), error[active]),
         )
         return full.only(self.layers if layers is None else layers)

@@ -1,4 +1,4 @@
-"""Plots of models, explanations and metrics. Matplotlib is imported on first use."""
+"""Plots of models, explanations and metrics; Matplotlib is imported on first use."""
 
 from maxplus.plots.explanation import plot_explanation, plot_importances
 from maxplus.plots.quality import plot_certified_accuracy, plot_reliability

@@ -1,4 +1,4 @@
-"""Shared colours, font sizes and axes style."""
+"""Colours, font sizes and axes style of all figures."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ DPI = 160
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """Return an empty figure, with sizes in inches, that is not registered with pyplot."""
+    """Return an empty figure of a size in inches that is not registered with pyplot."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise ImportError(
-            "figures need matplotlib, which is not installed: pip install 'maxplus[plot]'"
+            "plots require matplotlib, which is not installed: pip install 'maxplus[plot]'"
         ) from error
     return Figure(figsize=(width, height), dpi=DPI, layout="constrained")
 
 
 def quiet_frame(ax: Axes, title: str, size: float = TITLE) -> None:
-    """Set a left-aligned title, remove the top and right spines, and use small grey ticks."""
+    """Set a left-aligned title, hide the top and right spines, and use small grey ticks."""
     pad = 14 if size == TITLE else 5
     ax.set_title(title, loc="left", fontsize=size, fontweight="bold", color=INK, pad=pad)
     ax.spines[["top", "right"]].set_visible(False)

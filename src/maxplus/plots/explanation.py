@@ -37,17 +37,19 @@ def plot_explanation(
 ) -> Figure:
     """Plot the explanation of one prediction.
 
-    For an additive model, plot the largest contributions to the margin over the runner-up or, for a
-    regressor, to the prediction. For a single network of images, plot the input and the active unit
-    and pixel of each class, in descending order of the scores.
+    For a sum of terms, plot the largest contributions to the margin over the second-best class or,
+    for a regressor, to the prediction. For a single network of images, plot the input and the
+    active unit and pixel of each class, in descending order of the scores.
 
     Parameters
     ----------
-    explanation : result of `maxplus.LMMClassifier.explain` or `maxplus.LMMRegressor.explain`
+    explanation : Explanation or PredictionContributions
+        Result of `maxplus.LMMClassifier.explain` or `maxplus.LMMRegressor.explain`.
     n : int
         Index of the sample.
     image_shape : (height, width), optional
-        Required for a single network; height · width is the number of features.
+        Shape of the images, with height · width features. Only for a single network, where it is
+        required.
 
     Returns
     -------
@@ -67,13 +69,14 @@ def plot_explanation(
     """
     n = check_index("n", n, len(explanation))
     if isinstance(explanation, PredictionContributions):
-        return _bars(explanation, n, f"prediction {explanation.prediction[n]:.4g}", "prediction")
+        title = f"prediction {explanation.prediction[n]:.4g}"
+        return _plot_contributions(explanation, n, title, "prediction")
     contributions = explanation.contributions
     if contributions is not None:
         first, second = (
             explanation.class_names[d] for d in (contributions.predicted[n], contributions.rival[n])
         )
-        return _bars(contributions, n, f"{first} rather than {second}", "margin")
+        return _plot_contributions(contributions, n, f"{first} rather than {second}", "margin")
     P = explanation.X.shape[1]
     if (
         image_shape is None
@@ -82,7 +85,7 @@ def plot_explanation(
         or image_shape[0] * image_shape[1] != P
     ):
         raise ValueError(
-            f"image_shape must be two positive numbers whose product is {P}; got {image_shape}"
+            f"image_shape must be two positive integers whose product is {P}; got {image_shape}"
         )
     order = np.argsort(-explanation.paths.score[n], kind="stable")
     n_columns = min(N_COLUMNS, 1 + order.size)
@@ -92,22 +95,22 @@ def plot_explanation(
     for ax in panels:
         ax.axis("off")
     limits = float(explanation.X.min()), float(explanation.X.max())
-    _picture(panels[0], explanation.X[n], image_shape, limits, "input", "")
+    _draw_image(panels[0], explanation.X[n], image_shape, limits, "input", "")
     for ax, d in zip(panels[1:], order, strict=False):
         unit, pixel = explanation.paths.unit[n, d], int(explanation.paths.feature[n, d])
         # The centre of a unit is NaN for features that it does not bound.
         centre = explanation.centres[unit]
         image = np.where(np.isnan(centre), explanation.X[n], centre)
         name, p = explanation.class_names[d], explanation.probability[n, d]
-        _picture(ax, image, image_shape, limits, f"{name}: {p:.0%}", f"unit {unit}")
+        _draw_image(ax, image, image_shape, limits, f"{name}: {p:.0%}", f"unit {unit}")
         row, column = divmod(pixel, image_shape[1])
         for panel in (ax, panels[0]) if d == order[0] else (ax,):
             panel.plot(column, row, "s", ms=7, mfc="none", mec=VERMILION, mew=1.6)
     return figure
 
 
-def _bars(contributions: Contributions, n: int, title: str, total: str) -> Figure:
-    """Plot the contributions to the margin of sample n in descending order."""
+def _plot_contributions(contributions: Contributions, n: int, title: str, total: str) -> Figure:
+    """Plot the contributions of sample n to ``total`` in descending order of their magnitude."""
     shown, rest = contributions.order[n, :MAX_BARS], contributions.order[n, MAX_BARS:]
     bars = [("baseline", float(contributions.baseline[n]))]
     bars += [
@@ -139,7 +142,7 @@ def _bar_plot(
     return figure, ax
 
 
-def _picture(
+def _draw_image(
     ax: Axes,
     values: NDArray,
     shape: tuple[int, int],
@@ -168,12 +171,14 @@ def plot_importances(
     Parameters
     ----------
     importances : array of shape (P,)
-        For example ``feature_importances_``, or ``importances_mean`` of scikit-learn's
-        ``permutation_importance``.
+        Importance of each feature, for example ``feature_importances_``, or ``importances_mean`` of
+        `sklearn.inspection.permutation_importance`.
     names : sequence of P str
+        Names of the features.
     errors : array of shape (P,), optional
-        Drawn as whiskers, for example ``importances_std``.
+        Lengths of the error bars, for example ``importances_std``.
     n : int, default=15
+        Maximum number of features.
     label : str, default="importance"
         Label of the axis.
 
@@ -193,10 +198,10 @@ def plot_importances(
             f"{len(names)} names and importances of shape {values.shape}"
         )
     top = np.argsort(-values, kind="stable")[:n]
-    whiskers = None if errors is None else np.asarray(errors, np.float64)[top]
+    xerr = None if errors is None else np.asarray(errors, np.float64)[top]
     labels = [str(names[p]) for p in top]
     figure, ax = _bar_plot(
-        labels, values[top], "Feature importances", 1.1, color=BLUE, xerr=whiskers, ecolor=INK
+        labels, values[top], "Feature importances", 1.1, color=BLUE, xerr=xerr, ecolor=INK
     )
     ax.set_xlabel(label)
     return figure

@@ -22,7 +22,8 @@ def plot_reliability(bins: Reliability) -> Figure:
 
     Parameters
     ----------
-    bins : result of `maxplus.metrics.reliability`
+    bins : Reliability
+        Result of `maxplus.metrics.reliability`.
 
     Returns
     -------
@@ -35,7 +36,7 @@ def plot_reliability(bins: Reliability) -> Figure:
     >>> figure = plot_reliability(reliability([0, 1, 1], [[0.9, 0.1], [0.3, 0.7], [0.6, 0.4]]))
     """
     if not np.sum(bins.count):
-        raise ValueError("bins holds no samples; give labels and probabilities of at least one")
+        raise ValueError("bins contains no samples; compute it for at least one sample")
     figure = new_figure(7.0, 4.8)
     above, below = figure.subplots(2, 1, sharex=True, gridspec_kw={"height_ratios": [3.5, 1]})
     _draw_accuracy(above, bins)
@@ -44,7 +45,7 @@ def plot_reliability(bins: Reliability) -> Figure:
 
 
 def _draw_accuracy(ax: Axes, bins: Reliability) -> None:
-    """Draw a dot for each bin, scaled by its number of samples."""
+    """Draw the accuracy of each bin as a dot whose area increases with the number of samples."""
     filled = bins.count > 0
     confidence, accuracy = bins.confidence[filled], bins.accuracy[filled]
     ax.plot([0, 1], [0, 1], color=GREY, linewidth=1, linestyle=DASHED, zorder=1)
@@ -66,7 +67,7 @@ def _draw_accuracy(ax: Axes, bins: Reliability) -> None:
     ax.set(xlim=(0, 1), ylim=(0, 1))
     ax.set_yticks(*PERCENT)
     ax.set_ylabel("accuracy")
-    # The top left corner is usually empty, because the highest probability is at least 1 / C.
+    # The top left corner is usually empty, because the largest probability is at least 1 / C.
     note = (
         f"expected calibration error {bins.error:.3f}\nabove the line: underconfident\n"
         "below: overconfident"
@@ -93,7 +94,7 @@ def plot_certified_accuracy(
     Parameters
     ----------
     radius : array of shape (N,)
-        Certified radii, from `maxplus.LMMClassifier.certified_radius`.
+        Certified radii (`maxplus.LMMClassifier.certified_radius`).
     correct : array of bool of shape (N,)
         Mask of correct predictions.
     unit : str, optional
@@ -111,7 +112,7 @@ def plot_certified_accuracy(
     radius, correct = np.asarray(radius, float), np.asarray(correct, bool)
     if radius.ndim != 1 or radius.shape != correct.shape or radius.size == 0:
         raise ValueError(
-            f"radius and correct must be non-empty vectors of one length; got shapes "
+            f"radius and correct must have the same shape (N,), N >= 1; got shapes "
             f"{radius.shape} and {correct.shape}"
         )
     correct_radius = radius[correct]

@@ -1,4 +1,4 @@
-"""Plots of the shape functions of additive models."""
+"""Plots of the shape functions of sums of terms."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from matplotlib.collections import QuadMesh
     from matplotlib.figure import Figure
 
-# Function that returns the scores of the terms of a group of columns for some rows.
+# Function of a group of columns and rows that returns the scores of the terms of this group.
 _Scores = Callable[[tuple[int, ...], NDArray], NDArray]
 # Number of panels per row, and maximum number of surfaces.
 N_COLUMNS, MAX_PAIRS = 3, 3
@@ -50,15 +50,15 @@ COLOURS = (BLUE, VERMILION, GREEN, ORANGE, "#CC79A7", "#56B4E9", INK)
 
 
 class _Column(NamedTuple):
-    """Points at which a column is plotted, and a histogram of its values."""
+    """Points at which the scores of a column are plotted, and a histogram of its values."""
 
     name: str
     rows: NDArray  # (n, P): inputs with the values of the column and 0 elsewhere
     x: NDArray  # (n,): positions on the axis
     labels: list[str] | None  # tick labels of the positions; None for continuous columns
     limits: tuple[float, float]  # of the axis
-    counts: NDArray
-    edges: NDArray  # (2, bins): left and right ends
+    counts: NDArray  # (bins,): heights of the histogram
+    edges: NDArray  # (2, bins): left and right edges of the bins
 
 
 def plot_shape_functions(
@@ -71,21 +71,26 @@ def plot_shape_functions(
     baseline: ArrayLike | None = None,
     domain: Domain | None = None,
 ) -> Figure:
-    """Plot the shape functions of an additive model in descending order of importance.
+    """Plot the shape functions of a sum of terms in descending order of importance.
 
     Each panel shows the sum of the terms of a column, centred over the reference rows, and the
     distribution of the column in X. For two classes, the curve is z_1 − z_0, and positive values
     favour the second class. For more classes, there is a curve for each class, relative to the mean
-    over the classes. All panels have the same scale and show the central 98 % of the rows. Up to
+    over the classes. All panels have the same score axis, and continuous columns are limited to the
+    central 98 % of the rows. Up to
     three pairs of columns among the ``max_features`` most important groups are plotted as surfaces.
     The importance is the mean absolute contribution to the margin of the predicted class.
 
     Parameters
     ----------
-    model : AdditiveLMM with at least two classes
-    X : array of shape (N, P), N >= 1, for example the training rows
+    model : AdditiveLMM
+        Model with at least two classes.
+    X : array of shape (N, P), N >= 1
+        Rows, for example of the training set.
     feature_names : sequence of P str, optional
+        Names of the features.
     class_names : sequence of C str, optional
+        Names of the classes.
     max_features : int, default=9
         Maximum number of columns.
     baseline : array of shape (T, C), optional
@@ -120,7 +125,7 @@ def plot_shape_functions(
     singles, pairs = _select(attributions, max_features)
     n_panels = len(singles) + len(pairs)
     if not n_panels:
-        raise ValueError("model must have terms over one or two features to draw; it has none")
+        raise ValueError("model must have terms over one or two columns to plot; it has none")
     n_columns = min(N_COLUMNS, n_panels)
     n_rows = -(-n_panels // n_columns)
     figure = new_figure(max(4.5, 3.0 * n_columns + 0.5), 2.3 * n_rows + 0.8)
@@ -138,7 +143,7 @@ def plot_shape_functions(
         )
         bar.outline.set_visible(False)
         bar.ax.tick_params(color=PALE, labelcolor=GREY, labelsize=SMALL)
-    _label(figure, attributions.class_names, colours)
+    _add_labels(figure, attributions.class_names, colours)
     return figure
 
 
@@ -154,7 +159,7 @@ def _select(
 
 
 def _column(attributions: Contributions, p: int, model: AdditiveLMM | None = None) -> _Column:
-    """Return the points of the column that starts at feature p, with breakpoints of the model."""
+    """Return the points of the column with first feature p, including breakpoints of ``model``."""
     domain, X = attributions.domain, attributions.X
     name = domain.column_names[p]
     if domain.category_of[p] >= 0:
@@ -226,7 +231,7 @@ def _draw_curves(
     pad = 0.05 * (high - low) or 1.0
     low, high = low - pad, high + pad
     for ax, curve, values in zip(panels, curves, scores, strict=False):
-        quiet_frame(ax, _short(curve.name), TEXT)
+        quiet_frame(ax, _truncate(curve.name), TEXT)
         _set_ticks(ax.xaxis, curve)
         ax.set(xlim=curve.limits, ylim=(low - (high - low) * BAND / (1.0 - BAND), high))
         ax.axhline(0.0, color=PALE, lw=0.8, zorder=0)
@@ -273,7 +278,7 @@ def _draw_surfaces(
     diverging = LinearSegmentedColormap.from_list("classes", [colours[0], "white", colours[1]])
     mesh = None
     for ax, (across, up, values) in zip(panels, surfaces, strict=True):
-        names = [_short(column.name, MAX_LENGTH_IN_PAIR) for column in (across, up)]
+        names = [_truncate(column.name, MAX_LENGTH_IN_PAIR) for column in (across, up)]
         quiet_frame(ax, " × ".join(names), TEXT)
         for axis, column, name in ((ax.xaxis, across, names[0]), (ax.yaxis, up, names[1])):
             _set_ticks(axis, column)
@@ -291,11 +296,11 @@ def _draw_surfaces(
     return mesh
 
 
-def _label(figure: Figure, class_names: Sequence[str], colours: list[str]) -> None:
+def _add_labels(figure: Figure, class_names: Sequence[str], colours: list[str]) -> None:
     """Add the title, the axis label and a legend of the classes."""
     from matplotlib.lines import Line2D
 
-    names = [_short(name) for name in class_names]
+    names = [_truncate(name) for name in class_names]
     figure_title(figure, "Shape functions")
     is_binary = len(names) == 2
     scale = f"score of {names[1]} − score of {names[0]}" if is_binary else "score − mean of classes"
@@ -327,8 +332,8 @@ def _set_ticks(axis: Axis, column: _Column) -> None:
         axis.set_major_locator(MaxNLocator(4))
         return
     length = max(3, MAX_TICK_LENGTH // len(column.labels))
-    axis.set_ticks(list(column.x), [_short(label, length) for label in column.labels])
+    axis.set_ticks(list(column.x), [_truncate(label, length) for label in column.labels])
 
 
-def _short(name: str, max_length: int = MAX_LENGTH) -> str:
+def _truncate(name: str, max_length: int = MAX_LENGTH) -> str:
     return name if len(name) <= max_length else name[: max_length - 1] + "…"

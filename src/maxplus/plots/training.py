@@ -1,4 +1,4 @@
-"""Plots of training losses and of the model search."""
+"""Plots of training losses and of the candidate search."""
 
 from __future__ import annotations
 
@@ -46,15 +46,16 @@ def plot_convergence(
     Parameters
     ----------
     loss_curve : array of shape (n_iter,)
-        The maximum loss at each iteration, such as `LMMClassifier.loss_curve_`.
+        Maximum loss at each iteration, such as ``loss_curve_`` of
+        `maxplus.SubgradientLMMClassifier`.
     n_classes : int
         Number of classes C. The loss of uniform probabilities is log C.
     switch : int, optional
-        First iteration with constant steps.
+        Index of the first iteration with constant steps, drawn as a vertical line.
     sample : str, default="sample"
-        Noun for a sample in labels.
+        Noun for a sample in labels, such as "row".
     scale : {"log", "linear"}, default="log"
-        Scale of the iterations.
+        Scale of the axis of the iterations.
     ax : matplotlib.axes.Axes, optional
         Axes of the plot. By default, those of a new figure.
 
@@ -126,17 +127,18 @@ def _envelope(loss: NDArray, scale: str) -> tuple[NDArray, NDArray, NDArray]:
 def plot_stages(
     warmup_losses: ArrayLike, polish_losses: ArrayLike = (), level: float = LOG2
 ) -> Figure:
-    """Plot the mean loss of each warm-up epoch and the maximum loss of each polish round.
+    """Plot the mean loss of each epoch of the warm-up and the maximum loss of each polish round.
 
     A maximum loss below log 2 implies that all training samples are classified correctly.
 
     Parameters
     ----------
-    warmup_losses : array, such as `LMMClassifier.loss_curve_`
-    polish_losses : array, such as `LMMClassifier.polish_losses_`
-        Drawn in a second panel, unless empty.
-    level : float
-        Target level of the polish.
+    warmup_losses : array of shape (n_epochs,)
+        Mean smoothed losses, such as ``loss_curve_`` of `maxplus.LMMClassifier`.
+    polish_losses : array of shape (n_rounds + 1,), default=()
+        Maximum losses, such as ``polish_losses_``. Drawn in a second panel, unless empty.
+    level : float, default=log 2
+        Threshold of the losses in the polish.
 
     Returns
     -------
@@ -177,7 +179,8 @@ def plot_search(candidates: Sequence[str], losses: ArrayLike, chosen: int) -> Fi
     Parameters
     ----------
     candidates : sequence of K str
-    losses : array of shape (K, splits)
+        Names of the candidates.
+    losses : array of shape (K, n_splits)
         Held-out losses; infinite for splits on which a candidate was not evaluated.
     chosen : int
         Index of the candidate that was trained.
@@ -200,10 +203,11 @@ def plot_search(candidates: Sequence[str], losses: ArrayLike, chosen: int) -> Fi
             f"{table.shape}"
         )
     if not 0 <= chosen < len(names):
-        raise ValueError(f"chosen must be 0 to {len(names) - 1}; got {chosen}")
+        raise ValueError(f"chosen must be an index from 0 to {len(names) - 1}; got {chosen}")
     evaluated = np.isfinite(table)
     mean = np.where(evaluated, table, 0.0).sum(axis=1) / np.maximum(evaluated.sum(axis=1), 1)
-    # Chosen candidate first, then in order of the number of evaluated splits and the mean loss.
+    # The chosen candidate is first. The others are in descending order of the number of evaluated
+    # splits, then in ascending order of the mean loss.
     order = np.lexsort((mean, -evaluated.sum(axis=1), np.arange(len(names)) != chosen))
     figure = new_figure(7.0, 1.4 + 0.3 * len(names))
     ax = figure.subplots()
