@@ -4,31 +4,22 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from experiments.harness import Table, mean_and_spread
+from experiments.harness import Split, Table, mean_and_spread
 from experiments.measure import timed
 from maxplus.estimators import SubgradientLMMClassifier
 from maxplus.models import Model
 from maxplus.models._softmax import log_softmax, losses
-from maxplus.training.monitor import Callback, Progress
 from maxplus.training.smooth.annealing import Adam
 
 SIDES = ("train", "test")
 METRICS = {"max_loss": "max loss", "mean_loss": "mean loss", "accuracy": "accuracy"}
-# Opens the progress bar of a fit, given the name of the model.
-Watch = Callable[[str], AbstractContextManager[Callback]]
-
-
-def unwatched(name: str) -> AbstractContextManager[Callback]:
-    """Return a callback context that shows no progress."""
-    return nullcontext(lambda progress: None)
 
 
 class PaperResult(NamedTuple):
@@ -37,15 +28,6 @@ class PaperResult(NamedTuple):
     train: tuple[float, float, float]
     test: tuple[float, float, float]
     seconds: float = math.nan
-
-
-class Split(NamedTuple):
-    """Training and test samples, with classes 0..C−1."""
-
-    X_train: NDArray
-    X_test: NDArray
-    y_train: NDArray
-    y_test: NDArray
 
 
 class Evaluation(NamedTuple):
@@ -97,20 +79,10 @@ def _evaluate(model: Model | MLP, split: Split) -> tuple[Evaluation, Evaluation]
     return train, test
 
 
-def train_lmm(
-    name: str,
-    settings: dict[str, Any],
-    split: Split,
-    seed: int,
-    iterations: int,
-    watch: Watch = unwatched,
-) -> TrainedModel:
+def train_lmm(settings: dict[str, Any], split: Split, seed: int, iterations: int) -> TrainedModel:
     """Train `SubgradientLMMClassifier` and evaluate the best iterate."""
-    with watch(name) as callback:
-        model = SubgradientLMMClassifier(
-            **settings, max_iter=iterations, random_state=seed, callbacks=callback
-        )
-        seconds, _ = timed(model.fit, split.X_train, split.y_train)
+    model = SubgradientLMMClassifier(**settings, max_iter=iterations, random_state=seed)
+    seconds, _ = timed(model.fit, split.X_train, split.y_train)
     return TrainedModel(*_evaluate(model.model_, split), seconds, model.loss_curve_)
 
 
@@ -146,9 +118,6 @@ def comparison_table(
 
 
 # -- multilayer perceptron -------------------------------------------------------------------------
-
-# Number of iterations between calls of a callback.
-INTERVAL = 100
 
 
 class MLP:
@@ -224,15 +193,12 @@ def train_mlp(
     split: Split,
     seed: int,
     iterations: int,
-    *,
     batch: int | None = None,
-    watch: Watch = unwatched,
 ) -> TrainedModel:
     """Train an MLP on the mean loss with Adam and evaluate the last iterate."""
     X, y, rng = split.X_train, split.y_train, np.random.default_rng(seed)
     model = MLP.random((X.shape[1], *hidden, int(y.max()) + 1), rng, X.dtype)
-    with watch("MLP (mean)") as callback:
-        training = train_by_adam(model, X, y, rate, iterations, rng, batch, callback)
+    training = train_by_adam(model, X, y, rate, iterations, rng, batch)
     return TrainedModel(*_evaluate(model, split), *training)
 
 
@@ -244,7 +210,6 @@ def train_by_adam(
     iterations: int,
     rng: np.random.Generator,
     batch: int | None = None,
-    callback: Callback = lambda progress: None,
 ) -> tuple[float, NDArray]:
     """Minimise the mean loss with Adam; return the training time and the loss curve.
 
@@ -257,9 +222,4 @@ def train_by_adam(
         batch_losses, gradient = model.losses_and_gradient(X[rows], y[rows])
         curve[n] = batch_losses.mean()
         adam.move(gradient, rate)
-        is_last = n == iterations - 1
-        if is_last or n % INTERVAL == 0:
-            best, seconds = float(curve[: n + 1].min()), time.perf_counter() - start
-            state: Any = (curve[n], best, seconds, model, is_last, None)
-            callback(Progress("iterations", n + 1, iterations, *state))
     return time.perf_counter() - start, curve

@@ -6,7 +6,7 @@ import os
 import pickle
 import shutil
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from importlib.util import find_spec
@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
+from maxplus import datasets
 from maxplus._files import write_atomically
 from maxplus.datasets import DataNotFoundError
 from maxplus.plots._canvas import new_figure, quiet_frame
@@ -118,6 +120,20 @@ class Result:
     machine: dict[str, Any] = field(default_factory=dict)
 
 
+class Split(NamedTuple):
+    """Training and test samples, with classes 0..C−1."""
+
+    X_train: NDArray
+    y_train: NDArray
+    X_test: NDArray
+    y_test: NDArray
+
+
+def load_images(name: str, n: int | None = None) -> Split:
+    """Return the training and the test images of a data set, by default all of them."""
+    return Split(*(part[:n] for part in getattr(datasets, f"load_{name}")()))
+
+
 def data_folder(variable: str, name: str, content: str) -> Path:
     """Return the folder in an environment variable, or the folder ``name`` in MAXPLUS_DATA."""
     chosen, data = os.environ.get(variable), os.environ.get("MAXPLUS_DATA")
@@ -135,11 +151,20 @@ def data_folder(variable: str, name: str, content: str) -> Path:
 
 def axes(width: float, height: float, title: str, **properties: Any) -> tuple[Figure, Axes]:
     """Return a figure with one panel, and the panel with a title and further properties."""
-    figure = new_figure(width, height)
-    ax = figure.subplots()
+    figure, (ax,) = panels(width, height, [title])
     ax.set(**properties)
-    quiet_frame(ax, title)
     return figure, ax
+
+
+def panels(
+    width: float, height: float, titles: Sequence[str], **options: Any
+) -> tuple[Figure, Sequence[Axes]]:
+    """Return a figure with a row of panels, and the panels with their titles."""
+    figure = new_figure(width, height)
+    row = figure.subplots(1, len(titles), squeeze=False, **options)[0]
+    for ax, title in zip(row, titles, strict=True):
+        quiet_frame(ax, title)
+    return figure, row
 
 
 def mean_and_spread(values: Iterable[float], digits: int = 3) -> str:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from sklearn.datasets import load_iris
-from sklearn.model_selection import train_test_split
 
 from experiments.harness import Figure, Result, Settings, Table, axes
-from experiments.iris import LMM_SETTINGS, MAX_SETTINGS, N_ITERATIONS, QUICK_ITERATIONS
+from experiments.iris import LMM_SETTINGS, MAX_SETTINGS, N_ITERATIONS, QUICK_ITERATIONS, iris_split
 from maxplus.estimators import SubgradientLMMClassifier
 from maxplus.plots._canvas import BLUE, GREY, VERMILION
 
@@ -19,8 +17,7 @@ def run(settings: Settings) -> Result:
     """Fit models with each initialisation and several seeds on one split."""
     iterations = settings.pick(N_ITERATIONS, QUICK_ITERATIONS)
     seeds = range(settings.pick(FULL_RUNS, QUICK_RUNS))
-    X, y = load_iris(return_X_y=True)
-    X, _, y, _ = train_test_split(X, y, test_size=0.3, random_state=0)
+    X, y, _, _ = iris_split(0)
     losses: dict[str, list[float]] = {start: [] for start in STARTS}
     for start, seed in settings.track([(s, k) for s in STARTS for k in seeds], "starts"):
         model = SubgradientLMMClassifier(

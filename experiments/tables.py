@@ -26,24 +26,13 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import StratifiedKFold
 
-from experiments.harness import Axes, Figure, Result, Settings, Table, data_folder
+from experiments.harness import Axes, Figure, Result, Settings, Table, data_folder, panels
 from experiments.measure import timed
 from maxplus.datasets import DataNotFoundError
 from maxplus.estimators import LMMClassifier
 from maxplus.evaluation.comparison import SKLEARN_CLASSIFIERS
 from maxplus.metrics import expected_calibration_error, log_losses
-from maxplus.plots._canvas import (
-    BLUE,
-    GREEN,
-    GREY,
-    INK,
-    ORANGE,
-    PALE,
-    SMALL,
-    VERMILION,
-    new_figure,
-    quiet_frame,
-)
+from maxplus.plots._canvas import BLUE, GREEN, GREY, INK, ORANGE, PALE, SMALL, VERMILION
 from maxplus.tables import TableEncoder, TableError, read_table, split_target
 
 ENDINGS = (".csv", ".csv.gz")
@@ -353,8 +342,9 @@ MIN_DIFFERENCE = -16.0
 
 def draw(results: Results) -> Figure:
     """Plot the accuracy relative to the best model on each table, and the mean log losses."""
-    figure = new_figure(11.0, 1.8 + 0.27 * max(len(results.rows), len(MARKS)))
-    left, right = figure.subplots(1, 2, gridspec_kw={"width_ratios": [3, 2]})
+    height = 1.8 + 0.27 * max(len(results.rows), len(MARKS))
+    titles = ("Accuracy on each table", "Log loss over all tables")
+    figure, (left, right) = panels(11.0, height, titles, width_ratios=[3, 2])
     _draw_differences(left, results)
     _draw_log_losses(right, results)
     return figure
@@ -380,7 +370,6 @@ def _draw_differences(ax: Axes, results: Results) -> None:
     ax.set_yticks(range(len(names)), names)
     ax.set_ylim(len(names) - 0.5, -0.5)
     ax.set_xlabel("percentage points below the most accurate, whose accuracy is at the left")
-    quiet_frame(ax, "Accuracy on each table")
 
 
 def _draw_log_losses(ax: Axes, results: Results) -> None:
@@ -395,7 +384,6 @@ def _draw_log_losses(ax: Axes, results: Results) -> None:
     ax.set_ylim(len(losses) - 0.5, -0.5)
     ax.set_xlim(0, 1.15 * losses.max())
     ax.set_xlabel("mean log loss")
-    quiet_frame(ax, "Log loss over all tables")
 
 
 def _annotate(ax: Axes, x: float, y: float, text: str) -> None:
