@@ -123,29 +123,16 @@ def comparison_table(
 class MLP:
     """MLP with layers a_l = relu(W_l·a_{l−1}) and scores z = W_L·a_{L−1}.
 
-    The last column of each matrix is the bias. The matrices are views of the vector ``theta``.
-    ``widths`` are P, the widths of the hidden layers, and C.
+    The last column of each matrix is the bias. Weights are drawn with He initialisation, and biases
+    are 0. ``widths`` are P, the widths of the hidden layers, and C.
     """
 
-    def __init__(self, widths: tuple[int, ...], theta: NDArray) -> None:
-        self.theta = theta
-        shapes = [(out, into + 1) for into, out in pairwise(widths)]
-        parts = np.split(theta, np.cumsum([math.prod(shape) for shape in shapes])[:-1])
-        self.weights: list[NDArray] = [
-            part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)
-        ]
-
-    @classmethod
-    def random(
-        cls, widths: tuple[int, ...], rng: np.random.Generator, dtype: DTypeLike = np.float64
-    ) -> MLP:
-        """Return a model with He initialisation and zero biases."""
-        n_weights = sum(out * (into + 1) for into, out in pairwise(widths))
-        model = cls(widths, np.zeros(n_weights, dtype))
-        for W in model.weights:
-            fan_in = W.shape[1] - 1
+    def __init__(
+        self, widths: tuple[int, ...], rng: np.random.Generator, dtype: DTypeLike = np.float64
+    ) -> None:
+        self.weights = [np.zeros((out, into + 1), dtype) for into, out in pairwise(widths)]
+        for W, fan_in in zip(self.weights, widths, strict=False):
             W[:, :-1] = rng.normal(0.0, math.sqrt(2 / fan_in), (len(W), fan_in))
-        return model
 
     def scores(self, X: NDArray) -> NDArray:
         """Return z, shape (N, C)."""
@@ -157,20 +144,20 @@ class MLP:
         losses(self.scores(X), y, out)
         return out
 
-    def losses_and_gradient(self, X: NDArray, y: NDArray) -> tuple[NDArray, NDArray]:
-        """Return the losses and the gradient of their mean with respect to ``theta``."""
+    def losses_and_gradients(self, X: NDArray, y: NDArray) -> tuple[NDArray, list[NDArray]]:
+        """Return the losses and the gradient of their mean with respect to each matrix."""
         *activations, Z = self._forward(X)
         log_p = log_softmax(Z.T)
         true = np.arange(len(y)), y
         E = np.exp(log_p)
         E[true] -= 1.0
         E = E.T / len(y)
-        gradient: list[NDArray] = []
+        gradients: list[NDArray] = []
         for k in reversed(range(len(activations))):
-            gradient.insert(0, (E @ activations[k].T).ravel())
+            gradients.insert(0, E @ activations[k].T)
             if k:
                 E = (self.weights[k][:, :-1].T @ E) * (activations[k][:-1] > 0)
-        return -log_p[true], np.concatenate(gradient)
+        return -log_p[true], gradients
 
     def _forward(self, X: NDArray) -> list[NDArray]:
         """Return inputs, hidden activations and scores, with samples in columns."""
@@ -197,7 +184,7 @@ def train_mlp(
 ) -> TrainedModel:
     """Train an MLP on the mean loss with Adam and evaluate the last iterate."""
     X, y, rng = split.X_train, split.y_train, np.random.default_rng(seed)
-    model = MLP.random((X.shape[1], *hidden, int(y.max()) + 1), rng, X.dtype)
+    model = MLP((X.shape[1], *hidden, int(y.max()) + 1), rng, X.dtype)
     training = train_by_adam(model, X, y, rate, iterations, rng, batch)
     return TrainedModel(*_evaluate(model, split), *training)
 
@@ -215,11 +202,13 @@ def train_by_adam(
 
     By default, each iteration uses all samples. The model is changed in place.
     """
-    adam, curve = Adam(model.theta, beta2=0.999), np.empty(iterations)
+    adams = [Adam(W.reshape(-1), beta2=0.999) for W in model.weights]
+    curve = np.empty(iterations)
     start = time.perf_counter()
     for n in range(iterations):
         rows: Any = slice(None) if batch is None else rng.integers(len(y), size=batch)
-        batch_losses, gradient = model.losses_and_gradient(X[rows], y[rows])
+        batch_losses, gradients = model.losses_and_gradients(X[rows], y[rows])
         curve[n] = batch_losses.mean()
-        adam.move(gradient, rate)
+        for adam, G in zip(adams, gradients, strict=True):
+            adam.move(G.reshape(-1), rate)
     return time.perf_counter() - start, curve

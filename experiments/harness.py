@@ -8,6 +8,7 @@ import shutil
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -76,10 +77,15 @@ class Settings:
         """Return the value for the scale of the run."""
         return quick if self.quick else full
 
-    def parts(self, makers: Mapping[str, Callable[[], T]], text: str) -> dict[str, T]:
-        """Return the results of functions by name; those in the cache are not computed again."""
-        tracked = self.track(list(makers.items()), text)
-        return {name: self.cache.get(name, make) for name, make in tracked}
+    def runs(
+        self, make: Callable[[str, int], T], seeds: Mapping[str, int], text: str
+    ) -> dict[str, list[T]]:
+        """Return cached results of ``make(name, seed)``, given the number of seeds of each name."""
+        results: dict[str, list[T]] = {name: [] for name in seeds}
+        pairs = [(name, seed) for name, n in seeds.items() for seed in range(n)]
+        for name, seed in self.track(pairs, text):
+            results[name].append(self.cache.get(f"{name} {seed}", partial(make, name, seed)))
+        return results
 
 
 @dataclass(frozen=True)
@@ -145,7 +151,7 @@ def data_folder(variable: str, name: str, content: str) -> Path:
     folder = Path(chosen) if chosen else Path(str(data), name)
     if not folder.is_dir():
         source = f"{variable}={chosen}" if chosen else f"MAXPLUS_DATA={data}"
-        raise DataNotFoundError(f"{source}: {folder} is no folder; name one with {content}")
+        raise DataNotFoundError(f"{source}: {folder} is not a folder; name a folder of {content}")
     return folder
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -67,14 +66,11 @@ def run(settings: Settings) -> Result:
             return train_mlp(hidden, 1e-3, split, seed, n, BATCH)
         return train_lmm(LMM_SETTINGS | variants[name], split, seed, iterations)
 
-    n_seeds = settings.pick(FULL_SEEDS, QUICK_SEEDS)
-    names = ("MLP (mean)", *variants)
-    makers = {f"{name} 0": partial(trained, name, 0) for name in names}
-    makers |= {f"{MAIN} {seed}": partial(trained, MAIN, seed) for seed in range(1, n_seeds)}
-    found = settings.parts(makers, "models")
-    models = {name: found[f"{name} 0"] for name in names}
-    by_seed = [found[f"{MAIN} {seed}"] for seed in range(n_seeds)]
-    return describe(models, by_seed, len(split.y_train), iterations)
+    n_seeds = dict.fromkeys(("MLP (mean)", *variants), 1)
+    n_seeds[MAIN] = settings.pick(FULL_SEEDS, QUICK_SEEDS)
+    runs = settings.runs(trained, n_seeds, "models")
+    models = {name: own[0] for name, own in runs.items()}
+    return describe(models, runs[MAIN], len(split.y_train), iterations)
 
 
 def describe(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -69,14 +68,13 @@ def run(settings: Settings) -> Result:
     n_seeds = settings.pick(FULL_SEEDS, QUICK_SEEDS)
     n_images = settings.pick(None, QUICK_IMAGES)
     images = {name: load_images(name, n_images) for name in {r.data for r in RECIPES}}
-    makers = {
-        f"{recipe.name} {seed}": partial(_train, recipe, seed, images[recipe.data], settings.quick)
-        for recipe in RECIPES
-        for seed in range(n_seeds if recipe.members == 1 else 1)
-    }
-    parts: dict[str, list[Part]] = {}
-    for name, part in settings.parts(makers, "recipes").items():
-        parts.setdefault(name.rpartition(" ")[0], []).append(part)
+    recipes = {recipe.name: recipe for recipe in RECIPES}
+
+    def train(name: str, seed: int) -> Part:
+        return _train(recipes[name], seed, images[recipes[name].data], settings.quick)
+
+    seeds = {name: n_seeds if recipe.members == 1 else 1 for name, recipe in recipes.items()}
+    parts = settings.runs(train, seeds, "recipes")
     return Result(
         "Accuracy and certificates on images",
         _text(parts, n_seeds),

@@ -169,12 +169,11 @@ COLUMNS = {
 
 def run(settings: Settings) -> Result:
     """Train on every task; errors on test rows, in percent."""
-    makers = {
-        task.name: partial(measure, task, settings.quick)
-        for task in TASKS
-        if task.name in QUICK_TASKS or not settings.quick
-    }
-    measured = settings.parts(makers, "robust")
+    tasks = {task.name: task for task in TASKS if task.name in QUICK_TASKS or not settings.quick}
+    runs = settings.runs(
+        lambda name, _: measure(tasks[name], settings.quick), dict.fromkeys(tasks, 1), "robust"
+    )
+    measured = {name: result for name, (result,) in runs.items()}
     return Result(
         "Certified robustness",
         _text(measured),

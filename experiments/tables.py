@@ -43,7 +43,7 @@ OURS = "LMM"
 # Predictions and times, see `held_out`.
 Part = dict[str, NDArray]
 # Column heading and number of decimals of each metric. Times are per fold.
-FIGURES = {
+METRICS = {
     "accuracy": ("accuracy %", 2),
     "log_loss": ("log loss", 4),
     "calibration_error": ("calibration error", 4),
@@ -123,15 +123,15 @@ def measure(tables: list[LabelledTable], models: Models, settings: Settings) -> 
 
     parallel = Parallel(n_jobs=settings.pick(os.cpu_count(), 1), return_as="generator")
     parts = parallel(part_of(*run) for run in runs)
-    figures = []
+    metrics = []
     structures: dict[str, Counter[str]] = {}
     for (table, model, _), part in zip(settings.track(runs, "tables"), parts, strict=True):
-        figures.append({"table": table.name, "model": model, **figures_of(part)})
+        metrics.append({"table": table.name, "model": model, **metrics_of(part)})
         if model == OURS:
             structures.setdefault(table.name, Counter()).update(part["structures"].tolist())
     return Results(
         {table.name: len(table.y) for table in tables},
-        pd.DataFrame(figures).groupby(["table", "model"], sort=False).mean(),
+        pd.DataFrame(metrics).groupby(["table", "model"], sort=False).mean(),
         structures,
     )
 
@@ -227,8 +227,8 @@ def held_out(model: Any, X: NDArray, y: NDArray, splitter: Any) -> Part:
     }
 
 
-def figures_of(part: Part) -> dict[str, float]:
-    """Return the metrics in `FIGURES` of a result of `held_out`."""
+def metrics_of(part: Part) -> dict[str, float]:
+    """Return the metrics in `METRICS` of a result of `held_out`."""
     y, P, fold = part["labels"], part["probabilities"], part["fold"]
     within = [expected_calibration_error(y[fold == k], P[fold == k]) for k in np.unique(fold)]
     values = (
@@ -238,7 +238,7 @@ def figures_of(part: Part) -> dict[str, float]:
         np.mean(within),
         *(part[name].mean() for name in ("fit", "fit_cpu", "predict")),
     )
-    return dict(zip(FIGURES, map(float, values), strict=True))
+    return dict(zip(METRICS, map(float, values), strict=True))
 
 
 @dataclass(frozen=True)
@@ -246,28 +246,28 @@ class Results:
     """Table sizes, metrics by table and model, and counts of chosen structures."""
 
     rows: dict[str, int]
-    figures: pd.DataFrame
+    metrics: pd.DataFrame
     structures: dict[str, Counter[str]] = field(default_factory=dict)
 
     @property
     def models(self) -> list[str]:
         """Names of the models."""
-        return list(self.figures.index.unique("model"))
+        return list(self.metrics.index.unique("model"))
 
     @property
     def means(self) -> pd.DataFrame:
         """Mean metrics of each model over all tables."""
-        return self.figures.groupby("model", sort=False).mean()
+        return self.metrics.groupby("model", sort=False).mean()
 
-    def by_table(self, figure: str) -> pd.DataFrame:
+    def by_table(self, metric: str) -> pd.DataFrame:
         """Return a metric by table (rows) and model (columns)."""
-        return self.figures[figure].unstack("model").loc[list(self.rows), self.models]
+        return self.metrics[metric].unstack("model").loc[list(self.rows), self.models]
 
     def plain(self) -> dict[str, Any]:
         """Return all results as JSON types."""
         return {
             "rows": self.rows,
-            "figures": {m: self.figures.xs(m, level="model").to_dict("index") for m in self.models},
+            "figures": {m: self.metrics.xs(m, level="model").to_dict("index") for m in self.models},
             "structures": {table: dict(counts) for table, counts in self.structures.items()},
         }
 
@@ -275,10 +275,10 @@ class Results:
 def tables_of(results: Results) -> list[Table]:
     """Return all tables of the report."""
     means = [
-        (model, *(f"{mean[name]:.{digits}f}" for name, (_, digits) in FIGURES.items()))
+        (model, *(f"{mean[name]:.{digits}f}" for name, (_, digits) in METRICS.items()))
         for model, mean in results.means.iterrows()
     ]
-    columns = ("model", *(heading for heading, _ in FIGURES.values()))
+    columns = ("model", *(heading for heading, _ in METRICS.values()))
     return [
         Table(f"Means over {len(results.rows)} tables", columns, means),
         differences_table(results),
@@ -325,10 +325,10 @@ def structures_table(results: Results) -> Table:
     return Table(f"Structures chosen by {OURS}Classifier()", columns, rows)
 
 
-def _by_table(results: Results, caption: str, figure: str, digits: int) -> Table:
+def _by_table(results: Results, caption: str, metric: str, digits: int) -> Table:
     rows = [
         (table, f"{results.rows[table]:,}", *(f"{value:.{digits}f}" for value in values))
-        for table, values in results.by_table(figure).iterrows()
+        for table, values in results.by_table(metric).iterrows()
     ]
     return Table(caption, ("table", "rows", *results.models), rows)
 

@@ -98,20 +98,21 @@ def test_probability_histograms_count_all_samples():
 def mlp_problem():
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((30, 4)), rng.integers(3, size=30)
-    return MLP.random((4, 8, 5, 3), rng), X, y
+    return MLP((4, 8, 5, 3), rng), X, y
 
 
 def test_mlp_gradient_equals_finite_differences(mlp_problem):
     model, X, y = mlp_problem
-    losses, gradient = model.losses_and_gradient(X, y)
+    losses, gradients = model.losses_and_gradients(X, y)
     np.testing.assert_allclose(losses, model.losses(X, y), rtol=1e-12)
-    for i in range(model.theta.size):
-        mean = {}
-        for step in (1e-6, -1e-6):
-            moved = MLP((4, 8, 5, 3), model.theta.copy())
-            moved.theta[i] += step
-            mean[step] = moved.losses(X, y).mean()
-        assert (mean[1e-6] - mean[-1e-6]) / 2e-6 == pytest.approx(gradient[i], abs=1e-7)
+    for W, gradient in zip(model.weights, gradients, strict=True):
+        for i, before in np.ndenumerate(W):
+            mean = {}
+            for step in (1e-6, -1e-6):
+                W[i] = before + step
+                mean[step] = model.losses(X, y).mean()
+            W[i] = before
+            assert (mean[1e-6] - mean[-1e-6]) / 2e-6 == pytest.approx(gradient[i], abs=1e-7)
 
 
 def test_adam_decreases_mean_loss(mlp_problem):
@@ -122,13 +123,12 @@ def test_adam_decreases_mean_loss(mlp_problem):
 
 def test_first_adam_step_equals_learning_rate(mlp_problem):
     model, X, y = mlp_problem
-    before = model.theta.copy()
-    _, gradient = model.losses_and_gradient(X, y)
+    before = [W.copy() for W in model.weights]
+    _, gradients = model.losses_and_gradients(X, y)
     train_by_adam(model, X, y, 0.01, 1, np.random.default_rng(1))
-    moved = np.abs(gradient) > 1e-4
-    np.testing.assert_allclose(
-        (before - model.theta)[moved], 0.01 * np.sign(gradient[moved]), rtol=1e-3
-    )
+    for old, new, gradient in zip(before, model.weights, gradients, strict=True):
+        moved = np.abs(gradient) > 1e-4
+        np.testing.assert_allclose((old - new)[moved], 0.01 * np.sign(gradient[moved]), rtol=1e-3)
 
 
 def test_adam_batches_are_drawn_from_all_samples(mlp_problem):
