@@ -61,16 +61,11 @@ def _table(models: dict[str, TrainedModel], side: str) -> Table:
 
 def _certificate(model: TrainedModel) -> str:
     """Describe the certificate of LMM (max)."""
-    loss, is_correct = model.train.max_loss, model.train.labels == model.train.predicted
-    if loss < LOG2:
-        return (
-            f"[bold]The certificate holds[/]: LMM (max)'s largest training loss, {loss:.3f}, is "
-            f"below log 2 = 0.693, which proves that all {is_correct.size} training flowers are "
-            "classified correctly."
-        )
+    loss, n_correct = model.train.max_loss, (model.train.labels == model.train.predicted).sum()
+    holds, position = ("holds", "below") if loss < LOG2 else ("does not hold", "not below")
     return (
-        f"[bold]The certificate does not hold[/]: LMM (max)'s largest training loss, {loss:.3f}, "
-        f"is not below log 2 = 0.693; {is_correct.sum()} of {is_correct.size} training flowers are "
+        f"[bold]The certificate {holds}[/]: the largest training loss of LMM (max), {loss:.3f}, is "
+        f"{position} log 2 = 0.693. {n_correct} of {model.train.labels.size} training flowers are "
         "classified correctly."
     )
 
