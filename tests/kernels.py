@@ -27,7 +27,7 @@ engine = SparseEngine(model, TrainingProblem(X, y, MaxLoss(), polyak()), audit=T
 engine.advance(Block(3))
 engine.regroup()
 """
-# Tests of checkpoints limit the size of files, which keeps Numba from caching kernels.
+# Tests of checkpoints limit the size of files, which prevents Numba from caching kernels.
 MAX_PLUS = """
 from maxplus import MaxPlusClassifier
 MaxPlusClassifier(max_iter=2).fit(X, y)

@@ -277,6 +277,7 @@ BAD_PERCEPTRONS = {
     "x nan": ("x", [1.0, np.nan], ValueError),
     "w nan": ("w", [1.0, np.nan], ValueError),
     "b nan": ("b", np.nan, ValueError),
+    "x scalar": ("x", 1.0, ValueError),
     "x cube": ("x", np.zeros((1, 1, 2)), ValueError),
     "w matrix": ("w", [[1.0, 2.0]], ValueError),
     "x too long": ("x", [1.0, 2.0, 3.0], ValueError),

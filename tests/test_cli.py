@@ -13,6 +13,7 @@ import maxplus
 from commands import IRIS, ORCHARD, SMALL, bad, good, run, settings, train
 from maxplus.cli._console import with_options
 from maxplus.cli.app import app
+from table_helpers import opened
 
 pytestmark = pytest.mark.slow
 
@@ -24,6 +25,13 @@ def test_help_fits_on_a_screen_and_every_command_has_an_example():
     assert len(names) == 10
     for name in names:
         assert f"Example: maxplus {name}" in " ".join(run(name, "--help").output.split())
+
+
+def test_help_paragraphs_are_wrapped_to_the_terminal():
+    for name, command in typer.main.get_command(app).commands.items():
+        *paragraphs, example = command.help.split("\n\n")
+        assert "\n" not in "".join(paragraphs)
+        assert re.fullmatch(f"Example: maxplus {name}( .*)?", example)
 
 
 def test_help_states_defaults():
@@ -108,13 +116,15 @@ def test_missing_package_error_has_no_traceback(
         (("train", IRIS, "--checkpoint", "."), "'--checkpoint': . is a folder", "train"),
         (("predict",), "Missing argument 'MODEL'", "predict"),
         (("forecast",), "No such command 'forecast'", ""),
+        (("trian",), "No such command 'trian'", ""),
     ],
 )
 def test_option_errors_are_one_line(arguments, message, command):
     result = run(*arguments)
     assert (result.exit_code, result.stdout) == (2, "")
     (line,) = result.stderr.splitlines()
-    assert re.fullmatch(rf"Error: .*{re.escape(message)}.*; see .*{command}\w* --help", line)
+    see = r"(; see|\? See)"
+    assert re.fullmatch(rf"Error: .*{re.escape(message)}.*{see} .*{command}\w* --help", line)
 
 
 def test_command_errors_have_no_traceback(orchard_model, digits_model, write, tmp_path):
@@ -161,6 +171,9 @@ def test_parameters_in_messages_are_printed_as_options():
         ("`missing='error'`, `task='regression'`", "--set missing=error, --task regression"),
         ("no column 'x' (`extra_columns`)", "no column 'x' (--keep-columns)"),
         ("`strict`, `n_hidden`, 'keep'", "--strict, `n_hidden`, 'keep'"),
+        ("monotonic_cst requires two classes", "--increasing or --decreasing requires two classes"),
+        ("change_one_of contains 'change_one_of'", "--change-one-of contains 'change_one_of'"),
+        ("fixed: column 'a' does not exist", "--fixed: column 'a' does not exist"),
     ):
         assert with_options(message) == printed
 
@@ -177,6 +190,17 @@ def test_warning_is_printed_once_for_all_folds(tmp_path):
     assert result.exit_code == 0
     (warning,) = [line for line in result.stderr.splitlines() if "max_suspects=3 has no" in line]
     assert warning.startswith("Warning: ")
+
+
+def test_model_without_encoder_requires_a_target_column(write, tmp_path):
+    samples = opened(IRIS)
+    clf = maxplus.SubgradientLMMClassifier(8, max_iter=5, random_state=0)
+    clf.fit(samples.X, samples.y).save(tmp_path / "m")
+    message = bad("predict", tmp_path / "m", write("a,b,c,d\n1,2,3,4\n5,6,7,8\n"))
+    assert "has 3 features and the target 'd', but the model needs 4 features" in message
+    regressor = maxplus.LipschitzInterpolator().fit(samples.X, samples.X[:, 0])
+    regressor.save(tmp_path / "r")
+    assert "or SubgradientLMMClassifier" in bad("predict", tmp_path / "r", IRIS)
 
 
 # -- control characters ----------------------------------------------------------------------------

@@ -135,8 +135,10 @@ def test_certify_covers_joint_changes_of_numbers_and_a_category(orchard_model):
     assert expected < numbers_only["certified_accuracy"][0]
     printed = " ".join(good("certify", orchard_model, ORCHARD, *joint).split())
     assert "deviations of the training data and 'variety' to any value." in printed
+    assert "training data. In addition, 'variety' may change to any value." in printed
+    assert "held fixed" not in printed
     message = bad("certify", orchard_model, ORCHARD, "--change-one-of", "sugar %")
-    assert "'sugar %', which is not a categorical or ordinal" in message
+    assert "--change-one-of contains 'sugar %', which is not a categorical or ordinal" in message
     message = bad("certify", orchard_model, ORCHARD, *joint, "--radii")
     assert "--radii is not available with --change-one-of" in message
 

@@ -130,7 +130,8 @@ def test_printed_counterfactuals_hold_and_fixed_columns_stay(orchard_model, tmp_
         assert predicted == [flip["class"] for _, flip in flips]
         changed = {flip["feature"] for _, flip in flips}
     assert changed <= {"weight g", "sugar %"}
-    assert "'colour'" in bad("explain", orchard_model, ORCHARD, "--fixed", "colour")
+    message = bad("explain", orchard_model, ORCHARD, "--fixed", "colour")
+    assert "--fixed: column 'colour' does not exist" in message
 
 
 def test_counterfactuals_respect_given_ranges(orchard_model):

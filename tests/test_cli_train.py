@@ -128,7 +128,7 @@ def test_train_options_reach_the_estimator(tmp_path, options, parameters):
         (("--set", "polish=shoes"), "polish must be"),
         (("--set", "slope"), "--set slope: must be NAME=VALUE"),
         (("--set", "n_hidden=0"), "n_hidden must be"),
-        (("--set", "random_state=3"), "use --seed for random_state"),
+        (("--set", "random_state=3"), "random_state=3: use --seed instead"),
         (("--algorithm", "magic"), "--algorithm must be one of smooth, subgradient; got 'magic'"),
         (("--validate", "half"), "--validate must be auto, cv, a number of folds"),
         (("--validate", "1"), "--validate must be auto, cv, a number of folds"),

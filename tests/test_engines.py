@@ -25,7 +25,7 @@ from maxplus.training import (
     two_phase,
 )
 from maxplus.training.engines import ENGINES, DenseEngine, TreeEngine
-from maxplus.training.result import Block, History, Signal
+from maxplus.training.result import Block, History, Signal, Status
 from memory_used import most_memory
 from strategies import SEEDS, quick
 from trainings import (
@@ -217,6 +217,22 @@ def test_engines_equal_dense_where_norm_overflows(cloud, w0_update_interval):
     data = cloud.X * 1e200, cloud.y
     model = start_at(*data, n_hidden=6, slope=1e-200)
     assert_engines_agree(data, model, STEPS["polyak"], w0_update_interval, 30)
+
+
+@pytest.mark.parametrize("engine", ["dense", "tree", "sparse"])
+def test_engines_end_with_overflow_where_a_score_is_infinite(iris, engine):
+    """The loss is NaN if the score of the true class is infinite, which trees would ignore."""
+    X, y = iris.X.astype(np.float32), iris.y
+    engine = make(engine, start_at(X, y), X[:1], y[:1], constant(1e41))
+    with np.errstate(over="ignore", invalid="ignore"):
+        assert train(engine, 20).status is Status.OVERFLOW
+
+
+def test_samples_of_a_problem_are_contiguous_and_read_only(iris):
+    problem = TrainingProblem(np.asfortranarray(iris.X), np.repeat(iris.y, 2)[::2])
+    for array in (problem.X, problem.y):
+        assert array.flags.c_contiguous
+        assert not array.flags.writeable
 
 
 # -- level rules ------------------------------------------------------------------------------

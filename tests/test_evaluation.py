@@ -64,8 +64,12 @@ def test_invalid_cv_is_rejected(cv):
 def test_validation_needs_enough_rows():
     with pytest.raises(ValueError, match="because each class has one row"):
         make_splits(np.array(["a", "b", "c"]))
+    with pytest.raises(ValueError, match="because the number of rows is 1"):
+        make_splits(np.array([0.5]), classification=False)
     with pytest.raises(ValueError, match="6 rows cannot be validated with 10% of the rows"):
         make_splits(np.array(list("abcabc")), 0.1)
+    with pytest.raises(ValueError, match=r"with 99\.9% of the rows"):
+        make_splits(np.array(list("abcabc")), 0.999)
 
 
 def test_validation_metrics_equal_scikit_learn(iris):

@@ -259,7 +259,7 @@ def test_feature_names_are_not_set_for_numbered_columns(tmp_path):
 
 @pytest.mark.filterwarnings("ignore")
 @each_estimator
-def test_cross_val_score_survives_columns_without_values_in_a_fold(noise, estimator):
+def test_cross_val_score_accepts_columns_without_values_in_a_fold(noise, estimator):
     frame, y = noise
     frame["late"] = np.where(np.arange(80) < 40, np.nan, np.arange(80))
     frame["late word"] = [None] * 40 + ["a", "b"] * 20

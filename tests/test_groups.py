@@ -96,7 +96,7 @@ def test_train_and_compare_accept_groups(tmp_path, visits):
     assert found["features"] == 3
     assert "groups" in found["validation"]["description"]
     assert "groups kept together" in good("compare", path, "--models", "kNN", "--groups", "patient")
-    assert "no column 'nobody' (--groups)" in bad("train", path, *brief, "--groups", "nobody")
+    assert "no column 'ward' (--groups)" in bad("train", path, *brief, "--groups", "ward")
     assert "--groups" in bad("train", path, *brief, "--groups", "class")
     visits.loc[4, "patient"] = None
     visits.to_csv(path, index=False)

@@ -69,7 +69,7 @@ def fresh(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def warned(monkeypatch):
+def reset_warning(monkeypatch):
     """Reset the warning, which is issued once per process."""
     warn_uncached.cache_clear()
     yield
@@ -218,7 +218,7 @@ def test_cache_ignores_an_entry_for_other_arguments(fresh, tmp_path):
     assert_works(fresh())
 
 
-def test_kernels_work_without_a_writable_cache_folder(fresh, monkeypatch, warned):
+def test_kernels_work_without_a_writable_cache_folder(fresh, monkeypatch, reset_warning):
     monkeypatch.setattr(caching.FunctionCache._impl_class, "_locator_classes", [])
     with pytest.warns(
         RuntimeWarning, match=r"every process compiles its own.*NUMBA_CACHE_DIR"
@@ -229,7 +229,9 @@ def test_kernels_work_without_a_writable_cache_folder(fresh, monkeypatch, warned
 
 
 @pytest.mark.parametrize("is_index_damaged", [False, True])
-def test_kernels_work_when_the_disk_is_full(fresh, tmp_path, monkeypatch, warned, is_index_damaged):
+def test_kernels_work_when_the_disk_is_full(
+    fresh, tmp_path, monkeypatch, reset_warning, is_index_damaged
+):
     def full(self, *args):
         raise OSError("no space left on device")
 
@@ -245,7 +247,7 @@ def test_kernels_work_when_the_disk_is_full(fresh, tmp_path, monkeypatch, warned
 
 
 NO_CACHE_FOLDER = """
-from numba.core import caching, event
+from numba.core import caching
 caching.FunctionCache._impl_class._locator_classes = []
 import maxplus
 maxplus.LMMClassifier, maxplus.algebra, maxplus.explain, maxplus.certify

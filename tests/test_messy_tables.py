@@ -56,7 +56,7 @@ def encoder(path):
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize("block", [1 << 20, 3000])
-def test_features_match_the_oracle_for_any_dialect(tmp_path, rows, monkeypatch, dialect, block):
+def test_features_equal_the_reference_for_any_dialect(tmp_path, rows, monkeypatch, dialect, block):
     monkeypatch.setattr(csv_files, "BLOCK_BYTES", block)
     found = opened(str(write_messy(tmp_path, rows, dialect)))
     names, X = expected(rows)
@@ -178,6 +178,15 @@ def test_rows_without_label_are_dropped_and_counted(write, rows):
     assert found.rows.tolist() == kept
     assert found.X.tolist() == [expected(others)[1][k] for k in kept]
     assert any("dropped 2 rows without" in line and "line 2" in line for line in found.decisions)
+    # Rows that are not selected do not affect the encoder.
+    some = load_training(str(path)).take(np.arange(30))
+    again = some.encoded(TableEncoder(drop="auto")).encoder
+    assert again.columns_ == TableEncoder(drop="auto").fit(some.table).columns_
+    with pytest.warns(
+        UserWarning, match="2 rows without a value for the target 'class', which are"
+    ):
+        labelled = load_dataset(str(path), found.encoder, labelled=True)
+    assert labelled.rows.tolist() == kept
     all_of_them = load_dataset(str(path), found.encoder)
     assert all_of_them.y is None
     assert len(all_of_them.X) == len(rows)

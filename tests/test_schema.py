@@ -7,7 +7,7 @@ import pytest
 
 from maxplus.tables import Categorical, Category, Ordinal, RawTable, schema
 from maxplus.tables.columns import column_from_json, extract_number, parse_numbers_with_unit
-from table_helpers import decided, encoder_of
+from table_helpers import decided
 
 
 def column_of(cells, name="a", **choices):
@@ -159,27 +159,6 @@ NUMBERS = {
 @pytest.mark.parametrize(("text", "number"), NUMBERS.items())
 def test_number_in_text_is_parsed(text, number):
     np.testing.assert_equal(extract_number(text), number)
-
-
-@pytest.mark.parametrize(
-    ("cells", "task"),
-    [
-        (np.arange(60.0) % 3, "classification"),
-        (np.arange(60.0) % 10, "classification"),
-        (np.arange(60.0), "regression"),
-        (np.arange(60.0) % 20, "regression"),
-        (np.arange(900.0) % 19, "classification"),
-        (np.arange(900.0) % 50, "regression"),
-        (np.arange(60.0) % 3 + 0.5, "regression"),
-    ],
-    ids=str,
-)
-def test_numeric_target_with_many_values_selects_regression(cells, task):
-    table = RawTable("t", {"x": np.sin(np.arange(len(cells))), "y": cells})
-    assert encoder_of(table).target_.task == task
-    for chosen in ("classification", "regression"):
-        assert encoder_of(table, task=chosen).target_.task == chosen
-    assert encoder_of(table, task="regression").target_.labels(table).dtype == np.float64
 
 
 # -- patterns in text -----------------------------------------------------------------------------

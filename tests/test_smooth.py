@@ -102,10 +102,10 @@ def test_warm_up_is_invariant_to_rescaling(small, dtype):
     model = LMM(*(W.astype(dtype) for W in (model.W0, model.W1, model.W2)))
     X = X.astype(dtype) + 3
     scaling = Rescaling.of(model, X, size=4.5)
-    again = scaling.hard(model, *scaling.offsets(model))
+    again = scaling.to_lmm(model, *scaling.offsets(model))
     assert again.dtype == dtype
     assert np.allclose(again.scores(X), model.scores(X), atol=1e-4)
-    rows = scaling.rows(X)
+    rows = scaling.transform(X)
     assert rows.dtype == np.float32
     assert np.abs(rows).max() * np.abs(scaling.W0).max() / scaling.coldest == pytest.approx(
         LIMIT, rel=0.02

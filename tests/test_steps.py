@@ -55,6 +55,20 @@ def test_two_phase_equals_first_rule_before_switch_and_second_after(
 
 
 @pytest.mark.parametrize(
+    ("first", "then"),
+    [
+        (constant(0.1), constant(0.1)),
+        (level(7), constant(0.1)),
+        (polyak(), polyak()),
+        (polyak(), level(7)),
+    ],
+)
+def test_two_phase_rejects_other_rules(first, then):
+    with pytest.raises(ValueError, match=r"from polyak and then one from constant; got StepRule"):
+        two_phase(first, then, 10)
+
+
+@pytest.mark.parametrize(
     ("learning_rate", "n_classes", "expected"),
     [(1.0, 2, 0.25), (0.5, 2, 0.125), (1.0, 8, 0.125), (0.1, 10, 0.1 / (2 * math.sqrt(20)))],
 )

@@ -76,6 +76,9 @@ def test_integer_target_with_many_values_selects_regression(n_different, n_rows,
     encoding, lines = decided(table)
     assert encoding.target_.task == task
     assert any("`task='classification'`" in line for line in lines) == (task == "regression")
+    for chosen in ("classification", "regression"):
+        assert encoder_of(table, task=chosen).target_.task == chosen
+    assert encoder_of(table, task="regression").target_.labels(table).dtype == np.float64
 
 
 @pytest.mark.parametrize("words", [True, False])
@@ -121,6 +124,12 @@ def test_unknown_labels_are_counted_and_listed(flowers, command):
     assert "6 of 26 rows" in printed
     assert "'new' (5), 'b2' (1)" in printed
     assert "maxplus train" in printed
+    if command == "evaluate":
+        assert "Accuracy including 6 rows with unknown labels" in result.stdout
+        lines = (flowers / "test.csv").read_text().splitlines()
+        (flowers / "one.csv").write_text("\n".join([*lines[:3], lines[-1], ""]))
+        one = run(command, flowers / "m", flowers / "one.csv").stdout
+        assert "Accuracy including 1 row with an unknown label" in one
     assert "6 of 26" in bad(command, flowers / "m", flowers / "test.csv", *out, "--strict")
     assert "its classes are a, b, c" in bad(command, flowers / "m", flowers / "other.csv", *out)
 

@@ -207,7 +207,7 @@ def test_forest_rejects_invalid_tree_index(tree):
         Forest([[1.0], [2.0]]).update(tree, 0, 0.0)
 
 
-@pytest.mark.parametrize("column", [[], [1.0], [1.0, 2.0, 3.0], [[1.0, 2.0]], 1.0])
+@pytest.mark.parametrize("column", [[], [1.0], [1.0, 2.0, 3.0], [[1.0, 2.0]], 1.0, [1.0, np.nan]])
 def test_forest_column_needs_one_value_per_tree(column):
     with pytest.raises(ValueError, match="values"):
         Forest([[1.0], [2.0]]).update_column(0, column)

@@ -92,7 +92,7 @@ def run_ranks(size, work):
 
 
 def split(n_rows, size, seed=0):
-    """Return slices of ``n`` rows per rank, of any sizes; rank 1 of three or more is empty."""
+    """Return a random slice of ``n_rows`` rows for each rank; of three or more, rank 1 has none."""
     rng = np.random.default_rng(seed)
     cuts = np.sort(rng.integers(0, n_rows + 1, size - 1))
     if size > 2:

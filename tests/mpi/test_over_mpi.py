@@ -61,7 +61,7 @@ def test_rank_exchange_works_with_and_without_a_processor_per_rank(comm, is_over
                 )
 
 
-def test_reduce_scatter_adds_large_arrays_in_rank_order(comm):
+def test_sum_adds_large_arrays_in_rank_order(comm):
     with maxplus.distributed.use_mpi(comm) as communicator:
         for k, n in enumerate((30_000, 30_000, 70_001, 30_000, 5) * 4):
             dtype = (np.float32, np.float64)[k // 5 % 2]

@@ -39,7 +39,7 @@ _BIAS_32, _MANTISSA_BITS_32 = np.int32(127), np.int32(23)
 def exp32(x):
     """Return exp(x) of a float32 with |x| ≤ 87, with a relative error below 3e-7.
 
-    exp(x) = 2ⁿ·exp(r) with |r| ≤ log(2)/2, for which six terms of the series are sufficient.
+    exp(x) = 2ⁿ·exp(r) with |r| ≤ log(2)/2, for which the series up to r⁶ is sufficient.
     """
     n = np.floor(x * _LOG2E_32 + _HALF)
     r = x - n * _LN2_HIGH_32 - n * _LN2_LOW_32
@@ -70,7 +70,7 @@ _ARTANH = tuple(_rest)
 def exp64(x):
     """Return exp(x) for |x| ≤ 700.
 
-    exp(x) = 2ⁿ·exp(r) with |r| ≤ log(2)/2, for which eleven terms of the series are sufficient.
+    exp(x) = 2ⁿ·exp(r) with |r| ≤ log(2)/2, for which the series up to r¹¹ is sufficient.
     """
     shifted = x * _LOG2E + _ROUND
     n = shifted - _ROUND
@@ -85,8 +85,8 @@ def exp64(x):
 def log64(x):
     """Return log(x) of a normal number > 0.
 
-    x = 2ⁿ·m with √½ ≤ m < √2, and log(m) = 2·artanh((m − 1)/(m + 1)), for which ten terms of the
-    series are sufficient.
+    x = 2ⁿ·m with √½ ≤ m < √2, and log(m) = 2·artanh(s) with s = (m − 1)/(m + 1), for which the
+    series up to s²¹ is sufficient.
     """
     bits = _as_bits(x)
     n = (bits - _SQRT_HALF) >> _MANTISSA_BITS

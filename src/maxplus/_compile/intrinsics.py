@@ -21,7 +21,7 @@ SAFE_FLAGS = ("nnan", "nsz")
 
 
 def _target_features() -> str:
-    """Return the processor features that Numba compiles for, or the setting of the user."""
+    """Return the processor features that Numba compiles for; NUMBA_CPU_FEATURES has precedence."""
     if config.CPU_FEATURES is not None:  # type: ignore[attr-defined]
         return config.CPU_FEATURES  # type: ignore[attr-defined]
     try:
@@ -38,7 +38,9 @@ _REGISTER = (
 )
 
 
-def call(builder: Any, name: str, args: Sequence[Any], flags: tuple[str, ...] = ()) -> Any:
+def call_intrinsic(
+    builder: Any, name: str, args: Sequence[Any], flags: tuple[str, ...] = ()
+) -> Any:
     """Emit a call of the LLVM intrinsic ``name(T, …) -> T`` for numbers or vectors."""
     kind = args[0].type
     is_vector = isinstance(kind, ir.VectorType)
@@ -66,19 +68,23 @@ def generator(emit: Callable[..., Any]) -> Any:
 @intrinsic
 def fmin(typingctx, a, b):
     """Return the smaller of two floats of one type (neither is NaN)."""
-    return a(a, b), generator(lambda builder, *ab: call(builder, "llvm.minnum", ab, SAFE_FLAGS))
+    return a(a, b), generator(
+        lambda builder, *ab: call_intrinsic(builder, "llvm.minnum", ab, SAFE_FLAGS)
+    )
 
 
 @intrinsic
 def fmax(typingctx, a, b):
     """Return the larger of two floats of one type (neither is NaN)."""
-    return a(a, b), generator(lambda builder, *ab: call(builder, "llvm.maxnum", ab, SAFE_FLAGS))
+    return a(a, b), generator(
+        lambda builder, *ab: call_intrinsic(builder, "llvm.maxnum", ab, SAFE_FLAGS)
+    )
 
 
 @intrinsic
 def imin(typingctx, a, b):
     """Return the smaller of two signed integers of one type."""
-    return a(a, b), generator(lambda builder, *ab: call(builder, "llvm.smin", ab))
+    return a(a, b), generator(lambda builder, *ab: call_intrinsic(builder, "llvm.smin", ab))
 
 
 def hidden_one(builder: Any, kind: Any) -> Any:
@@ -94,7 +100,7 @@ def fused_sum(builder: Any, a: Any, b: Any, one: Any) -> Any:
     """Emit a sum of numbers or vectors as a fused multiply-add: see `plus`."""
     if _REGISTER is None:
         return builder.fadd(a, b)
-    return call(builder, "llvm.fma", [a, one, b])
+    return call_intrinsic(builder, "llvm.fma", [a, one, b])
 
 
 @intrinsic
@@ -125,7 +131,7 @@ def select(typingctx, condition, a, b):
 
 @intrinsic
 def use_widest_vectors(typingctx):
-    """Let LLVM vectorise the enclosing function with 512-bit registers.
+    """Allow LLVM to vectorise the enclosing function with 512-bit registers.
 
     By default LLVM uses 256 bits even if the processor has more (llvm-project #102047), which costs
     a tenth of the throughput of the min-plus product. Without such registers the hint has no
@@ -162,12 +168,12 @@ def _element_generator(emit: Callable[..., Any]) -> Any:
 def prefetch(typingctx, array, index):
     """Prefetch the cache line of array[index] (one dimension)."""
 
-    def emit(builder: Any, place: Any) -> None:
-        place, number = builder.bitcast(place, ir.IntType(8).as_pointer()), ir.IntType(32)
-        kind = ir.FunctionType(ir.VoidType(), [place.type, number, number, number])
-        function = builder.module.declare_intrinsic("llvm.prefetch", [place.type], kind)
+    def emit(builder: Any, pointer: Any) -> None:
+        pointer, number = builder.bitcast(pointer, ir.IntType(8).as_pointer()), ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [pointer.type, number, number, number])
+        function = builder.module.declare_intrinsic("llvm.prefetch", [pointer.type], kind)
         read, keep_in_all_levels, data_cache = number(0), number(3), number(1)
-        builder.call(function, [place, read, keep_in_all_levels, data_cache])
+        builder.call(function, [pointer, read, keep_in_all_levels, data_cache])
 
     return types.void(array, types.intp), _element_generator(emit)
 
@@ -176,8 +182,8 @@ def prefetch(typingctx, array, index):
 def atomic_load(typingctx, array, index):
     """Return array[index] with acquire semantics (one dimension, eight-byte items)."""
 
-    def emit(builder: Any, place: Any) -> Any:
-        return builder.load_atomic(place, "acquire", 8)
+    def emit(builder: Any, pointer: Any) -> Any:
+        return builder.load_atomic(pointer, "acquire", 8)
 
     return array.dtype(array, types.intp), _element_generator(emit)
 
@@ -186,8 +192,8 @@ def atomic_load(typingctx, array, index):
 def atomic_store(typingctx, array, index, value):
     """Store array[index] = value with release semantics."""
 
-    def emit(builder: Any, place: Any, number: Any) -> None:
-        builder.store_atomic(number, place, "release", 8)
+    def emit(builder: Any, pointer: Any, number: Any) -> None:
+        builder.store_atomic(number, pointer, "release", 8)
 
     return types.void(array, types.intp, array.dtype), _element_generator(emit)
 

@@ -60,10 +60,10 @@ def njit(function: Callable | None = None, *, cache: bool = False, **options: An
     return _thread_safe(kernel, serial)
 
 
-def compiled_with(names: dict[str, Any], kernel: Callable, name: str, **options: Any) -> Any:
+def compile_variant(names: dict[str, Any], kernel: Callable, name: str, **options: Any) -> Any:
     """Return a kernel under another name, with other values of some global names.
 
-    Unlike a parameter or a closure, this needs no more compile time, and the disk cache works.
+    Unlike a parameter, this does not increase the compile time; unlike a closure, it can be cached.
     """
     source: Any = unwrap(kernel)
     function = FunctionType(source.__code__, {**source.__globals__, **names}, name)
@@ -94,7 +94,7 @@ def _dispatcher(function: Callable, cache: bool, options: dict[str, Any], varian
 
 @contextmanager
 def _without_garbage_collection() -> Iterator[None]:
-    """Pause the search for reference cycles, which takes a sixth of the compile time."""
+    """Pause the garbage collector, which saves 10 % of the compile time."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

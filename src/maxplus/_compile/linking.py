@@ -42,7 +42,7 @@ class _LinkedLibrary(JITCodeLibrary):
     """
 
     has_wide_vectors = False
-    # Constants are not stored in code without an address.
+    # Numba stores the constants of a function at an address, which linked code does not have.
     codegen = SimpleNamespace(set_env=lambda name, environment: None)
 
     def _optimize_final_module(self) -> None:

@@ -1,8 +1,8 @@
 """NamedTuples of arrays passed by reference.
 
-Numba passes a NamedTuple by value: the ninety arrays of the sparse engine are eight hundred words
-on the stack of each call, which takes most of a minute to compile (numba #5953). Also, each read of
-a field changes the reference count of an array atomically, so that threads contend for the counter.
+Numba passes a NamedTuple by value: the 120 arrays of the sparse engine are a thousand words on the
+stack of each call, which takes most of a minute to compile (numba #5953). Also, each read of a
+field changes the reference count of an array atomically, so that threads contend for the counter.
 A reference is one pointer to a copy of the tuple without reference counts. It is valid within the
 function that created it, and the caller must keep the arrays alive. A nested tuple is also read as
 a reference, a pointer into the same copy.
@@ -52,14 +52,14 @@ class _ReferenceAttributes(AttributeTemplate):
 
 @lower_getattr_generic(Reference)
 def _read_field(context, builder, kind, value, name):
-    place = cgutils.gep_inbounds(builder, value, 0, kind.target.fields.index(name))
-    return place if isinstance(kind.field(name), Reference) else builder.load(place)
+    pointer = cgutils.gep_inbounds(builder, value, 0, kind.target.fields.index(name))
+    return pointer if isinstance(kind.field(name), Reference) else builder.load(pointer)
 
 
-def _store(context, builder, kind, value, place):
+def _store(context, builder, kind, value, pointer):
     """Store the fields of a tuple, arrays without a reference count."""
     for k, part in enumerate(kind.types):
-        item, target = builder.extract_value(value, k), cgutils.gep_inbounds(builder, place, 0, k)
+        item, target = builder.extract_value(value, k), cgutils.gep_inbounds(builder, pointer, 0, k)
         if isinstance(part, types.NamedTuple):
             _store(context, builder, part, item, target)
             continue
@@ -75,8 +75,8 @@ def referenced(typingctx, fields):
     """Return a reference to a NamedTuple, whose arrays are not reference-counted."""
 
     def codegen(context, builder, signature, args):
-        place = cgutils.alloca_once(builder, args[0].type)
-        _store(context, builder, signature.args[0], args[0], place)
-        return place
+        pointer = cgutils.alloca_once(builder, args[0].type)
+        _store(context, builder, signature.args[0], args[0], pointer)
+        return pointer
 
     return Reference(fields)(fields), codegen

@@ -17,7 +17,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 from numba.np.arrayobj import make_array
 
-from maxplus._compile.intrinsics import FEATURES, SAFE_FLAGS, call, fused_sum, hidden_one
+from maxplus._compile.intrinsics import FEATURES, SAFE_FLAGS, call_intrinsic, fused_sum, hidden_one
 
 ROWS = 4
 # 16 of the 32 registers of 64 bytes hold a tile, or 8 of the 16 that are smaller.
@@ -33,32 +33,30 @@ _SIZES = {ir.FloatType(): 4, ir.DoubleType(): 8, _INT32: 4}
 
 def _load(builder: Any, pointer: Any, index: Any, vector: Any) -> Any:
     """Load a vector from any index of an array, with the alignment of its elements."""
-    place = builder.bitcast(builder.gep(pointer, [index]), vector.as_pointer())
-    found = builder.load(place)
-    found.align = _SIZES[vector.element]
-    return found
+    loaded = builder.load(builder.bitcast(builder.gep(pointer, [index]), vector.as_pointer()))
+    loaded.align = _SIZES[vector.element]
+    return loaded
 
 
 def _store(builder: Any, value: Any, pointer: Any, index: Any) -> None:
-    place = builder.bitcast(builder.gep(pointer, [index]), value.type.as_pointer())
-    kept = builder.store(value, place)
-    kept.align = _SIZES[value.type.element]
+    target = builder.bitcast(builder.gep(pointer, [index]), value.type.as_pointer())
+    builder.store(value, target).align = _SIZES[value.type.element]
 
 
 def _broadcast(builder: Any, number: Any, vector: Any) -> Any:
     """Broadcast a number to all lanes."""
-    nothing = ir.Constant(vector, ir.Undefined)
-    one = builder.insert_element(nothing, number, _INT32(0))
-    return builder.shuffle_vector(
-        one, nothing, ir.Constant(ir.VectorType(_INT32, vector.count), None)
-    )
+    undefined = ir.Constant(vector, ir.Undefined)
+    first = builder.insert_element(undefined, number, _INT32(0))
+    zeros = ir.Constant(ir.VectorType(_INT32, vector.count), None)
+    return builder.shuffle_vector(first, undefined, zeros)
 
 
 def _row_pointers(builder: Any, array: Any, first: Any) -> list[Any]:
+    """Return pointers to the rows ``first`` … ``first + ROWS − 1`` of an array."""
     stride = cgutils.unpack_tuple(builder, array.strides, 2)[0]
     begin = builder.ptrtoint(array.data, _INT64)
-    places = [builder.mul(builder.add(first, _INT64(r)), stride) for r in range(ROWS)]
-    return [builder.inttoptr(builder.add(begin, at), array.data.type) for at in places]
+    offsets = [builder.mul(builder.add(first, _INT64(r)), stride) for r in range(ROWS)]
+    return [builder.inttoptr(builder.add(begin, at), array.data.type) for at in offsets]
 
 
 def _tile(name: str, better: str) -> Any:
@@ -77,10 +75,10 @@ def _tile(name: str, better: str) -> Any:
         lanes = _BYTES // _SIZES[kind]
         vector = ir.VectorType(kind, lanes)
         cells = [(r, v) for r in range(ROWS) for v in range(_VECTORS)]
-        places = [_INT64((r * _VECTORS + v) * lanes) for r, v in cells]
+        offsets = [_INT64((r * _VECTORS + v) * lanes) for r, v in cells]
         one = _broadcast(builder, hidden_one(builder, kind), vector)
         rows = _row_pointers(builder, A, row)
-        before = [_load(builder, best.data, place, vector) for place in places]
+        before = [_load(builder, best.data, offset, vector) for offset in offsets]
         # A loop that runs at least once.
         entry, loop = builder.block, builder.append_basic_block("columns")
         done = builder.append_basic_block("end_of_columns")
@@ -98,7 +96,9 @@ def _tile(name: str, better: str) -> Any:
         ]
         numbers = [_broadcast(builder, builder.load(builder.gep(at, [j])), vector) for at in rows]
         after = [
-            call(builder, name, [phi, fused_sum(builder, numbers[r], columns[v], one)], SAFE_FLAGS)
+            call_intrinsic(
+                builder, name, [phi, fused_sum(builder, numbers[r], columns[v], one)], SAFE_FLAGS
+            )
             for phi, (r, v) in zip(now, cells, strict=True)
         ]
         for phi, value in zip(now, after, strict=True):
@@ -108,11 +108,11 @@ def _tile(name: str, better: str) -> Any:
         builder.cbranch(builder.icmp_signed("<", following, hi), loop, done)
         builder.position_at_end(done)
         marks = _broadcast(builder, builder.trunc(mark, _INT32), ir.VectorType(_INT32, lanes))
-        for place, old, new in zip(places, before, after, strict=True):
-            _store(builder, new, best.data, place)
-            kept = _load(builder, block.data, place, marks.type)
+        for offset, old, new in zip(offsets, before, after, strict=True):
+            _store(builder, new, best.data, offset)
+            kept = _load(builder, block.data, offset, marks.type)
             is_better = builder.fcmp_ordered(better, new, old)
-            _store(builder, builder.select(is_better, marks, kept), block.data, place)
+            _store(builder, builder.select(is_better, marks, kept), block.data, offset)
         return context.get_dummy_value()
 
     return codegen

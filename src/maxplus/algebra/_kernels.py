@@ -17,7 +17,7 @@ import numpy as np
 from numba import prange
 
 from maxplus._compile.intrinsics import fmax, fmin, imin, one_like, plus, use_widest_vectors
-from maxplus._compile.jit import compiled_with, inner, njit
+from maxplus._compile.jit import compile_variant, inner, njit
 from maxplus._compile.tiles import (
     BLOCK,
     PANEL_BYTES,
@@ -53,14 +53,14 @@ def minplus_cell(a, b):
 
 
 # max_j (a_j + b_j); −inf when the vectors are empty.
-maxplus_cell = compiled_with(_MAXPLUS, minplus_cell, "maxplus_cell")
+maxplus_cell = compile_variant(_MAXPLUS, minplus_cell, "maxplus_cell")
 
 
 @njit(cache=True)
 def first_index(a, b, value):
     """Return the lowest j with a_j + b_j == value; the last j if no sum is equal (NaN).
 
-    Searching for the index after the reduction costs less than carrying it through.
+    Searching for the index after the reduction costs less than updating it in the reduction.
     The whole vector is read, since a loop that may stop early does not vectorise.
     """
     use_widest_vectors()
@@ -79,7 +79,7 @@ def first_index(a, b, value):
 def _tile(better, zero, a0, a1, a2, a3, b0, b1, b2, b3, out):
     """Compute 4 × 4 cells of a product into out[4, 4].
 
-    ``better`` is `fmin` or `fmax`, and ``zero`` the semiring's zero, +inf or −inf.
+    ``better`` is `fmin` or `fmax`, and ``zero`` the zero of the semiring, +inf or −inf.
     """
     use_widest_vectors()
     one = one_like(zero)
@@ -104,7 +104,7 @@ def _tile(better, zero, a0, a1, a2, a3, b0, b1, b2, b3, out):
 
 @njit(cache=True)
 def minplus_rows(A, BT, out):
-    """out[n, k] = min_j (A[n, j] + BT[k, j]) on one thread; O(n·k·m)."""
+    """Compute out[r, c] = min_j (A[r, j] + BT[c, j]) on one thread; O(n·k·m)."""
     zero = A.dtype.type(_ZERO)
     n, k = A.shape[0], BT.shape[0]
     n4, k4 = n - n % 4, k - k % 4
@@ -119,7 +119,7 @@ def minplus_rows(A, BT, out):
 
 
 _MAXPLUS["minplus_cell"] = maxplus_cell
-maxplus_rows = compiled_with(_MAXPLUS, minplus_rows, "maxplus_rows")
+maxplus_rows = compile_variant(_MAXPLUS, minplus_rows, "maxplus_rows")
 
 
 @njit(cache=True, parallel=True)
@@ -131,15 +131,15 @@ def _minplus_parallel(A, BT, out):
 
 
 _MAXPLUS["minplus_rows"] = maxplus_rows
-_maxplus_parallel = compiled_with(_MAXPLUS, _minplus_parallel, "_maxplus_parallel", parallel=True)
+_maxplus_parallel = compile_variant(_MAXPLUS, _minplus_parallel, "_maxplus_parallel", parallel=True)
 
 
-def product_into(A, BT, smallest, out):
-    """Compute the product of validated operands, min-plus if ``smallest``; in parallel if large."""
+def product_into(A, BT, is_minplus, out):
+    """Compute the product of validated operands, min-plus or max-plus; in parallel if large."""
     if A.size * BT.shape[0] >= PARALLEL_FROM:
-        (_minplus_parallel if smallest else _maxplus_parallel)(A, BT, out)
+        (_minplus_parallel if is_minplus else _maxplus_parallel)(A, BT, out)
     else:
-        (minplus_rows if smallest else maxplus_rows)(A, BT, out)
+        (minplus_rows if is_minplus else maxplus_rows)(A, BT, out)
 
 
 @njit(cache=True)
@@ -149,14 +149,14 @@ def annihilating_sums(A, BT, zero, values, index):
     ``zero`` is the zero of the semiring (+inf for min-plus, −inf for max-plus). Its sum with any
     number is ``zero``; in IEEE arithmetic, the sum of both infinities is NaN.
     """
-    smallest = zero > 0
+    is_minplus = zero > 0
     for r in range(A.shape[0]):
         for c in range(BT.shape[0]):
             best, winner = zero, 0
             for j in range(A.shape[1]):
                 a, b = A[r, j], BT[c, j]
                 s = zero if a == zero or b == zero else a + b
-                if (smallest and s < best) or (not smallest and s > best):
+                if (is_minplus and s < best) or (not is_minplus and s > best):
                     best, winner = s, j
             values[r, c] = best
             index[r, c] = winner
@@ -166,11 +166,11 @@ def annihilating_sums(A, BT, zero, values, index):
 
 
 @njit(cache=True)
-def _cells(A, BT, smallest, values, winners):
+def _cells(A, BT, is_minplus, values, winners):
     """Compute the product cell by cell, on one thread; O(n·k·m)."""
     for r in range(A.shape[0]):
         for c in range(BT.shape[0]):
-            v = minplus_cell(A[r], BT[c]) if smallest else maxplus_cell(A[r], BT[c])
+            v = minplus_cell(A[r], BT[c]) if is_minplus else maxplus_cell(A[r], BT[c])
             values[r, c], winners[r, c] = v, first_index(A[r], BT[c], v)
 
 
@@ -189,13 +189,13 @@ def _tile_row(tile, n_rows):
 
 
 @njit(cache=True)
-def _block_of_rows(A, panel, lo, smallest, best, block):
+def _block_of_rows(A, panel, lo, is_minplus, best, block):
     """Reduce the block of columns at ``lo``, for all rows of a task and one panel."""
     use_widest_vectors()
     hi = min(lo + BLOCK, A.shape[1])
     for tile in range(best.shape[0]):
         r = _tile_row(tile, A.shape[0])
-        if smallest:
+        if is_minplus:
             minplus_tile(A, r, lo, hi, panel, best[tile], block[tile], lo)
         else:
             maxplus_tile(A, r, lo, hi, panel, best[tile], block[tile], lo)
@@ -221,11 +221,11 @@ def _find_winners(A, BT, best, block, values, winners):
 
 
 @njit(cache=True, parallel=True)
-def _tiled(A, BT, smallest, values, winners):
+def _tiled(A, BT, is_minplus, values, winners):
     """Compute a product of at least 4 rows and 64 columns by tiles, in parallel; O(n·k·m)."""
     n, m, k = A.shape[0], A.shape[1], BT.shape[0]
     width = PANEL_BYTES // A.itemsize
-    zero = A.dtype.type(np.inf if smallest else -np.inf)
+    zero = A.dtype.type(np.inf if is_minplus else -np.inf)
     panels = np.empty(((k + width - 1) // width, m, width), A.dtype)
     for p in prange(panels.shape[0]):
         _pack(BT[p * width : (p + 1) * width], zero, panels[p])
@@ -240,22 +240,22 @@ def _tiled(A, BT, smallest, values, winners):
         for p in range(panels.shape[0]):
             best[:], block[:] = zero, 0
             for lo in range(0, m, BLOCK):
-                _block_of_rows(own, panels[p], lo, smallest, best, block)
+                _block_of_rows(own, panels[p], lo, is_minplus, best, block)
             columns = slice(p * width, min((p + 1) * width, k))
             _find_winners(
                 own, BT[columns], best, block, values[rows, columns], winners[rows, columns]
             )
 
 
-def winners_into(A, BT, smallest, values, winners):
+def winners_into(A, BT, is_minplus, values, winners):
     """Compute the product of validated operands and the lowest winning j of each cell.
 
-    Min-plus if ``smallest``; at least one column. O(n·k·m); for large products, a tenth slower than
-    without the index.
+    The operands have at least one column. O(n·k·m); for large products, a tenth slower than without
+    the index.
     """
     is_large = A.size * BT.shape[0] >= PARALLEL_FROM
     has_tiles = A.shape[0] >= ROWS and A.shape[1] >= BLOCK
-    (_tiled if is_large and has_tiles else _cells)(A, BT, smallest, values, winners)
+    (_tiled if is_large and has_tiles else _cells)(A, BT, is_minplus, values, winners)
 
 
 def maxplus_winners(A, BT):

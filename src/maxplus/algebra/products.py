@@ -23,9 +23,9 @@ def minplus(A: ArrayLike, B: ArrayLike, *, return_index: bool = False) -> Any:
     ----------
     A : array of shape (n, m)
     B : array of shape (m, k)
-        Products of float32 operands are float32, all others float64. +inf is the zero of the
-        semiring: its sum with any number is +inf.
-    return_index : bool
+        The product of two float32 operands is float32, any other product float64. +inf is the zero
+        of the semiring: its sum with any number is +inf.
+    return_index : bool, default=False
         Also return the winning j, the lowest one among equals.
 
     Returns
@@ -88,7 +88,7 @@ def morphological_perceptron(
     ----------
     x : array of shape (n_features,) or (n_samples, n_features)
     w : array of shape (n_features,)
-    b : float
+    b : float, default=-inf
         Bias; −inf, the zero of the semiring, for no bias.
 
     Returns
@@ -106,6 +106,10 @@ def morphological_perceptron(
     if math.isnan(b):
         raise ValueError("b is NaN; give a number, or -inf for no bias")
     x = np.asarray(x)
+    if x.ndim not in (1, 2):
+        raise ValueError(
+            f"x must have shape (n_features,) or (n_samples, n_features), got shape {x.shape}"
+        )
     rows, w = as_operand("x", np.atleast_2d(x), 2), as_operand("w", w, 1)
     if rows.shape[1] != w.size:
         raise ValueError(f"x has {rows.shape[1]} features and w has {w.size}; they must be equal")
@@ -114,7 +118,7 @@ def morphological_perceptron(
 
 
 def as_operand(name: str, value: ArrayLike, ndim: int) -> NDArray:
-    """Return a float array, float32 or float64; raise if its dimension is wrong or it has NaN."""
+    """Return a float32 or float64 array; raise an error for another dimension or type, or NaN."""
     array = np.asarray(value)
     if array.dtype.kind not in "fiub":
         raise TypeError(f"{name} must hold real numbers, got dtype {array.dtype}")
@@ -128,7 +132,7 @@ def as_operand(name: str, value: ArrayLike, ndim: int) -> NDArray:
     return array
 
 
-def _product(A: ArrayLike, B: ArrayLike, zero: float, index: bool) -> Any:
+def _product(A: ArrayLike, B: ArrayLike, zero: float, return_index: bool) -> Any:
     A, B = as_operand("A", A, 2), as_operand("B", B, 2)
     if A.shape[1] != B.shape[0]:
         raise ValueError(
@@ -139,18 +143,18 @@ def _product(A: ArrayLike, B: ArrayLike, zero: float, index: bool) -> Any:
     BT = np.ascontiguousarray(B.T, dtype)
     values = np.empty((A.shape[0], BT.shape[0]), dtype)
     winners = np.empty(values.shape, np.int64)
-    if index and A.shape[1] == 0 and values.size:
+    if return_index and A.shape[1] == 0 and values.size:
         raise ValueError(f"return_index=True needs at least one column in A; got shape {A.shape}")
-    if _holds_opposite(A, zero) or _holds_opposite(BT, zero):
+    if _contains_opposite_infinity(A, zero) or _contains_opposite_infinity(BT, zero):
         _kernels.annihilating_sums(A, BT, dtype.type(zero), values, winners)
-    elif index:
+    elif return_index:
         _kernels.winners_into(A, BT, zero > 0, values, winners)
     else:
         _kernels.product_into(A, BT, zero > 0, values)
-    return (values, winners) if index else values
+    return (values, winners) if return_index else values
 
 
-def _holds_opposite(array: NDArray, zero: float) -> bool:
+def _contains_opposite_infinity(array: NDArray, zero: float) -> bool:
     """Return whether the array contains the infinity that is not the zero of the semiring."""
     extreme = array.min(initial=np.inf) if zero > 0 else array.max(initial=-np.inf)
     return bool(extreme == -zero)

@@ -34,7 +34,15 @@ PARAMETER = re.compile(
     r"`(categorical|numeric|drop|keep|missing|target|task|groups|strict|extra_columns)"
     r"""(?:=\[?('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")\]?)?`"""
 )
-OPTIONS = {"extra_columns": "--keep-columns", "missing": "--set missing"}
+# Parameters that messages of other packages do not put in backquotes.
+UNMARKED_PARAMETER = re.compile(r"(?<![\w'-])(?:monotonic_cst|change_one_of)(?![\w'=])|^fixed(?=:)")
+# Options whose name is not that of the parameter.
+OPTION_NAMES = {
+    "extra_columns": "--keep-columns",
+    "missing": "--set missing",
+    "monotonic_cst": "--increasing or --decreasing",
+    "change_one_of": "--change-one-of",
+}
 
 
 class Console:
@@ -102,15 +110,19 @@ def print_error(message: str) -> None:
 def with_options(message: str) -> str:
     """Replace parameters in a message, such as `keep=['id']`, by options, such as --keep id."""
 
+    def option_name(parameter: str) -> str:
+        return OPTION_NAMES.get(parameter, f"--{parameter}")
+
     def option(match: re.Match[str]) -> str:
         name, value = match.groups()
-        option = OPTIONS.get(name, f"--{name}")
+        option = option_name(name)
         if value is None:
             return option
         value = ast.literal_eval(value)
         is_plain = re.fullmatch(r"[\w.-]+", value)
         return f"{option}{'=' if ' ' in option else ' '}" + (value if is_plain else f'"{value}"')
 
+    message = UNMARKED_PARAMETER.sub(lambda match: option_name(match[0]), message)
     return PARAMETER.sub(option, message)
 
 
@@ -172,7 +184,7 @@ def open_console(as_json: bool, quiet: bool) -> Iterator[Console]:
             if not current().raised_on_all_ranks(error):
                 raise
             if is_first:
-                print_error(_message(error))
+                print_error(_error_message(error))
             code = BAD_INPUT
     if code is not None:
         raise typer.Exit(code)
@@ -196,7 +208,8 @@ def _print_warnings(console: Console) -> Iterator[None]:
         yield
 
 
-def _message(error: Exception) -> str:
+def _error_message(error: Exception) -> str:
+    """Return the message of an error; for a missing file, with a suggestion."""
     if not isinstance(error, OSError) or error.filename is None:
         return str(error)
     remedy = _similar_file(error.filename) if isinstance(error, FileNotFoundError) else ""

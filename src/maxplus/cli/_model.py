@@ -58,7 +58,7 @@ def encoder_of(estimator: Any) -> TableEncoder | None:
 
 
 def is_classifier(estimator: Any) -> bool:
-    """Return True for a fitted classifier, False for a regressor."""
+    """Return whether a fitted estimator is a classifier."""
     return hasattr(estimator, "classes_")
 
 
@@ -86,10 +86,10 @@ def open_model(path: Path, *, classifier: bool = True) -> Any:
             "predict, evaluate, explain, report and export"
         )
     if not (is_regressor or hasattr(estimator, "certified_accuracy")):
-        supported = ["LMMClassifier", "LMMEnsembleClassifier"] + ["LMMRegressor"] * (not classifier)
+        regressor = "" if classifier else "LMMRegressor, "
         raise ValueError(
-            f"{path} contains a {type(estimator).__name__}; this command needs an "
-            f"{' or '.join(supported)}"
+            f"{path} contains a {type(estimator).__name__}; this command needs an LMMClassifier, "
+            f"LMMEnsembleClassifier, {regressor}or SubgradientLMMClassifier"
         )
     return estimator
 
@@ -99,7 +99,8 @@ def open_dataset(
 ) -> Dataset:
     """Read and encode data for a model.
 
-    With ``labelled``, the labels are read as well. They are required unless ``optional`` is True.
+    With ``labelled``, rows without a label are dropped, and a target column is required unless
+    ``optional`` is True.
     """
     from maxplus.tables import TableEncoder, load_dataset, load_training
 
@@ -107,7 +108,7 @@ def open_dataset(
     if encoder is not None:
         dataset = load_dataset(data, encoder, labelled=labelled, strict=strict)
     else:
-        # Without an encoder, every column is a feature.
+        # Without an encoder, every column but the target is a feature.
         dataset = load_training(data).encoded(TableEncoder())
     return _check_dataset(dataset, data, estimator, labelled and not optional)
 
@@ -139,9 +140,11 @@ def stream_parts(
 
 def _check_dataset(dataset: Dataset, data: str, estimator: Any, labelled: bool) -> Dataset:
     n_features = estimator.model_.n_features
-    if dataset.X.shape[1] != n_features:
+    n = dataset.X.shape[1]
+    if n != n_features:
         raise ValueError(
-            f"{data} has {dataset.X.shape[1]} features, but the model needs {n_features}"
+            f"{data} has {n} feature{'s' * (n != 1)} and the target {dataset.target.name!r}, but "
+            f"the model needs {n_features} feature{'s' * (n_features != 1)} and a target column"
         )
     if labelled and dataset.y is None:
         raise ValueError(
@@ -157,7 +160,7 @@ class UnknownLabels:
     def __init__(self, estimator: Any, *, strict: bool) -> None:
         self._estimator, self.strict = estimator, strict
         self.counts: Counter[str] = Counter()
-        # Name of the table, and number of its rows.
+        # Name of the table, and number of its labelled rows.
         self.name, self.n_rows = "", 0
 
     @property

@@ -29,7 +29,8 @@ Model = Annotated[
 Json = Annotated[
     bool,
     typer.Option(
-        "--json", help="Print the result as one JSON document and nothing else; text by default."
+        "--json",
+        help="Print the result as one JSON document to standard output; text by default.",
     ),
 ]
 Quiet = Annotated[

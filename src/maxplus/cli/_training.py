@@ -116,7 +116,7 @@ def build_estimator(
         _set_parameter(estimator, "monotonic_cst", signs)
     for key, value in settings.items():
         if key in OPTIONS:
-            raise ValueError(f"--set {key}={value}: use {OPTIONS[key]} for {key}")
+            raise ValueError(f"--set {key}={value}: use {OPTIONS[key]} instead")
         _set_parameter(estimator, key, value)
     # Fail before a large table is read.
     estimator._check_parameters()

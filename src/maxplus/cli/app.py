@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
@@ -50,9 +52,17 @@ def _print_usage_error(error: Any) -> None:
     if type(error).show is not UsageError.show:
         error.show()  # Show the help of a command that was run without arguments.
     elif not is_launched() or launched_rank() == 0:
-        where = "" if error.ctx is None else f"; see {error.ctx.command_path} --help"
         message = " ".join(error.format_message().split()).rstrip(".")
-        print_error(message + where)
+        if error.ctx is not None:
+            see = " See" if message.endswith("?") else "; see"
+            message += f"{see} {error.ctx.command_path} --help"
+        print_error(message)
+
+
+def help_text(command: Callable[..., None]) -> str:
+    """Return the docstring with each paragraph on one line, which is wrapped to the terminal."""
+    paragraphs = inspect.cleandoc(command.__doc__ or "").split("\n\n")
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
 
 
 app = typer.Typer(
@@ -63,8 +73,8 @@ app = typer.Typer(
 )
 # The help text lists the commands in this order.
 for command in (train, predict, evaluate, explain, rules, certify, report, compare, export):
-    app.command()(command)
-app.command("compile")(compile_kernels)
+    app.command(help=help_text(command))(command)
+app.command("compile", help=help_text(compile_kernels))(compile_kernels)
 
 
 def _show_version(is_set: bool) -> None:

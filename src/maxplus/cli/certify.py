@@ -12,10 +12,7 @@ import typer
 from numpy.typing import NDArray
 
 from maxplus.cli import _options as opt
-from maxplus.cli._console import (
-    open_console,
-    plain_table,
-)
+from maxplus.cli._console import open_console, plain_table
 from maxplus.cli._model import (
     DEVIATIONS,
     Perturbation,
@@ -40,7 +37,8 @@ def certify(
     eps: Annotated[
         list[float] | None,
         typer.Option(
-            help="Largest change of every feature; repeatable. 0, 0.05, 0.1, 0.2, 0.3 by default."
+            help="Largest change of every feature, in standard deviations of the training data or "
+            "with --raw-units in raw units; repeatable. 0, 0.05, 0.1, 0.2, 0.3 by default."
         ),
     ] = None,
     raw_units: opt.RawUnits = False,
@@ -108,7 +106,11 @@ def certify(
         accuracy = arrays["certified"].mean(axis=0)
         has_radii = "radius" in arrays
         summary = CertifiedRows.of(arrays["radius"], arrays["correct"]) if has_radii else None
-        console.print(f"ε and radii are in {perturbation}.")
+        held = tuple(name for name in perturbation.held if name not in columns)
+        console.print(f"ε and radii are in {perturbation._replace(held=held)}.")
+        if columns:
+            one_of = "one of " * (len(columns) > 1)
+            console.print(f"In addition, {one_of}{_listed(columns)} may change to any value.")
         table = plain_table("ε", "certified accuracy")
         for value, share in zip(eps_values, accuracy, strict=True):
             table.add_row(f"{value:g}", f"{share:.2%}")
@@ -174,6 +176,10 @@ def _certified(
     }
 
 
+def _listed(columns: Sequence[str]) -> str:
+    return " or ".join(map(repr, columns))
+
+
 def _sentences(
     arrays: dict[str, NDArray],
     summary: CertifiedRows | None,
@@ -199,10 +205,9 @@ def _sentences(
             have = "row has" if n_equal == 1 else "rows have"
             yield f"{n_equal:,} {have} the same values as a training row."
     else:
-        columns = " or ".join(map(repr, change_one_of))
         end = (
-            f" and {columns} to any value."
-            if columns
+            f" and {_listed(change_one_of)} to any value."
+            if change_one_of
             else ". --radii computes the median and the minimum radius."
         )
         yield (

@@ -73,6 +73,7 @@ def compare(
     rows that are classified correctly and provably remain so if every feature changes by up to 0.1
     standard deviations, or a dash for models without certificates.
     With --set robust_eps=…, a second table contains the certified error of LMM.
+
     Example: maxplus compare patients.csv --target disease
     """
     with open_console(as_json, quiet) as console:

@@ -49,6 +49,7 @@ def evaluate(
 
     For a model trained with --set robust_eps=…, also print the certified error. Row 1 is the first
     line of data.
+
     Example: maxplus evaluate model.maxplus test.csv --plot reliability.png
     """
     with open_console(as_json, quiet) as console:
@@ -89,10 +90,10 @@ def evaluate(
         else:
             document |= _report_regression(columns, console)
         if unknown.n_unknown:
+            n = unknown.n_unknown
             accuracy = document["accuracy"] * len(columns["y"]) / unknown.n_rows
-            console.print(
-                f"Accuracy including {unknown.n_unknown:,} rows with unknown labels: {accuracy:.2%}"
-            )
+            rows = "row with an unknown label" if n == 1 else "rows with unknown labels"
+            console.print(f"Accuracy including {n:,} {rows}: {accuracy:.2%}")
         console.print_json(document)
 
 

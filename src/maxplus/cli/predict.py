@@ -81,6 +81,7 @@ def predict(
     """Predict the class or target value of each row, as CSV; tables may be larger than memory.
 
     Row 1 is the first line of data.
+
     Example: maxplus predict model.maxplus new.csv --probabilities -o predictions.csv
     """
     with open_console(as_json, quiet) as console:

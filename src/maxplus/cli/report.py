@@ -42,6 +42,7 @@ def report(
     The page is self-contained and has a form for editing the values of a row. Labelled rows are
     treated as test data, unless they are the training rows. Without labels, the page contains
     predictions, certificates and explanations.
+
     Example: maxplus report model.maxplus test.csv -o report.html
     """
     with open_console(as_json, quiet) as console:

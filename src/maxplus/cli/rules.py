@@ -23,6 +23,7 @@ def rules(
 
     DATA does not affect the rules. The rows covered by a rule are predicted as its class; maxplus
     explain explains single rows.
+
     Example: maxplus rules model.maxplus train.csv
     """
     with open_console(as_json, quiet) as console:

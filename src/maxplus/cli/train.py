@@ -113,15 +113,17 @@ def train(
     resume: Annotated[
         Path | None,
         typer.Option(
-            help="Continue from this checkpoint, with its options, on the same DATA. None by "
-            "default.",
+            help="Continue from this checkpoint, with its options, on the same DATA. The file is "
+            "replaced every minute unless --checkpoint is given. None by default.",
             rich_help_panel=FILES,
         ),
     ] = None,
 ) -> None:
     """Train a model on a table, write it to a file and validate it on held-out rows.
 
-    Ctrl-C keeps the best model so far. Example: maxplus train flowers.csv --target species
+    Ctrl-C keeps the best model so far.
+
+    Example: maxplus train flowers.csv --target species
     """
     with open_console(as_json, quiet) as console:
         from maxplus.cli import _training

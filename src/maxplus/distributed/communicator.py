@@ -26,7 +26,7 @@ class DifferentRanksError(ValueError):
 
 
 class Communicator:
-    """Collective operations of the ranks 0..size−1 of a fit, each of which has some rows.
+    """Collective operations of the ranks 0..size−1 of a fit, each of which has a part of the rows.
 
     This class is a single process, whose operations return their arguments; a subclass with several
     ranks overrides them. All ranks call the same methods in the same order. Rows are numbered
@@ -36,7 +36,7 @@ class Communicator:
 
     rank: int = 0
     size: int = 1
-    # Processors for each rank if several ranks share a machine.
+    # Number of processors for each rank; None for a single process.
     cores: int | None = None
     # Rank of this process among the ranks on its machine.
     local_rank: int = 0
@@ -78,14 +78,14 @@ class Communicator:
         received[0] = own
 
     def allreduce_or(self, values: NDArray) -> None:
-        """Combine values, each of which is 0 on all ranks except one; in place, bitwise."""
+        """Set ``values`` to the bitwise OR over all ranks; each is 0 on all ranks except one."""
 
     def allgather_local(self, n: int) -> list[int]:
         """Return ``n`` of each rank that shares memory with this rank."""
         return [n]
 
     def shared_memory(self, shape: tuple[int, ...]) -> NDArray:
-        """Return a float64 array that these ranks share; one array per shape."""
+        """Return a float64 array that the ranks of this machine share; one array per shape."""
         return np.zeros(shape)
 
     def raised_on_all_ranks(self, error: BaseException) -> bool:
@@ -157,8 +157,8 @@ class Communicator:
     def root_only(self, work: Callable[[Any], T], rows: Any) -> T:
         """Run ``work(all rows)`` on rank 0 and return its result, or raise its error, on all ranks.
 
-        The argument of ``work`` is the array of rows in a single process; otherwise it is a
-        `SharedRows`, or the ``whole`` of another ``Share``, which requests rows from other ranks.
+        In a single process, ``work`` gets ``rows``. Otherwise it gets a `SharedRows` (or, if
+        ``rows`` is a `Share`, its ``whole``), which requests rows from other ranks.
         """
         if self.is_alone:
             return work(rows)
@@ -245,17 +245,25 @@ def use_mpi(comm: Any = None) -> Iterator[Communicator]:
 
     Every rank makes the same calls inside. Classifiers are fitted on the rows of all ranks, those
     of rank 0 first. Afterwards every rank has the fitted model; attributes of training rows
-    (``training_losses_``) refer to the rows of this rank. An error on one rank ends all ranks.
+    (``training_losses_``) refer to the rows of this rank. An error on a part of the ranks is
+    printed and aborts all ranks.
 
     Parameters
     ----------
     comm : mpi4py communicator, optional
-        By default all ranks of the program.
+        By default ``MPI.COMM_WORLD``, all ranks of the program.
 
     Yields
     ------
     Communicator
         The communicator, with the attributes ``rank`` and ``size``.
+
+    Raises
+    ------
+    ImportError
+        If mpi4py is not installed, or was built for another MPI than the launcher.
+    DifferentRanksError
+        If the ranks run different versions of maxplus, Python, NumPy or Numba.
 
     Examples
     --------

@@ -18,7 +18,8 @@ from maxplus.distributed.communicator import Communicator, is_launched, mark_col
 
 T = TypeVar("T")
 
-# Seconds between the messages of ranks that fail with the same error: the first one aborts all.
+# Seconds by which each rank delays its error message after the previous rank: the first rank that
+# prints aborts all others.
 MESSAGE_DELAY = 0.05
 # Seconds that a failing rank waits for the other ranks to fail with the same error.
 FAILURE_TIMEOUT = 1.0
@@ -52,7 +53,7 @@ class MPICommunicator(Communicator):
             from mpi4py import MPI
         except ImportError:
             raise ImportError(
-                "more than one process needs mpi4py, which is not installed; "
+                "training over MPI requires mpi4py, which is not installed; "
                 'pip install "maxplus[mpi]"'
             ) from None
         if comm is None and MPI.COMM_WORLD.size == 1 and is_launched():
@@ -132,7 +133,7 @@ class MPICommunicator(Communicator):
     def allgather_into(self, own: NDArray, received: NDArray) -> None:
         """Fill ``received`` (size, …) with ``own`` of each rank; fast for short messages."""
         if self._is_oversubscribed:
-            # A blocking call would occupy the processor that the other rank may need.
+            # A blocking call would occupy a processor that another rank needs.
             request = self._comm.Iallgather(own, received)
             while not request.Test():
                 _yield_processor()
@@ -140,7 +141,7 @@ class MPICommunicator(Communicator):
             self._comm.Allgather(own, received)
 
     def allreduce_or(self, values: NDArray) -> None:
-        """Combine values, each of which is 0 on all ranks except one; in place, bitwise."""
+        """Set ``values`` to the bitwise OR over all ranks; each is 0 on all ranks except one."""
         from mpi4py import MPI
 
         self._comm.Allreduce(MPI.IN_PLACE, values.reshape(-1).view(np.int64), op=MPI.BOR)

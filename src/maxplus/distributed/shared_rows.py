@@ -65,8 +65,8 @@ def _serve(comm: Communicator, share: Share) -> Any:
 class SharedRows:
     """Rows (N, P) of all ranks; indexing returns arrays.
 
-    Rows are selected by their numbers, a mask or a slice, columns by ``[:, slice]``. ``transform``
-    is a function that is applied to rows on the rank that has them (see `transformed`).
+    Rows are selected by non-negative indices, a mask or a slice, columns by ``[:, slice]``.
+    ``transform`` is a picklable function that is applied to rows on the rank that has them.
     """
 
     def __init__(
@@ -92,27 +92,27 @@ class SharedRows:
         return int(np.prod(self.shape))
 
     def transformed(self, transform: Transform) -> SharedRows:
-        """Return the same rows, with ``transform`` applied to each request."""
+        """Return the rows with ``transform`` applied to them, instead of a previous transform."""
         return SharedRows(self._comm, self._own, self._counts, transform)
 
-    def __getitem__(self, which: Any) -> NDArray:
+    def __getitem__(self, index: Any) -> NDArray:
         """Return some rows, or some columns of all rows."""
-        if isinstance(which, tuple):
-            everything, columns = which
+        if isinstance(index, tuple):
+            everything, columns = index
             assert everything == slice(None)
             return self._request(COLUMNS, columns)
-        if isinstance(which, slice):
-            which = np.arange(len(self))[which]
-        which = np.asarray(which)
-        if which.dtype == bool:
-            which = np.flatnonzero(which)
-        flat = which.ravel()
+        if isinstance(index, slice):
+            index = np.arange(len(self))[index]
+        index = np.asarray(index)
+        if index.dtype == bool:
+            index = np.flatnonzero(index)
+        flat = index.ravel()
         owner = np.searchsorted(self._ends, flat, side="right")
         order = np.argsort(owner, kind="stable")
         found = self._request(ROWS, flat[order])
         rows = np.empty_like(found)
         rows[order] = found
-        return rows.reshape(*which.shape, *rows.shape[1:])
+        return rows.reshape(*index.shape, *rows.shape[1:])
 
     def min(self, axis: int | None = None) -> Any:
         """Return the minimum of all elements or of each column."""
@@ -129,7 +129,7 @@ class SharedRows:
     def blocks(self) -> Iterator[tuple[slice, NDArray]]:
         """Yield all columns in blocks of at least two columns.
 
-        NumPy sums a single column in a different order.
+        NumPy adds the elements of a single column in another order, which would change means.
         """
         P = self.shape[1]
         width = max(2, BLOCK_SIZE // max(len(self), 1))
@@ -147,8 +147,8 @@ class SharedRows:
         found = self._request(REDUCTION, (reduce, axis))
         return [value for value in found if value is not None]
 
-    def _request(self, kind: str, what: Any) -> Any:
-        request = kind, what, self._transform
+    def _request(self, kind: str, argument: Any) -> Any:
+        request = kind, argument, self._transform
         self._comm.bcast(request)
         return RowsShare(self._own).serve(self._comm, request)
 
@@ -165,15 +165,15 @@ class RowsShare:
 
     def serve(self, comm: Communicator, request: Any) -> Any:
         """Send the requested rows, columns or reduction of this rank to rank 0."""
-        (kind, what, transform), own = request, self.own
+        (kind, argument, transform), own = request, self.own
         transformed = (lambda rows: rows) if transform is None else transform
         if kind == ROWS:
             begin = comm.before(len(own))
-            mine = what[(what >= begin) & (what < begin + len(own))] - begin
+            mine = argument[(argument >= begin) & (argument < begin + len(own))] - begin
             return comm.gather(transformed(own[mine]))
         if kind == COLUMNS:
-            return comm.gather(np.ascontiguousarray(transformed(own)[:, what]))
-        reduce, axis = what
+            return comm.gather(np.ascontiguousarray(transformed(own)[:, argument]))
+        reduce, axis = argument
         return comm.allgather(reduce(transformed(own), axis) if own.size else None)
 
 

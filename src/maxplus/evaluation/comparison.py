@@ -61,6 +61,8 @@ SKLEARN_CLASSIFIERS: dict[str, Callable[[int], Any]] = {
     "MLP": lambda seed: _scaled(MLPClassifier(max_iter=MLP_MAX_ITER, random_state=seed)),
     "SVC": lambda seed: _scaled(CalibratedClassifierCV(SVC(), ensemble=False)),
 }
+# Classifiers that are compared only in experiments.
+NOT_DEFAULT = ("forest calibrated",)
 # The target is standardised for models that are sensitive to its scale.
 SKLEARN_REGRESSORS: dict[str, Callable[[int], Any]] = {
     "ridge": lambda seed: _scaled(RidgeCV()),
@@ -103,10 +105,12 @@ def default_models(*, regression: bool = False, seed: int = 0) -> dict[str, Any]
     regression : bool, default=False
         Return regressors instead of classifiers.
     seed : int, default=0
+        Seed of the models that use random numbers.
 
     Returns
     -------
-    dict of estimators by name
+    dict of str to estimator
+        Models by name.
 
     Examples
     --------
@@ -122,7 +126,7 @@ def default_models(*, regression: bool = False, seed: int = 0) -> dict[str, Any]
         ENSEMBLE: LMMEnsembleClassifier(random_state=seed),
     }
     return models | {
-        name: make(seed) for name, make in SKLEARN_CLASSIFIERS.items() if " " not in name
+        name: make(seed) for name, make in SKLEARN_CLASSIFIERS.items() if name not in NOT_DEFAULT
     }
 
 

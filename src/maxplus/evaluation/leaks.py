@@ -28,9 +28,10 @@ class Leak(NamedTuple):
 
 
 def find_leaks(data: Dataset) -> list[Leak]:
-    """Return the columns that predict the target almost perfectly on their own.
+    """Return the columns that alone predict the target almost perfectly.
 
     A decision tree is cross-validated on each of the first 200 columns, with up to 1,000 rows.
+    Classes with fewer rows than there are folds are ignored.
     """
     if data.y is None or data.encoder is None or data.image_shape is not None:
         return []
@@ -44,12 +45,12 @@ def find_leaks(data: Dataset) -> list[Leak]:
         tree = DecisionTreeRegressor(max_depth=MAX_DEPTH, random_state=0)
         folds = KFold(N_FOLDS)
     else:
-        counts = np.unique(y, return_counts=True)[1]
-        if counts.max() > MAX_CLASS_SHARE * len(y) or counts.max() < N_FOLDS:
-            return []
+        classes, counts = np.unique(y, return_counts=True)
         # StratifiedKFold warns about classes with fewer rows than there are folds.
-        kept = np.isin(y, np.unique(y)[counts >= N_FOLDS])
+        kept = np.isin(y, classes[counts >= N_FOLDS])
         X, y = X[kept], y[kept]
+        if not len(y) or counts.max() > MAX_CLASS_SHARE * len(y):
+            return []
         tree = DecisionTreeClassifier(max_depth=MAX_DEPTH, random_state=0)
         folds = StratifiedKFold(N_FOLDS)
     columns = list(zip(data.encoder.columns_, data.encoder.feature_slices, strict=True))

@@ -61,7 +61,8 @@ def make_splits(
     cv : {"auto", "cv"}, int or float, default="auto"
         "cv" is five folds, or three for more than 2,000 rows. "auto" is "cv" up to 10,000 rows,
         and a single split with 20 % test rows for more. An int is the number of folds, which is
-        reduced if every class has fewer rows. A float in (0, 1) is the test size of a single split.
+        reduced to the number of groups or, without groups, of rows of the largest class. A float in
+        (0, 1) is the test size of a single split.
     classification : bool, default=True
         If True, ``y`` contains class labels.
     seed : int, default=0
@@ -86,7 +87,8 @@ def make_splits(
         return _grouped(y, n_folds_or_size, classification, seed, groups)
     testable = _rows_of_repeated_classes(y) if classification else np.arange(n)
     if len(testable) < 2:
-        raise ValueError("no row can be held out for validation, because each class has one row")
+        reason = "each class has one row" if classification else f"the number of rows is {n}"
+        raise ValueError(f"no row can be held out for validation, because {reason}")
     if isinstance(n_folds_or_size, int):
         max_count = (
             int(np.unique(y[testable], return_counts=True)[1].max()) if classification else n
@@ -99,7 +101,7 @@ def make_splits(
     else:
         splitter_class = StratifiedShuffleSplit if classification else ShuffleSplit
         splitter = splitter_class(1, test_size=n_folds_or_size, random_state=seed)
-        description = f"{n_folds_or_size:.0%} of the rows held out"
+        description = f"{_percent(n_folds_or_size)} of the rows held out"
     test_rows = [testable[test] for _, test in _split(splitter, y[testable], description)]
     pairs = tuple((np.setdiff1d(np.arange(n), test), test) for test in test_rows)
     return Splits(description, pairs, n - len(testable))
@@ -119,7 +121,7 @@ def _grouped(
         description = f"{n_folds}-fold cross-validation, groups kept together"
     else:
         splitter = GroupShuffleSplit(1, test_size=n_folds_or_size, random_state=seed)
-        description = f"{n_folds_or_size:.0%} of the groups held out, groups kept together"
+        description = f"{_percent(n_folds_or_size)} of the groups held out, groups kept together"
     splits = _split(splitter, y, description, groups)
     pairs = []
     for training, test in splits:
@@ -130,6 +132,10 @@ def _grouped(
         raise ValueError("no group can be held out, because each class occurs in only one group")
     n_held_out = sum(len(test) for _, test in splits)
     return Splits(description, tuple(pairs), n_held_out - sum(len(test) for _, test in pairs))
+
+
+def _percent(size: float) -> str:
+    return f"{100 * size:.3g}%"
 
 
 def _split(

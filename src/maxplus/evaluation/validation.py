@@ -175,14 +175,14 @@ class Validation:
         document["baseline"]["label"] = self.baseline_label
         document["dispersion"] = self.dispersion
         document["accuracy_interval"] = list(self.interval)
-        document |= self._by_row()
+        document |= self._row_details()
         if self.certified is not None:
             document["certified"] = {"eps": CERTIFIED_EPS, "accuracy": self.certified}
         if self.robust is not None:
             document["robust"] = to_jsonable(self.robust)
         return document
 
-    def _by_row(self) -> dict[str, Any]:
+    def _row_details(self) -> dict[str, Any]:
         """Return the reliability bins, and the rows with the lowest confidence and highest loss."""
         assert isinstance(self.metrics, ClassificationMetrics)
         y, P = self.held_out.y, self.held_out.outcome
@@ -243,7 +243,7 @@ def validate(
         Group labels, or the name of a column of a data frame. A group is never split.
     encoder : TableEncoder, optional
         Encoder of data frames. By default, the encoder that is attached to X, or
-        ``TableEncoder()``.
+        ``TableEncoder()``. Its parameter ``standardize`` is ignored: use a pipeline with a scaler.
     random_state : int, default=0
         Seed for shuffling.
     on_progress : callable
@@ -360,7 +360,8 @@ def _fit_and_predict(
 ) -> dict[str, NDArray]:
     """Fit the model to the training rows and predict the test rows.
 
-    Return the fields of `HeldOut`, with a single value of ``seconds`` and ``certified``.
+    Return arrays by name. ``seconds`` and ``certified`` have one value. ``outcome``, the bounds
+    ``lower`` and ``upper`` and the `robust_outcomes` ``robust`` have one row for each test row.
     """
     assert data.y is not None
     X, X_test, scale = _features(data, encoder, training, test)

@@ -48,11 +48,12 @@ def extract_number(text: str) -> float:
     """Return the number in a string such as "grade 2", the midpoint of a range, or NaN.
 
     An open range such as ">5" is converted to its bound. The result for any other string is NaN
-    unless it contains exactly one number.
+    unless it contains exactly one number, whose sign is ignored.
     """
     bounds = parse_range(text)
     if bounds is None:
         digits = re.findall(_DIGITS, normalize(text))
+        # The hyphen of "grade-2" is not a sign.
         return _to_float(digits[0].lstrip("-")) if len(digits) == 1 else math.nan
     low, high = bounds
     if math.isinf(low) or math.isinf(high):
@@ -98,7 +99,7 @@ def _to_float(digits: str) -> float:
 
 
 class UnknownValues:
-    """Counter of unknown categories and unexpected missing values.
+    """Counter of unknown categories, unexpected missing values and missing labels.
 
     Parameters
     ----------
@@ -110,6 +111,7 @@ class UnknownValues:
         self.strict = strict
         self.unseen: Counter[str] = Counter()
         self.missing: Counter[str] = Counter()
+        self._unlabelled: Counter[str] = Counter()
         self._examples: dict[str, str] = {}
 
     def count_unseen(
@@ -133,26 +135,39 @@ class UnknownValues:
         """Count missing values of a column that had no missing values in the training data."""
         self.missing[column] += int(np.count_nonzero(missing))
 
+    def count_unlabelled(self, target: str, n: int) -> None:
+        """Count n rows that are dropped because they have no label."""
+        self._unlabelled[target] += n
+
     def sum_over_ranks(self, comm: Communicator) -> None:
         """Add up the counts of all ranks."""
-        parts = comm.allgather((self.unseen, self.missing, self._examples))
-        self.unseen = sum((unseen for unseen, _, _ in parts), Counter())
-        self.missing = sum((missing for _, missing, _ in parts), Counter())
-        self._examples = {c: text for *_, texts in reversed(parts) for c, text in texts.items()}
+        parts = comm.allgather((self.unseen, self.missing, self._unlabelled, self._examples))
+        unseen, missing, unlabelled, examples = zip(*parts, strict=True)
+        self.unseen = sum(unseen, Counter())
+        self.missing = sum(missing, Counter())
+        self._unlabelled = sum(unlabelled, Counter())
+        self._examples = {c: text for texts in reversed(examples) for c, text in texts.items()}
 
     def warn(self, name: str) -> None:
-        """Issue a warning if any count is positive."""
+        """Issue a warning about the table ``name`` if any count is positive."""
         parts = []
         if self.unseen:
             texts = [
                 f"{n:,} in {c!r} ({quoted(self._examples[c], 40)})" for c, n in self.unseen.items()
             ]
-            parts.append(f"unknown categories, which are not in the training data: {_list(texts)}")
+            parts.append(
+                f"unknown categories, which are not in the training data: {_shortened(texts)}"
+            )
         if self.missing:
             texts = [f"{n:,} in {column!r}" for column, n in self.missing.items()]
             parts.append(
-                f"missing values (imputed) in columns that had none in the training data: "
-                f"{_list(texts)}"
+                "missing values (imputed) in columns that had none in the training data: "
+                f"{_shortened(texts)}"
+            )
+        for target, n in self._unlabelled.items():
+            rows, are = ("row", "is") if n == 1 else ("rows", "are")
+            parts.append(
+                f"{n:,} {rows} without a value for the target {target!r}, which {are} dropped"
             )
         if parts:
             warnings.warn(f"{name} has {'; and '.join(parts)}", stacklevel=3)
@@ -404,8 +419,9 @@ def _is_valid_fill(column: Column) -> bool:
 
 def listed_names(names: Sequence[str]) -> str:
     """Return at most ten quoted names, separated by commas."""
-    return _list([repr(name) for name in names])
+    return _shortened([repr(name) for name in names])
 
 
-def _list(texts: list[str]) -> str:
+def _shortened(texts: list[str]) -> str:
+    """Return at most ten texts, separated by commas."""
     return ", ".join(texts[:10]) + (", …" if len(texts) > 10 else "")

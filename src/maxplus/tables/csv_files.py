@@ -72,7 +72,7 @@ class Source:
 
     path: Path | None
     kept: bytes | None = None
-    # True if bytes that are not UTF-8 were decoded as Latin-1.
+    # True if bytes that are not UTF-8 were decoded as cp1252 or Latin-1.
     is_latin1: bool = field(default=False, init=False)
     # Columns with decimal commas.
     commas: frozenset[str] = field(default=frozenset(), init=False)
@@ -100,7 +100,7 @@ class Source:
 
     @contextmanager
     def open(self) -> Iterator[io.BufferedReader]:
-        """Open the source as UTF-8 text."""
+        """Open the source as a binary stream of decompressed UTF-8 text."""
         import pyarrow
 
         with ExitStack() as stack:
@@ -119,7 +119,10 @@ class Source:
             yield io.BufferedReader(_Utf8(text, self), HEAD_BYTES)
 
     def lines(self) -> Iterator[tuple[int, list[str]]]:
-        """Yield the first line number and cells of each row, if the source can be read again."""
+        """Yield the cells of each row, and the number of its first line.
+
+        Yield nothing if the source cannot be read again.
+        """
         if self.path is None and self.kept is None:
             return
         with self.open() as text, suppress(csv.Error):
@@ -131,7 +134,10 @@ class Source:
                 line = reader.line_num + 1
 
     def line_of(self, row: int) -> str:
-        """Return the location of a row for messages; reads the file up to that row."""
+        """Return the location of a row for messages.
+
+        The file is read again up to that row.
+        """
         lines = (line for line, cells in self.lines() if cells)
         # The first line is the header.
         line = next(islice(lines, row + 1, None), None)
@@ -242,7 +248,8 @@ def _are_names(numbers: list[str]) -> bool:
 def _decimal_comma_columns(names: list[str], reader: Any) -> frozenset[str]:
     """Return the columns with decimal commas.
 
-    If there are some, and no column has decimal points, return all columns.
+    If there are some, and no column has decimal points, return all columns, because other columns
+    may have decimal commas in later rows only.
     """
     columns: dict[int, list[str]] = {}
     try:
@@ -277,7 +284,7 @@ def csv_batches(
         source.commas = dialect.commas
         requested = set(dialect.names if only is None else only)
         names = [name for name in dialect.names if name in requested] or dialect.names
-        for batch in _read(text, dialect, names, ragged):
+        for batch in _record_batches(text, dialect, names, ragged):
             columns: dict[str, Cells] = {}
             for name, cells in zip(names, batch.columns, strict=True):
                 numbers = None
@@ -294,9 +301,13 @@ def csv_batches(
             yield columns
 
 
-def _read(
+def _record_batches(
     text: io.BufferedReader, dialect: Dialect, names: Sequence[str], ragged: list[Any]
 ) -> Iterator[pyarrow.RecordBatch]:
+    """Return an iterator of blocks of text columns; rows with too many or few cells are recorded.
+
+    Such a row is appended to ``ragged``, and pyarrow raises an error.
+    """
     import pyarrow
     from pyarrow import csv as arrow_csv
 

@@ -116,7 +116,10 @@ class Dataset:
             name: None if (values := getattr(self, name)) is None else values[rows]
             for name in ("y", "groups", "X", "missing")
         }
-        return replace(self, table=self.table.take(rows), rows=self.rows[rows], **parts)
+        # Rows that are not selected must not affect the encoder, so ``all_rows`` is reset.
+        return replace(
+            self, table=self.table.take(rows), rows=self.rows[rows], all_rows=None, **parts
+        )
 
     def encoded(self, encoder: TableEncoder) -> Dataset:
         """Fit a clone of an encoder to the table and encode it.
@@ -174,7 +177,7 @@ def load_training(
     """
     if is_images(data):
         return _load_images(data)
-    return split_target(_read(data), target, task, groups)
+    return split_target(_read_rows(data), target, task, groups)
 
 
 def split_target(
@@ -259,7 +262,8 @@ def load_dataset(
     encoder : TableEncoder
         Encoder of the model.
     labelled : bool, default=False
-        If True, drop rows without a label.
+        If True, drop rows without a label, with a warning. If False, the labels are omitted unless
+        all rows have one.
     strict : bool, default=False
         If True, raise an error for unknown categories.
 
@@ -277,7 +281,7 @@ def load_dataset(
     """
     if is_images(data):
         return replace(_load_images(data), encoder=encoder)
-    table, unknown = _read(data, encoder), UnknownValues(strict=strict)
+    table, unknown = _read_rows(data, encoder), UnknownValues(strict=strict)
     comm, target = current(), encoder.target_
     first_row = comm.before(table.n_rows)
     n_missing = comm.total(int(target.missing(table).sum()))
@@ -302,8 +306,9 @@ def stream_dataset(
 ) -> Iterator[Dataset]:
     """Load and encode data in parts, for tables that do not fit into memory.
 
-    Only the columns of the model, its target and the columns in ``extra_columns`` are read. Unknown
-    categories of all parts are reported in one warning at the end.
+    Only the columns of the model, its target and the columns in ``extra_columns`` are read from CSV
+    and Parquet files. One warning at the end reports the unknown categories, unexpected missing
+    values and dropped rows of all parts.
 
     Parameters
     ----------
@@ -314,7 +319,8 @@ def stream_dataset(
     batch_size : int, default=65536
         Maximum number of rows in each part. A built-in dataset is a single part.
     labelled : bool, default=False
-        If True, drop rows without a label, and parts without any labels.
+        If True, drop rows without a label, and parts without any labels. If False, the labels of a
+        part are omitted unless all of its rows have one.
     strict : bool, default=False
         If True, raise an error for unknown categories.
     extra_columns : sequence of str, default=()
@@ -348,6 +354,7 @@ def stream_dataset(
         for k in range(0, table.n_rows, batch_size):
             part = table.part(k, k + batch_size)
             if labelled and target.name in part.columns and target.missing(part).all():
+                unknown.count_unlabelled(target.name, part.n_rows)
                 continue
             n_parts += 1
             yield _encoded(part, encoder, labelled, unknown, first_row + k)
@@ -369,6 +376,7 @@ def _encoded(
         if labelled and unlabelled.any():
             n, first = int(unlabelled.sum()), table.locate(int(unlabelled.argmax()))
             lines = (target.unlabelled_message(n, first),)
+            unknown.count_unlabelled(target.name, n)
             rows = np.flatnonzero(~unlabelled)
             table = table.take(rows)
         elif unlabelled.any():
@@ -389,8 +397,8 @@ def is_images(data: str) -> bool:
     return name in BUILT_IN_IMAGES and part in ("", "train", "test")
 
 
-def _read(data: str, encoder: TableEncoder | None = None) -> RawTable:
-    """Return the rows of this rank."""
+def _read_rows(data: str, encoder: TableEncoder | None = None) -> RawTable:
+    """Read the rows of this rank; ``encoder`` determines the types of the columns."""
     comm = current()
     if data in BUILT_IN_TABLES:
         table = _load_built_in(data)

@@ -53,7 +53,7 @@ from maxplus.tables.table import (
 if TYPE_CHECKING:
     from maxplus.explain import Domain
 
-# Number of rows per block in conversions to float64.
+# Number of rows per block in the computation of statistics, to limit the size of temporary arrays.
 RANGES_ROWS = 4096
 
 
@@ -439,7 +439,23 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     @classmethod
     def from_json(cls, record: Any) -> TableEncoder:
-        """Return the encoder of a `to_json` record; raise ValueError if it is invalid."""
+        """Return the encoder of a `to_json` record.
+
+        Parameters
+        ----------
+        record : dict
+            JSON data.
+
+        Returns
+        -------
+        TableEncoder
+            Fitted encoder.
+
+        Raises
+        ------
+        ValueError
+            If the record is invalid.
+        """
         check_fields(record, _FIELDS, "the encoder")
         check_fields(record["parameters"], _PARAMETERS, "the encoder's parameters")
         check_fields(record["target"], _TARGET, "the encoder's target")

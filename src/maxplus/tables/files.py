@@ -69,7 +69,8 @@ def read_table(path: str | Path, read_as: ReadAs | None = None) -> RawTable:
     path : str or path
         Name of the file, or "-" for CSV text from standard input.
     read_as : mapping of str to bool, optional
-        Types of columns that override inference: True for text, False for numbers.
+        Types of columns of CSV files that override inference: True for text, False for numbers. The
+        types in other files are not changed.
 
     Returns
     -------
@@ -118,8 +119,9 @@ def read_batches(
     path : str or path
         Name of the file, as in `read_table`.
     read_as : mapping of str to bool, optional
-        Columns to read, if they exist, and their types as in `read_table`. By default, all columns
-        are read, with an additional pass over CSV files to infer the types.
+        Columns of CSV and Parquet files to read, if they exist, and their types as in `read_table`.
+        Other files are read completely. By default, all columns are read, with an additional pass
+        over CSV files to infer the types.
     extra_columns : sequence of str, default=()
         Additional columns to read, which must exist.
 
@@ -162,7 +164,7 @@ def _tables(path: str | Path, suffix: str, types: ReadAs | None) -> Iterator[Raw
         source, text_columns = Source.of(path, once=types is not None), _text_columns(types or {})
         if types is None:
             for _ in csv_batches(source, text_columns):
-                pass  # Adds text columns to ``text_columns``.
+                pass  # The generator adds the text columns to ``text_columns``.
         for columns in csv_batches(source, text_columns, only):
             table = _csv_table(source, columns, types or {}, first_row)
             yield table

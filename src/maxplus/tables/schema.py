@@ -42,8 +42,8 @@ TASKS = AUTO, CLASSIFICATION, REGRESSION = ("auto", "classification", "regressio
 IMPUTE, ERROR = "impute", "error"
 # Default names of the target column.
 TARGET_NAMES = ("target", "label", "class", "y")
-# Text is an error in a column with at least this fraction of numbers.
-MIN_NUMBERS = 0.95
+# Text is an error in a column with at least this number and share of numbers.
+MIN_NUMBERS, SHARE_NUMBERS = 10, 0.95
 # An integer target is numeric if it has more than MANY_CLASSES distinct values, or more than
 # FEW_CLASSES with fewer than ROWS_PER_CLASS rows per value on average.
 MANY_CLASSES, FEW_CLASSES, ROWS_PER_CLASS = 20, 10, 10
@@ -54,7 +54,8 @@ MIN_IDS = 20
 # Minimum number of missing values for an indicator, to avoid overfitting, and minimum share of
 # missing values in numeric and ordinal columns.
 MIN_INDICATED, SHARE_INDICATED = 5, 0.05
-# Limits of `_has_many_values`.
+# Numbers of distinct values up to which one-hot encoding is always possible, and beyond which
+# infrequent values always share one feature (`_has_many_values`).
 FEW_VALUES, MANY_VALUES = 10, 30
 # Minimum number and share of rows with a frequent value, and maximum number of frequent values.
 MIN_FREQUENT, SHARE_FREQUENT, MAX_FREQUENT = 5, 0.01, 20
@@ -336,7 +337,7 @@ def _check_numbers(table: RawTable, name: str, cells: Categorical) -> None:
     parsed = [parse_number(text, decimal_comma=decimal_comma) for text in cells.values]
     is_text = np.isnan(parsed) & (counts > 0)
     n, n_text = int(counts.sum()), int(counts[is_text].sum())
-    if not n_text or n - n_text < max(MIN_NUMBERS * n, FEW_VALUES):
+    if not n_text or n - n_text < max(MIN_NUMBERS, SHARE_NUMBERS * n):
         return
     row = min(map(cells.first, np.flatnonzero(is_text).tolist()))
     raise TableError(

@@ -122,9 +122,9 @@ class Categorical:
         """Approximate size in bytes, with an overhead of 128 bytes for each distinct string."""
         return int(self.codes.nbytes) + sum(len(value) + 128 for value in self.values)
 
-    def first(self, value: int) -> int:
-        """Return the index of the first row with the code ``value``."""
-        return int((self.codes == value).argmax())
+    def first(self, code: int) -> int:
+        """Return the index of the first row with the given code."""
+        return int((self.codes == code).argmax())
 
     def tolist(self) -> list[str]:
         """Return the column as a list of strings, with "" for missing values."""
@@ -172,7 +172,8 @@ class RawTable:
         Columns by name. Numbers are float64 with NaN for missing values. Other arrays are converted
         if the mapping is a dict.
     locate : callable
-        Function that returns the location of a row for messages, such as "line 17".
+        Function that returns the location of a row for messages, such as "line 17". By default,
+        "row 1" is the first row.
     notes : tuple of str, default=()
         Assumptions that were made while reading.
     commas : frozenset of str, default=frozenset()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-# Remedy if most of the memory is that of weights and samples.
+# Remedy if weights and samples take most of the memory.
 FEWER_UNITS = "use fewer hidden units or fewer samples"
 
 
@@ -14,7 +14,10 @@ class NotEnoughMemoryError(MemoryError, ValueError):
 
 
 def available_bytes() -> int | None:
-    """Return the available memory in bytes; None if the system does not report it."""
+    """Return the available memory in bytes; None if it is unknown.
+
+    It is the total memory if the system reports nothing else.
+    """
     limits = [n for n in (_meminfo(), _cgroup(), _address_space()) if n is not None]
     if limits:
         return min(limits)
@@ -74,7 +77,7 @@ def _cgroup(root: Path = Path("/")) -> int | None:
         lines = (root / "proc/self/cgroup").read_text().splitlines()
     except OSError:
         return None
-    left = []
+    remaining = []
     for line in lines:
         _, controllers, path = line.split(":", 2)
         if controllers == "" or "memory" in controllers.split(","):
@@ -82,8 +85,9 @@ def _cgroup(root: Path = Path("/")) -> int | None:
             own = top / path.lstrip("/")
             # In a container, the group of the container is mounted at the top.
             enclosing = [folder for folder in (own, *own.parents) if folder.is_relative_to(top)]
-            left += [_left_of(folder, *_FILES[bool(controllers)]) for folder in {*enclosing, top}]
-    return min((n for n in left if n is not None), default=None)
+            folders, names = {*enclosing, top}, _FILES[bool(controllers)]
+            remaining += [_remaining_bytes(folder, *names) for folder in folders]
+    return min((n for n in remaining if n is not None), default=None)
 
 
 # Names of a control group's limit file and usage file, and of the statistic for reclaimable cached
@@ -94,18 +98,19 @@ _FILES = {
 }
 
 
-def _left_of(folder: Path, limit: str, used: str, idle: str) -> int | None:
+def _remaining_bytes(folder: Path, limit: str, usage: str, reclaimable: str) -> int | None:
     """Return the bytes left below the limit of a control group; None without a limit."""
     try:
-        most = int((folder / limit).read_text())  # Without a limit, version 2 contains "max".
-        taken = int((folder / used).read_text())
+        # Without a limit, the file of version 2 contains "max".
+        max_bytes = int((folder / limit).read_text())
+        used_bytes = int((folder / usage).read_text())
     except (OSError, ValueError):
         return None
     try:
         statistics = dict(
             line.split() for line in (folder / "memory.stat").read_text().splitlines()
         )
-        taken -= int(statistics.get(idle, 0))
+        used_bytes -= int(statistics.get(reclaimable, 0))
     except (OSError, ValueError):
         pass
-    return max(0, most - taken)
+    return max(0, max_bytes - used_bytes)

@@ -29,13 +29,15 @@ class Progress:
 
     Attributes
     ----------
-    stage : "choice" of a structure (an iteration is a fit on one fold), "warm-up" (an epoch),
-        "iterations" of an engine, "polish" (a round), or "ensemble" (a network)
+    stage : "choice" of hyper-parameters (an iteration is a fit on one fold), "warm-up" of a
+        classifier or "terms" of a regressor (an epoch), "iterations" of an engine, "polish" (a
+        round), or "ensemble" (a network)
     iteration, max_iter : iterations of the stage so far, and their maximum number
     loss, best_loss : current loss, and lowest loss so far
     seconds : time since the stage began
     model : the current model, a function of the scaled features that stages train on
-    is_last : whether this is the last report with a state
+    is_last : whether no report with a state follows: training is interrupted, or the stage is
+        complete and no later stage has a state
     state : function that returns a copy of the state to resume from; None if the stage would be
         repeated from its beginning
     origin : the estimator and its data, or None; the same object in all reports
@@ -158,7 +160,7 @@ class TrainingMonitor:
         is_last: bool,
         complete_state: Callable[[TrainingState], TrainingState] | None = None,
     ) -> None:
-        """Begin a stage and its clock; ``is_last`` if no stage with a state follows it.
+        """Begin a stage and start its timer; ``is_last`` if no stage with a state follows it.
 
         ``complete_state`` adds the results of earlier stages to a state of this one.
         """
@@ -193,7 +195,10 @@ class TrainingMonitor:
 
     @property
     def stop_reason(self) -> Status | None:
-        """The reason to end training before it is complete, on any rank, or None."""
+        """The reason to end training before it is complete, or None; equal on all ranks.
+
+        All ranks must read it together.
+        """
         comm = current()
         if not comm.is_alone:
             reasons = comm.allgather((self.interrupted or self._is_pressed, self._stopped))
@@ -259,8 +264,9 @@ def run_parallel(
     """Run jobs in threads that use one core each; yield (index, result) of each when it ends.
 
     Call it inside ``threadpool_limits(1)``: some BLAS libraries have one setting for all threads.
-    Results do not depend on the number of threads. With several ranks, each rank runs a part of the
-    jobs, and all ranks yield all results in the order of the jobs.
+    Results do not depend on the number of threads. If ``monitor`` is interrupted, the remaining
+    results are not yielded. With several ranks, each rank runs a part of the jobs, and all ranks
+    yield all results in the order of the jobs.
 
     The argument of each job is a monitor without callbacks, which is interrupted if ``monitor`` is
     interrupted or the generator is closed.
@@ -268,10 +274,10 @@ def run_parallel(
     comm = current()
     if not comm.is_alone:
         with comm.raise_on_all_ranks(), using(SERIAL):
-            numbers = range(comm.rank, len(jobs), comm.size)
-            own = run_parallel([jobs[k] for k in numbers], n_threads, monitor)
-            mine = {numbers[k]: result for k, result in own}
-        results = {k: result for part in comm.allgather(mine) for k, result in part.items()}
+            indices = range(comm.rank, len(jobs), comm.size)
+            completed = run_parallel([jobs[k] for k in indices], n_threads, monitor)
+            own = {indices[k]: result for k, result in completed}
+        results = {k: result for part in comm.allgather(own) for k, result in part.items()}
         yield from sorted(results.items(), key=lambda item: item[0])
         return
     pool = ThreadPoolExecutor(n_threads, initializer=_use_one_core)

@@ -22,7 +22,7 @@ from maxplus.models.base import M, Model, Network, Subgradient
 from maxplus.training.result import StateError, TrainingState
 from maxplus.training.steps import StepRule, polyak
 
-# Sample number in histories if no single sample determines the objective.
+# Sample index in histories if no single sample determines the objective.
 NO_SAMPLE = -1
 
 
@@ -33,7 +33,7 @@ class ObjectiveValue(NamedTuple):
     ----------
     loss : the value
     sample : the sample that determines it, or ``NO_SAMPLE``
-    worst : the samples, worst first, if the value is the mean over some of them
+    worst : the samples by decreasing loss, if the value is the mean of their losses
     """
 
     loss: float
@@ -48,18 +48,22 @@ class Objective(Protocol):
     name: str
 
     def value(self, losses: NDArray, weight: NDArray | None) -> ObjectiveValue:
-        """Return the objective for these losses; O(N)."""
+        """Return the value for the losses (N,) and the weights (N,), or None, of all samples."""
 
     def subgradient(
         self, model: Model, problem: TrainingProblem, at: ObjectiveValue, layers: Sequence[str]
     ) -> Subgradient:
-        """Return a subgradient at the model's weights, where the objective is ``at``."""
+        """Return a subgradient with respect to ``layers`` at the weights of the model.
+
+        ``at`` is the value of the objective there.
+        """
 
 
 class MaxLoss:
-    """L(W) = max_n Loss_n(W); a subgradient of the worst sample's loss is a subgradient of L.
+    """Maximum loss, L(W) = max_n Loss_n(W).
 
-    Sample weights have no effect. Ties are broken by the lowest index.
+    A subgradient of the loss of the worst sample is a subgradient of L. Sample weights have no
+    effect, except that estimators drop samples of weight 0. Ties are broken by the lowest index.
     """
 
     name = "max"
@@ -77,25 +81,25 @@ class MaxLoss:
 
 
 def count_samples(k: int | float, n_samples: int) -> int:
-    """Return a number of samples, given as an integer or as a fraction that is rounded up."""
+    """Return k, or the fraction k of ``n_samples``, rounded up; at most ``n_samples``."""
     # Exact arithmetic: in floating point, 0.07 · 100 is more than 7.
-    wanted = math.ceil(Fraction(str(k)) * n_samples) if 0 < k < 1 else int(k)
-    return min(wanted, n_samples)
+    count = math.ceil(Fraction(str(k)) * n_samples) if 0 < k < 1 else int(k)
+    return min(count, n_samples)
 
 
 def worst_first(losses: NDArray) -> NDArray:
-    """Return the samples sorted by decreasing loss, ties by their number; O(N·log N)."""
+    """Return the indices of the samples by decreasing loss, ties by index; O(N·log N)."""
     # NaN, where a score overflowed, comes first, as in `np.argmax`.
     return np.lexsort((-losses, ~np.isnan(losses)))
 
 
 class TrimmedMaxLoss(MaxLoss):
-    """L(W) = the (k + 1)-th largest Loss_n(W): the maximum without the k largest losses.
+    """Maximum without the k largest losses: L(W) is the (k + 1)-th largest Loss_n(W).
 
-    If up to k labels are wrong, their samples have the largest losses of a good model, and the
-    maximum of the other losses belongs to a correct label. The samples to ignore are selected in
-    each iteration. The objective is not convex in the scores: it can have several local minima.
-    Ties are broken by the lowest index. A loss that is not finite is never ignored.
+    If the wrong labels are at most k and their samples have the largest losses, only samples with
+    correct labels determine the objective. The samples to ignore are selected in each iteration.
+    The objective is not convex in the scores: it can have several local minima. Ties are broken by
+    the lowest index. The value is not finite if any loss is not finite, even an ignored one.
 
     Parameters
     ----------
@@ -125,7 +129,10 @@ class TrimmedMaxLoss(MaxLoss):
         return min(count_samples(self.n_trimmed, n_samples), n_samples - 1)
 
     def value(self, losses: NDArray, weight: NDArray | None) -> ObjectiveValue:
-        """Return the largest loss that is not ignored, and its sample; O(N·log N)."""
+        """Return the largest loss that is not ignored, and its sample; O(N·log N).
+
+        If the largest loss is not finite, it is the value.
+        """
         order = worst_first(losses)
         n_star = int(order[self.count(len(losses))])
         largest = float(losses[order[0]])
@@ -133,12 +140,13 @@ class TrimmedMaxLoss(MaxLoss):
 
 
 class TopKLoss:
-    """L(W) = the mean of the k largest Loss_n(W), and the mean of those samples' subgradients.
+    """Mean of the k largest losses.
 
-    It lies between the maximum (k = 1, bit-identical iterates) and the mean (k = N). Ties are
-    broken by the lowest index. Sums start with the worst sample and are divided by k last, so that
-    all engines give bit-identical results. Sample weights have no effect, except that estimators
-    drop samples of weight 0.
+    It lies between the maximum (k = 1, bit-identical iterates) and the mean (k = N). Its
+    subgradient is the mean of the subgradients of the k samples. Ties are broken by the lowest
+    index. Sums start with the worst sample and are divided by k last, so that all engines give
+    bit-identical results. Sample weights have no effect, except that estimators drop samples of
+    weight 0.
 
     Parameters
     ----------
@@ -164,7 +172,7 @@ class TopKLoss:
         self.k = k
 
     def count(self, n_samples: int) -> int:
-        """Return k for a number of samples."""
+        """Return the number k of selected samples, of ``n_samples``."""
         return count_samples(self.k, n_samples)
 
     def value(self, losses: NDArray, weight: NDArray | None) -> ObjectiveValue:
@@ -184,18 +192,18 @@ class TopKLoss:
 
 
 class MeanLoss:
-    """L(W) = Σ_n w_n·Loss_n(W) / Σ_n w_n, the weighted mean loss."""
+    """Weighted mean loss, L(W) = Σ_n w_n·Loss_n(W) / Σ_n w_n."""
 
     name = "mean"
 
     def value(self, losses: NDArray, weight: NDArray | None) -> ObjectiveValue:
-        """Return the weighted mean."""
+        """Return the weighted mean loss; no single sample determines it."""
         return ObjectiveValue(float(np.average(losses, weights=weight)))
 
     def subgradient(
         self, model: Model, problem: TrainingProblem, at: ObjectiveValue, layers: Sequence[str]
     ) -> Subgradient:
-        """Return the mean of all samples' subgradients, which is not sparse."""
+        """Return the weighted mean of the subgradients of all samples, which is not sparse."""
         return model.mean_subgradient(problem.X, problem.y, problem.weight).only(layers)
 
 
@@ -209,13 +217,14 @@ class TrainingProblem:
     y : array of shape (N,): classes 0..C−1, or regression targets
     objective : the objective that an engine minimises; custom ones require ``DenseEngine``
     step : the step sizes of its iterations; from `polyak`, `constant`, `level` or `two_phase`
-    w0_update_interval : W0 is updated if (t + 1) % w0_update_interval == 0; never if it is 0
-    start : the number t of the first iteration
-    weight : positive sample weights of shape (N,), or None; they affect means only
-    rng : generator of stages that draw or shuffle samples
+    w0_update_interval : iteration t updates W0 if (t + 1) % w0_update_interval == 0; 0 never
+        updates it
+    start : the index t of the first iteration
+    weight : positive sample weights of shape (N,), or None; only mean losses depend on them
+    rng : generator for stages and engines that draw or shuffle samples
     comm : the communicator; X, y and weight are the rows of this rank
     n_samples : number of samples of all ranks
-    first_sample : the number of this rank's first sample among those of all ranks
+    first_sample : the index of the first sample of this rank among the samples of all ranks
     """
 
     X: NDArray
@@ -231,7 +240,7 @@ class TrainingProblem:
     first_sample: int = field(init=False)
 
     def __post_init__(self) -> None:
-        """Make the samples read-only and contiguous, and count those of all ranks.
+        """Make X and y read-only and contiguous, and count the samples of all ranks.
 
         Kernels would be compiled again for writeable or strided arrays.
         """
@@ -240,35 +249,36 @@ class TrainingProblem:
                 f"step must be a StepRule, got {self.step!r:.60}; create one with polyak, "
                 "constant, level or two_phase of maxplus.training.steps, for example step=polyak()"
             )
-        object.__setattr__(self, "X", frozen(self.X))
+        object.__setattr__(self, "X", frozen(np.ascontiguousarray(self.X)))
         object.__setattr__(self, "y", frozen(np.ascontiguousarray(self.y)))
         counts = self.comm.allgather(len(self.y))
         object.__setattr__(self, "n_samples", sum(counts))
         object.__setattr__(self, "first_sample", sum(counts[: self.comm.rank]))
 
-    def own(self, numbers: NDArray) -> NDArray:
-        """Return the row numbers in X of the samples that belong to this rank."""
-        places = numbers - self.first_sample
-        return places[(places >= 0) & (places < len(self.y))]
+    def own(self, samples: NDArray) -> NDArray:
+        """Return the row indices in X of those samples that belong to this rank."""
+        rows = samples - self.first_sample
+        return rows[(rows >= 0) & (rows < len(self.y))]
 
-    def rows(self, numbers: NDArray) -> tuple[NDArray, NDArray, NDArray]:
-        """Return (X, y, places) of samples in ascending order, on every rank.
+    def rows(self, samples: NDArray) -> tuple[NDArray, NDArray, NDArray]:
+        """Return (X, y, rows) with the given samples, in ascending order, on every rank.
 
-        ``places`` are their row numbers in the returned X and y.
+        ``rows`` are the row indices of the samples in the returned X and y, which contain all
+        samples in a single process, and only the given ones otherwise.
         """
         if self.comm.is_alone:
-            return self.X, self.y, numbers
-        places = self.own(numbers)
-        X, y = self.comm.allgatherv(self.X[places]), self.comm.allgatherv(self.y[places])
+            return self.X, self.y, samples
+        own = self.own(samples)
+        X, y = self.comm.allgatherv(self.X[own]), self.comm.allgatherv(self.y[own])
         return X, y, np.arange(len(y))
 
     def losses(self, model: Network) -> NDArray:
-        """Return the losses of the samples of all ranks."""
+        """Return the losses of the samples of all ranks, shape (n_samples,), on every rank."""
         X = np.ascontiguousarray(self.X, model.dtype)
         return self.comm.allgatherv(model.losses(X, self.y))
 
     def model_of(self, state: TrainingState, prefix: str, kind: type[M]) -> M:
-        """Return the model with the weights of a state; StateError if they do not fit X."""
+        """Return the model of the weights with a name prefix; StateError if they do not fit X."""
         try:
             model = kind.of_weights(state.part(prefix))
         except ValueError as error:

@@ -18,9 +18,10 @@ from maxplus.training.stages import Iterations, Polish
 class ProgressBar:
     """Progress bar on standard error with iteration, best loss, current loss and time left.
 
-    Until the first report the bar has no total. With ``shows_gap``, for maximum losses, it also
-    shows the difference between the best loss and log 2: below log 2, all training samples are
-    classified correctly. A message is printed above the bar if kernels have to be compiled first.
+    Until the first report the bar has no total. In a polish and, with ``shows_gap``, in iterations,
+    it also shows the difference between the best loss and log 2. Set ``shows_gap`` if iterations
+    minimise the maximum loss: if it is below log 2, all training samples are classified correctly.
+    A message is printed above the bar if kernels have to be compiled first.
 
     Use it as a context manager and as a callback::
 
@@ -31,7 +32,7 @@ class ProgressBar:
     def __init__(
         self, title: str, console: Console | None = None, *, shows_gap: bool = False
     ) -> None:
-        self._has_max_loss = shows_gap
+        self._is_max_loss = shows_gap
         self._bar = RichProgress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -46,7 +47,7 @@ class ProgressBar:
         self._add(title)
 
     def _add(self, title: str) -> None:
-        """Add a bar, without a total, below those of earlier stages."""
+        """Add a bar without a total, below the bars of earlier stages."""
         self._task = self._bar.add_task(title, total=None, done="", losses="")
 
     def __enter__(self) -> ProgressBar:
@@ -71,19 +72,20 @@ class ProgressBar:
             self._add(progress.stage)
         self._last = progress
         gap = self._gap(progress.best_loss) if self._shows_gap(progress.stage) else ""
+        best, now = _format_loss(progress.best_loss), _format_loss(progress.loss)
         self._bar.update(
             self._task,
             completed=progress.iteration,
             total=progress.max_iter,
             done=f"{progress.iteration}/{progress.max_iter}",
-            losses=f"best {_number(progress.best_loss)}  now {_number(progress.loss)}{gap}",
+            losses=f"best {best}  now {now}{gap}",
         )
 
     def _close(self, is_complete: bool = False) -> None:
         """Complete the bar of a stage, or remove it if the stage had no iterations.
 
-        A polish and a stage that is followed by another one are complete after any number of
-        iterations, because their maximum numbers are only limits.
+        A polish, and a stage that another one follows, are shown as complete even if they ended
+        before their maximum number of iterations.
         """
         last = self._last
         if last is None or last.iteration == 0:
@@ -93,8 +95,8 @@ class ProgressBar:
             self._bar.update(self._task, total=last.iteration, done=done)
 
     def _shows_gap(self, stage: str) -> bool:
-        # Only a maximum loss implies a perfect fit; a polish reports maximum losses.
-        return stage == Polish.name or (stage == Iterations.name and self._has_max_loss)
+        # Only a maximum loss below log 2 implies a perfect fit. A polish reports maximum losses.
+        return stage == Polish.name or (stage == Iterations.name and self._is_max_loss)
 
     @staticmethod
     def _gap(best: float) -> str:
@@ -102,5 +104,5 @@ class ProgressBar:
         return f" ({gap:.3f} to log 2)" if gap >= 0 else " (perfect fit)"
 
 
-def _number(loss: float) -> str:
+def _format_loss(loss: float) -> str:
     return f"{loss:.4f}" if math.isfinite(loss) else "–"

@@ -15,11 +15,11 @@ BEFORE = "before."
 
 
 class TrainingOverflowError(ArithmeticError, ValueError):
-    """Error raised if weights exceed the range of their float type; the fit has no result."""
+    """Error raised if a loss or a weight is not finite, so that training has no result."""
 
 
 class Signal(IntEnum):
-    """Reason why a block of iterations ended."""
+    """Reason why a block of iterations ended; CONTINUE if the block is complete."""
 
     CONTINUE = 0
     TARGET = 1
@@ -60,7 +60,7 @@ class Status(Enum):
 
     @property
     def is_failure(self) -> bool:
-        """True if training failed: it was not stopped and did not reach its goal."""
+        """True if a score overflowed, or if the polish gave up samples."""
         return self in (Status.GIVEN_UP, Status.OVERFLOW)
 
     @property
@@ -70,7 +70,7 @@ class Status(Enum):
 
 
 class Block:
-    """Buffers for the history of one block of iterations; the first ``n`` rows count."""
+    """Buffers for the history of a block of iterations, of which the first ``n`` are done."""
 
     def __init__(self, size: int) -> None:
         self.loss = np.empty(size)
@@ -91,10 +91,12 @@ class Block:
 
 
 class History(Mapping[str, NDArray]):
-    """Arrays per iteration: ``loss`` before the step, worst ``sample``, ``step`` size.
+    """Arrays with an entry per iteration: ``loss``, ``sample`` and ``step``.
 
-    Engines that draw samples (sgd) record the drawn sample and its loss. The last step is 0
-    if the target was reached, the subgradient is zero or a score overflowed.
+    ``loss`` is the objective before the step, ``sample`` the index of the sample that determines
+    it, or −1, and ``step`` the step size. The engine "sgd" records the drawn sample and its loss,
+    and a step of 0 if the loss is at most the target. For all engines, the last step is 0 if the
+    target was reached, the subgradient is zero or a score overflowed.
     """
 
     columns: ClassVar[dict[str, type]] = {
@@ -111,7 +113,7 @@ class History(Mapping[str, NDArray]):
 
     @classmethod
     def of(cls, columns: Mapping[str, NDArray]) -> History:
-        """Return a history with these columns."""
+        """Return a history with the arrays ``columns``, which must contain `History.columns`."""
         history = cls()
         history._blocks = [{name: columns[name] for name in cls.columns}]
         return history
@@ -185,7 +187,10 @@ class TrainingState:
     def array(
         self, name: str, dtype: type, shape: tuple[int | None, ...], *, finite: bool = True
     ) -> NDArray:
-        """Return an array after validation; None in ``shape`` is any length."""
+        """Return an array; StateError if it is missing or invalid.
+
+        None in ``shape`` stands for any length.
+        """
         array = self.arrays.get(name)
         if array is None:
             raise StateError(f"the {self.stage}'s {name} is missing")
@@ -193,16 +198,16 @@ class TrainingState:
             n in (None, m) for n, m in zip(shape, array.shape, strict=True)
         )
         if array.dtype != dtype or not fits:
-            wanted = f"{np.dtype(dtype)} of shape {shape}"
+            expected = f"{np.dtype(dtype)} of shape {shape}"
             raise StateError(
-                f"the {self.stage}'s {name} is {array.dtype} of shape {array.shape}, not {wanted}"
+                f"the {self.stage}'s {name} is {array.dtype} of shape {array.shape}, not {expected}"
             )
         if finite and not np.isfinite(array).all():
             raise StateError(f"the {self.stage}'s {name} contains values that are not finite")
         return array
 
     def restore_generator(self, rng: np.random.Generator | None) -> None:
-        """Set ``rng`` to the state that was saved."""
+        """Set ``rng``, if any, to the saved state, if any; StateError if it is invalid."""
         if rng is None or self.generator is None:
             return
         try:
@@ -217,5 +222,5 @@ def prefixed(prefix: str, arrays: Mapping[str, NDArray]) -> dict[str, NDArray]:
 
 
 def generator_state(rng: np.random.Generator | None) -> Mapping[str, Any] | None:
-    """Return the state of a generator for `TrainingState.restore_generator`."""
+    """Return the state of a generator for `TrainingState.restore_generator`; None without one."""
     return None if rng is None else rng.bit_generator.state

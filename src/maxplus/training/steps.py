@@ -1,4 +1,4 @@
-"""Step-size rules: Polyak with a fixed or a rising target, constant, and two-phase.
+"""Step-size rules: Polyak with a fixed or a moving target, constant, and two-phase.
 
 A rule is plain data, so that Python and compiled loops share one definition; only `step_size`
 computes step sizes.
@@ -20,13 +20,14 @@ MAX_ITERATION = int(np.iinfo(np.int64).max)
 class StepRule(NamedTuple):
     """A step-size rule as data; all rules have one type, so that kernels are compiled once.
 
-    Without ``memory``: Polyak steps at iterations t < ``polyak_until``, then the constant
-    ``alpha``. With ``memory``, which holds the lowest loss so far: see `level`; ``polyak_until`` is
-    the horizon. ``step_size`` writes to the memory, so every fit needs a copy (`with_new_memory`).
+    With an empty ``memory``, steps are Polyak steps at iterations t < ``polyak_until``, and then
+    have the constant size ``alpha``. Otherwise the rule is that of `level`: ``memory`` contains the
+    lowest loss so far, and ``polyak_until`` is the horizon. `step_size` writes to the memory, so
+    every fit needs a copy (`with_new_memory`).
 
-    Training ends when the objective is at or below ``target``. From iteration ``small_from`` on,
-    steps are estimated to be small relative to differences of scores. Engines may use this to save
-    time; iterates do not depend on it.
+    Training ends when the objective is at most ``target``. From iteration ``small_from`` on, steps
+    are expected to be small relative to differences between scores. Engines use this to save time;
+    iterates do not depend on it.
     """
 
     polyak_until: int
@@ -41,8 +42,8 @@ class StepRule(NamedTuple):
 
 
 NO_MEMORY = np.empty(0)
-# Share of the horizon after which the steps of a level rule count as small. Until then, the bounds
-# that allow the sparse engine to skip chunks take more time than they save (measured).
+# Fraction of the horizon after which the steps of a level rule are treated as small. Before, the
+# bounds that allow the sparse engine to skip chunks took more time than they saved in measurements.
 LEVEL_SMALL_FROM = 0.95
 
 
@@ -96,7 +97,7 @@ def two_phase(first: StepRule, then: StepRule, switch: int) -> StepRule:
     Parameters
     ----------
     first : StepRule
-        From `polyak`.
+        From `polyak`. Its target is that of both phases.
     then : StepRule
         From `constant`.
     switch : int
@@ -106,18 +107,27 @@ def two_phase(first: StepRule, then: StepRule, switch: int) -> StepRule:
     -------
     StepRule
 
+    Raises
+    ------
+    ValueError
+        If ``first`` or ``then`` is a rule of another kind.
+
     Examples
     --------
     >>> from maxplus.training.steps import constant, polyak, two_phase
     >>> two_phase(polyak(0.0), constant(0.01), switch=100).polyak_until
     100
     """
-    switch = min(switch, first.polyak_until)
+    if first.polyak_until != MAX_ITERATION or then.polyak_until != 0:
+        raise ValueError(
+            "two_phase requires a rule from polyak and then one from constant; "
+            f"got {first!r:.80} and {then!r:.80}"
+        )
     return StepRule(switch, switch, first.target, then.alpha, NO_MEMORY)
 
 
 def level(horizon: int, target: float = 0.0, best: float = math.inf) -> StepRule:
-    """Return Polyak's rule with a target that rises from ``target`` to the lowest loss so far.
+    """Return Polyak's rule with a target that moves from ``target`` to the lowest loss so far.
 
     With L_best the lowest loss up to iteration t, and the share
     s_t = max(1 − t / horizon, 1 / horizon) of the remaining iterations,
@@ -125,17 +135,20 @@ def level(horizon: int, target: float = 0.0, best: float = math.inf) -> StepRule
         level_t = L_best − s_t·(L_best − target)
         α_t = (L(W_t) − level_t) / ‖L'(W_t)‖².
 
-    The first step is a Polyak step with the target L*. If L* is attainable, L_best converges to
-    it, as with Polyak's rule. Otherwise, steps towards a fixed target would not become small; here
-    the gap closes with the iterations, and the loss converges. The gap shrinks linearly because
-    linear schedules give subgradient methods the best last iterate (Zamani and Glineur, 2023). In
+    The first step (t = 0) is a Polyak step with the given target. If the target is not attainable,
+    Polyak's rule with a fixed target does not result in small steps. The gap L_best − level_t of
+    this rule decreases to (L_best − target) / horizon. It decreases linearly, because linear
+    schedules give subgradient methods the best last iterate (Zamani and Glineur, 2023). In
     experiments, halving the gap whenever the loss stagnated made it small too early.
 
     Parameters
     ----------
-    horizon : planned number of iterations; afterwards the share stays at 1 / horizon
-    target : the loss at which training ends
-    best : the lowest loss of earlier iterations, if training is continued
+    horizon : int
+        Planned number of iterations. Afterwards, s_t stays at 1 / horizon.
+    target : float, default=0.0
+        Target; training ends when the objective reaches it.
+    best : float, default=inf
+        The lowest loss of earlier iterations, if training is continued.
 
     Returns
     -------
@@ -154,14 +167,14 @@ def level(horizon: int, target: float = 0.0, best: float = math.inf) -> StepRule
 
 
 def paper_alpha(learning_rate: float, n_classes: int) -> float:
-    """Return the constant step of the paper, α = ε / (2·√(2C)).
+    """Return the constant step size of the paper, α = ε / (2·√(2C)).
 
     Parameters
     ----------
     learning_rate : float
-        The paper's ε.
+        The learning rate ε of the paper.
     n_classes : int
-        C.
+        Number of classes C.
 
     Returns
     -------
@@ -178,18 +191,19 @@ def paper_alpha(learning_rate: float, n_classes: int) -> float:
 
 @njit(cache=True)
 def step_size(rule, t, loss, squared_norm):
-    """Return the step size of iteration t, counted from 0, or 0 for a zero subgradient; O(1).
+    """Return the step size of iteration t, counted from 0; O(1).
 
-    It must be called once per iteration, since a level rule stores the loss.
+    It is 0 if the squared norm is 0 or NaN, and for Polyak steps also if it is infinite. Call the
+    function once per iteration, because a level rule stores the loss.
     """
     if not squared_norm > 0.0:
         return 0.0
     if rule.memory.size > 0:
         best = min(rule.memory[0], loss)
         rule.memory[0] = best
-        left = max(1.0 - t / rule.polyak_until, 1.0 / rule.polyak_until)
+        share = max(1.0 - t / rule.polyak_until, 1.0 / rule.polyak_until)
         # L(W_t) − level_t as a sum of two nonnegative terms, which is not rounded to zero.
-        return ((loss - best) + left * (best - rule.target)) / squared_norm
+        return ((loss - best) + share * (best - rule.target)) / squared_norm
     if t < rule.polyak_until:
         return (loss - rule.target) / squared_norm
     return rule.alpha

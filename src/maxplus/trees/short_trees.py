@@ -17,7 +17,7 @@ def nodes_per_tree(n_leaves: int) -> int:
 
 
 class ShortComputationalForest:
-    """Trees with the maximum (or minimum) of each row of a matrix, whose entries can change.
+    """Short Computational Trees of the rows of a matrix, each with its maximum (or minimum).
 
     Parameters
     ----------
@@ -26,7 +26,7 @@ class ShortComputationalForest:
 
     Notes
     -----
-    The constructor takes O(n_trees · n_leaves), the change of a leaf O(log n_leaves). Kernels use
+    The constructor takes O(n_trees · n_leaves), an update of one leaf O(log n_leaves). Kernels use
     ``nodes`` and ``offsets`` directly (see ``maxplus.trees._kernels``).
 
     Examples
@@ -92,7 +92,7 @@ class ShortComputationalForest:
         """
         if not 0 <= tree < self.n_trees:
             raise IndexError(f"tree {tree} is not in 0..{self.n_trees - 1}")
-        self._check(leaf, value)
+        self._check(leaf, "value", value)
         _kernels.update(
             self.nodes[tree], self.offsets, leaf, self.nodes.dtype.type(value), self._maximum
         )
@@ -108,14 +108,16 @@ class ShortComputationalForest:
         column = np.asarray(values, self.nodes.dtype)
         if column.shape != (self.n_trees,):
             raise ValueError(f"values must have shape ({self.n_trees},), got {column.shape}")
-        self._check(leaf, column)
+        self._check(leaf, "values", column)
         _kernels.update_column(self.nodes, self.offsets, leaf, column, self._maximum)
 
-    def _check(self, leaf: int, value: ArrayLike) -> None:
+    def _check(self, leaf: int, name: str, value: ArrayLike) -> None:
         if not 0 <= leaf < self.n_leaves:
             raise IndexError(f"leaf {leaf} is not in 0..{self.n_leaves - 1}")
         if np.isnan(value).any():
-            raise ValueError("value is NaN, which cannot be ordered; give a number or an infinity")
+            raise ValueError(
+                f"{name} must not be NaN, which cannot be ordered; give a number or ±inf"
+            )
 
 
 class ShortComputationalTree:

@@ -1,6 +1,7 @@
 """Engines: implementations of the training iterations.
 
-The dense, tree and sparse engines give the same iterates; the SGD engine minimises the mean loss.
+The dense, tree and sparse engines give bit-identical iterates for the objectives that they share.
+The SGD engine minimises the mean loss.
 """
 
 from maxplus.training.engines.base import Engine
@@ -13,9 +14,11 @@ ENGINES: dict[str, type[Engine]] = {
     engine.name: engine for engine in (DenseEngine, TreeEngine, SparseEngine, SGDEngine)
 }
 
-# Costs of a dense iteration on one core: the calls from Python, and each sum of its forward pass.
+# Duration of a dense iteration on one core, in seconds: a constant, plus a cost per sum of its
+# forward pass.
 SECONDS_PER_ITERATION, SECONDS_PER_SUM = 1e-4, 2e-10
-# Maximum duration of dense iterations, less than the sparse engine takes to compile.
+# Maximum estimated duration in seconds for which the dense engine is selected; the sparse engine
+# takes longer to compile.
 DENSE_SECONDS = 2.0
 
 

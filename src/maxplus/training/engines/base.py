@@ -33,7 +33,8 @@ class Best(NamedTuple):
 class Engine(ABC):
     """Implementation of the iterations W ← W − α·L'(W) of a model, in place.
 
-    `advance` continues from the current weights of the model. A copy of the best weights is kept.
+    `advance` continues from the current weights of the model. The engine keeps a copy of the best
+    weights so far.
 
     Parameters
     ----------
@@ -43,7 +44,7 @@ class Engine(ABC):
     """
 
     name: ClassVar[str]
-    # Exact classes: a subclass may be a different function.
+    # Subclasses of these classes are not included, because they may be different functions.
     objectives: ClassVar[tuple[type[Objective], ...]]
     models: ClassVar[tuple[type[Model], ...]] = (Model,)
 
@@ -99,8 +100,8 @@ class Engine(ABC):
     def state(self, signal: Signal) -> TrainingState:
         """Return a copy of the state for `restore`; later iterations do not depend on it.
 
-        Bounds, trees and groups of samples are not included: engines rebuild them, and iterates do
-        not depend on them.
+        Bounds, trees and chunks are not included: engines rebuild them, and iterates do not depend
+        on them.
         """
         arrays = {
             **prefixed("model.", self.model.weights_by_name(copy=True)),
@@ -122,10 +123,9 @@ class Engine(ABC):
         state.array("best_loss", np.float64, (1,), finite=False)
         if iteration < problem.start or signal not in list(Signal):
             raise StateError(f"its iteration {iteration} or its signal {signal} is invalid")
-        memory, expected = state.arrays.get("step.memory", NO_MEMORY), problem.step.memory
-        if (memory.dtype, memory.shape) != (expected.dtype, expected.shape) or np.isnan(
-            memory
-        ).any():
+        stored, expected = state.arrays.get("step.memory", NO_MEMORY), problem.step.memory
+        has_type = (stored.dtype, stored.shape) == (expected.dtype, expected.shape)
+        if not has_type or np.isnan(stored).any():
             raise StateError("the memory of its step rule is missing or invalid")
         return model
 
@@ -148,7 +148,7 @@ class CompiledEngine(Engine):
 
     @abstractmethod
     def _run(self, block: Block, journal: Journal) -> tuple[int, int]:
-        """Run the block; return the number of iterations and a `Signal`."""
+        """Run the block; return the number of iterations and the value of a `Signal`."""
 
     def _entries_per_step(self) -> int:
         """Return the maximum number of entries of a layer that change in an iteration."""

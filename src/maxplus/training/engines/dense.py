@@ -1,4 +1,4 @@
-"""The dense engine, the reference implementation: the paper's algorithm, line by line."""
+"""The dense engine: the reference implementation of the subgradient iterations."""
 
 from __future__ import annotations
 
@@ -6,16 +6,15 @@ import math
 
 from maxplus.training.engines.base import Best, Engine
 from maxplus.training.engines.step import updates_w0
-from maxplus.training.problem import MaxLoss, MeanLoss, TopKLoss
 from maxplus.training.result import Block, Signal
 from maxplus.training.steps import step_size
 
 
 class DenseEngine(Engine):
-    """W_{t+1} = W_t − α_t·L'(W_t) with a full forward pass at each iteration.
+    """Engine that evaluates all samples in each iteration, W_{t+1} = W_t − α_t·L'(W_t).
 
-    O(N·P·H) per iteration. All other engines for the maximum or the k worst samples give
-    bit-identical iterates.
+    O(N·P·H) per iteration. It minimises any objective of any model, in a single process. The tree
+    and sparse engines give bit-identical iterates for the objectives that they minimise.
 
     Parameters
     ----------
@@ -25,7 +24,6 @@ class DenseEngine(Engine):
     """
 
     name = "dense"
-    objectives = (MaxLoss, TopKLoss, MeanLoss)
 
     @classmethod
     def minimises(cls, objective: type) -> bool:

@@ -19,11 +19,13 @@ from maxplus.training.steps import step_size
 
 
 class SGDEngine(Engine):
-    """W ← W − α·Loss_n'(W) for samples n drawn with probability proportional to their weight.
+    """Engine that takes a step on one random sample per iteration, W ← W − α·Loss_n'(W).
 
-    O(P·H) per step. The history contains the loss of the drawn sample, an unbiased estimate of the
-    mean. The mean is computed once per epoch (N steps), which takes as long as the steps; the
-    weights of the best epoch are kept.
+    Samples n are drawn with probability proportional to their weight. O(P·H) per step. The history
+    contains the loss of the drawn sample, an unbiased estimate of the mean loss. The mean loss is
+    computed before each epoch of N steps, which takes about as long as the epoch, and the weights
+    with the lowest mean loss are kept. No step is taken if the loss of the sample is at most the
+    target.
 
     Parameters
     ----------
@@ -40,11 +42,11 @@ class SGDEngine(Engine):
         self._rng = np.random.default_rng() if problem.rng is None else problem.rng
         weight = np.ones(len(problem.y)) if problem.weight is None else problem.weight
         self._cumulative = np.cumsum(weight / weight.sum())
-        # The last iteration that was evaluated, and its mean loss.
+        # The iteration of the last evaluation, and the mean loss before it.
         self._evaluated = -1, math.inf
 
     def advance(self, block: Block) -> None:
-        """Run the remaining iterations of ``block``, with an evaluation at each epoch."""
+        """Run the remaining iterations of ``block``, with an evaluation before each epoch."""
         epoch = len(self.problem.y)
         while block.n < block.loss.size:
             done = self.iteration - self.problem.start
@@ -56,7 +58,7 @@ class SGDEngine(Engine):
                     return block.end(mean, NO_SAMPLE, Signal.OVERFLOW)
             size = min(block.loss.size - block.n, epoch - done % epoch)
             part = slice(block.n, block.n + size)
-            # One uniform number per sample, so that results do not depend on the block size.
+            # One random number per step, so that results do not depend on the block size.
             draws = np.searchsorted(self._cumulative, self._rng.random(size), side="right")
             block.sample[part] = np.minimum(draws, epoch - 1)
             self._descend(block.loss[part], block.sample[part], block.step[part])
@@ -120,7 +122,7 @@ def _descend_lmm(X, y, weights, grad, rule, w0_update_interval, t, loss, sample,
         active_path(X[n], weights, lam, g, grad.z, grad.h_star, grad.i_star)
         loss[k] = sample_loss(grad.z, y[n])
         step[k] = 0.0
-        # Below the target, a Polyak step would increase the loss.
+        # Below the target, a Polyak step would have a negative size.
         if loss[k] > rule.target:
             step[k] = descend(
                 weights, grad, X[n], y[n], loss[k], t + k, rule, w0_update_interval, None, 0

@@ -1,7 +1,7 @@
-"""The step of compiled engines and of the polish: subgradient, step size, update, journal.
+"""Kernels of a step of compiled engines and of the polish: subgradient, step size, update.
 
-The dense engine does the same with `Subgradient` objects, for any model. Both use `step_size` of
-`maxplus.training.steps` and the schedule of W0 in `updates_w0`.
+The dense engine computes the same steps with `Subgradient` objects, for any model. All engines use
+`step_size` of `maxplus.training.steps` and `updates_w0`.
 """
 
 from typing import NamedTuple
@@ -32,14 +32,14 @@ class Journal(NamedTuple):
 
     n: np.ndarray  # (1,): number of entries
     iteration: np.ndarray  # within the block
-    layer: np.ndarray
-    row: np.ndarray
+    layer: np.ndarray  # LAYER_0, LAYER_1 or LAYER_2
+    row: np.ndarray  # in the matrices of `_layers`
     column: np.ndarray
-    old: np.ndarray
+    old: np.ndarray  # value before the change, float64
 
 
 def empty_journal(n_iterations: int, n_entries: int) -> Journal:
-    """Return an empty journal for iterations that change ``n_entries`` of each layer."""
+    """Return an empty journal for iterations that change up to ``n_entries`` of each layer."""
     size = 3 * n_entries * n_iterations
     return Journal(
         np.zeros(1, np.int64),
@@ -53,7 +53,7 @@ def empty_journal(n_iterations: int, n_entries: int) -> Journal:
 
 @njit(cache=True)
 def _layers(weights):
-    """Return the layers as matrices of one type, W0 with one column."""
+    """Return W0 (2P, 1), W1T and W2T as C-contiguous matrices, which have one Numba type."""
     return weights.W0.reshape(weights.W0.size, 1), weights.W1T, weights.W2T
 
 
@@ -85,7 +85,10 @@ def _move_entry(weights, layer, row, column, change, journal, iteration):
 
 @njit(cache=True)
 def move(weights, grad, alpha, journal, iteration):
-    """W ← W − α·grad, for the subgradient of one sample; O(C)."""
+    """Update the weights, W ← W − α·grad, for the subgradient of one sample; O(C).
+
+    The journal may be None.
+    """
     for d in range(grad.e.size):
         _move_entry(weights, LAYER_2, d, grad.h_star[d], alpha * grad.e[d], journal, iteration)
     for j in range(grad.n[0]):
@@ -97,10 +100,10 @@ def move(weights, grad, alpha, journal, iteration):
 
 @njit(cache=True)
 def descend(weights, grad, x, y, loss, t, rule, w0_update_interval, journal, iteration):
-    """W ← W − α·(subgradient of the sample's loss); return α; O(C²).
+    """Take a step on one sample, W ← W − α·(subgradient of its loss), and return α; O(C²).
 
-    ``grad`` holds z, h_star and i_star of the sample; its other arrays are filled. α = 0 means that
-    the subgradient is zero.
+    ``grad`` contains z, h_star and i_star of the sample; its other arrays are filled. The journal
+    may be None. α is 0 if the subgradient is zero or its squared norm overflows.
     """
     subgradient_entries(x, y, updates_w0(t, w0_update_interval), grad)
     alpha = step_size(rule, t, loss, squared_norm(grad))
@@ -109,8 +112,9 @@ def descend(weights, grad, x, y, loss, t, rule, w0_update_interval, journal, ite
     return alpha
 
 
-# Mean of the subgradients of several samples; ``total`` is a `sparse._state.Total`. The order of
-# sums is that of `Subgradient.mean` and `Subgradient.squared_norm`.
+# The functions below take a step along the mean of the subgradients of several samples. ``total``
+# is a `sparse._state.Total`. Values are added in the order of `Subgradient.mean` and
+# `Subgradient.squared_norm`.
 
 
 @inner
@@ -137,9 +141,9 @@ def add_sample(grad, total):
 
 @inner
 def descend_mean(weights, total, n_samples, loss, t, rule, journal, iteration):
-    """W ← W − α·(total / n_samples), and clear the sum; return α; O(k·C).
+    """Take a step, W ← W − α·(total / n_samples), clear the sum, and return α; O(n_samples·C).
 
-    α = 0 means that the subgradient is zero.
+    α is 0 if the subgradient is zero or its squared norm overflows.
     """
     norm = 0.0
     for layer in (LAYER_2, LAYER_1, LAYER_0):

@@ -37,9 +37,10 @@ class Trees(NamedTuple):
 class TreeEngine(CompiledEngine):
     """Engine that stores each minimum and maximum in a Short Computational Tree.
 
-    A step costs O(N·(C·log P + C²·log H)) instead of O(N·P·H), plus O(N·H·(log P + C·log H)) for
-    each changed slope of W0. The N·H trees of 2P leaves take 376 GB for MNIST with 500 hidden units
-    in float32 (the paper, with leaves padded to a power of two, reports 513 GB).
+    It minimises the maximum loss. A step costs O(N·(C·log P + C²·log H)) instead of O(N·P·H), plus
+    O(N·H·(log P + C·log H)) for each changed slope of W0. The N·H trees of 2P leaves take 376 GB
+    for MNIST with 500 hidden units in float32. The paper, which pads leaves to a power of two,
+    reports 513 GB.
 
     Parameters
     ----------
@@ -75,7 +76,7 @@ class TreeEngine(CompiledEngine):
 
     @classmethod
     def bytes_needed(cls, model: Model, problem: TrainingProblem) -> int:
-        """Return the size of all trees and of the best weights.
+        """Return the memory of all trees and of the best weights, in bytes.
 
         There are N·H trees of 2P leaves, N·C of H leaves and one of N leaves.
         """
@@ -113,6 +114,13 @@ def _scores(maxima, off, z):
 
 
 @njit(cache=True)
+def _loss(z, y):
+    """Return the loss of a sample, infinite if a score overflowed; a tree would ignore NaN."""
+    loss = sample_loss(z, y)
+    return np.inf if math.isnan(loss) else loss
+
+
+@njit(cache=True)
 def _build_sample(n, X, y, weights, trees):
     """Build the trees of sample n by a forward pass; O(P·H)."""
     W0, W1T, W2T = weights.W0, weights.W1T, weights.W2T
@@ -127,7 +135,7 @@ def _build_sample(n, X, y, weights, trees):
     for d in range(z.size):
         build(trees.maxima[n, d], trees.off_max, True)
     _scores(trees.maxima[n], trees.off_max, z)
-    trees.losses[n] = sample_loss(z, y[n])
+    trees.losses[n] = _loss(z, y[n])
 
 
 @njit(cache=True, parallel=True)
@@ -181,7 +189,7 @@ def _update_sample(n, X, y, weights, grad, trees, losses):
     if moved:
         z = np.empty(C, grad.z.dtype)
         _scores(trees.maxima[n], trees.off_max, z)
-        losses[n] = sample_loss(z, y[n])
+        losses[n] = _loss(z, y[n])
 
 
 @njit(cache=True)
@@ -206,7 +214,7 @@ def _step(k, X, y, weights, grad, trees, rule, w0_update_interval, t, journal, l
 
 @njit(cache=True)
 def _update_losses(trees, losses):
-    """Update the tree of losses with the losses that changed."""
+    """Update the tree of losses; −1 in ``losses`` means that a loss has not changed."""
     for n in range(losses.size):
         if losses[n] >= 0.0:
             update(trees.losses, trees.off_loss, n, losses[n], True)
@@ -216,9 +224,9 @@ def _update_losses(trees, losses):
 def _run_block(
     X, y, weights, grad, trees, scratch, rule, w0_update_interval, t, journal, loss, sample, step
 ):
-    """Fill loss, sample and step, one iteration each; return (iterations done, signal).
+    """Fill loss, sample and step of each iteration; return (number of iterations, signal).
 
-    After a step all trees are updated: O(N·(C·log P + C²·log H)), more if W0 changes.
+    After each step all trees are updated: O(N·(C·log P + C²·log H)), more if W0 changes.
     """
     for k in range(loss.size):
         signal = _step(

@@ -1,1 +1,1 @@
-"""Networks with soft minima and maxima, and their annealed training."""
+"""Annealed training of networks with soft minima and maxima."""

@@ -1,7 +1,7 @@
 """Annealed training with Adam: temperatures, step sizes and batches of all soft models.
 
-The temperature of soft minima and maxima falls geometrically over the first nine tenths of the
-steps and then stays constant; the step size falls as half a cosine.
+The temperature of soft minima and maxima decreases geometrically over the first nine tenths of the
+steps and is then constant; the step size decreases like half a period of a cosine.
 """
 
 from __future__ import annotations
@@ -17,19 +17,21 @@ from numpy.typing import NDArray
 from maxplus._compile.jit import njit
 from maxplus.distributed import Communicator
 
-# Share of the steps over which the temperature falls, and ratio of the last to the first step size.
+# Fraction of the steps in which the temperature decreases, and ratio of the last to the first step
+# size.
 COOLING, LAST_RATE = 0.9, 0.02
-# Batch size and its minimum; number of epochs, and minimum number of steps.
+# Maximum and minimum of the default batch size; minimum numbers of epochs and steps.
 BATCH, MIN_BATCH = 200, 8
 EPOCHS, MIN_STEPS = 10, 500
 
 BETA1, EPSILON = 0.9, 1e-8
 # Smaller than usual, because the magnitude of the gradient changes with the temperature.
 BETA2 = 0.99
-# Averages below this become 0: far below EPSILON, far above the smallest normal float32.
+# Averages below this value are set to 0. It is far below EPSILON and far above the smallest normal
+# float32.
 NEGLIGIBLE = 1e-30
 
-# Function that returns augmented samples for those of a batch.
+# Function of the samples of a batch and a generator, which returns augmented samples.
 Augment = Callable[[NDArray, np.random.Generator], NDArray]
 
 
@@ -42,9 +44,9 @@ class Annealing(NamedTuple):
         between samples
     hot, cold : temperatures at the beginning and at the end, in units of ``scale``
     rate : step size of Adam at the beginning, in units of ``scale``
-    slope_rate : step size of W0, relative to that of other weights; not used by the warm-up
-    length : factor of the number of epochs
-    n_epochs : number of epochs; by default at least 10, and enough for ``min_steps``
+    slope_rate : step size of W0 relative to that of other weights; the warm-up does not use it
+    length : factor by which the number of epochs is multiplied
+    n_epochs : number of epochs; by default 10, or more if that is necessary for ``min_steps``
     min_steps : minimum number of steps if ``length`` is 1
     batch_size : samples per step; by default an eighth of all, between 8 and 200
     """
@@ -66,7 +68,7 @@ class Annealing(NamedTuple):
         return min(n_rows, BATCH, max(MIN_BATCH, n_rows // 8))
 
     def epochs(self, n_rows: int) -> int:
-        """Return the number of passes over ``n_rows`` samples."""
+        """Return the number of epochs for ``n_rows`` samples, at least 1."""
         n_batches = n_rows // self.batch(n_rows)
         n_epochs = self.n_epochs
         if n_epochs is None:
@@ -76,9 +78,10 @@ class Annealing(NamedTuple):
     def schedule(
         self, n_rows: int, *, scale: float = 1.0, coldest: float = 0.0
     ) -> AnnealingSchedule:
-        """Return the schedule for ``n_rows`` samples and weights in units of ``scale``.
+        """Return the schedule for ``n_rows`` samples.
 
-        Temperatures are at least ``coldest``.
+        Temperatures and step sizes are multiplied by ``scale``; temperatures are at least
+        ``scale·coldest``.
         """
         batch, epochs = self.batch(n_rows), self.epochs(n_rows)
         cold = max(self.cold, coldest)
@@ -88,7 +91,11 @@ class Annealing(NamedTuple):
 
 
 class AnnealingSchedule(NamedTuple):
-    """Batch size, batches per epoch, epochs, and the ranges of temperatures and step sizes."""
+    """Batch size, batches per epoch, epochs, range of temperatures, and step sizes.
+
+    ``rate`` is the first step size, and ``slope_rate`` the ratio of the step size of W0 to that of
+    other weights.
+    """
 
     batch: int
     n_batches: int
@@ -114,11 +121,12 @@ def annealed(schedule, step):
 
 @dataclass
 class Batches:
-    """Batches of data-parallel training, from the samples of all ranks.
+    """Random batches of an epoch, from the samples of all ranks.
 
-    In a single process, a batch is a part of a permutation of all samples. With several ranks, each
-    rank permutes its samples and splits them into one part for each batch, so that batches depend
-    on the number of ranks.
+    In a single process, batches of ``size`` samples are consecutive parts of a permutation of all
+    samples, of which the last samples may be left out. With several ranks, each rank permutes its
+    samples and splits them into one part for each batch, so that batches depend on the number of
+    ranks.
     """
 
     comm: Communicator
@@ -127,7 +135,7 @@ class Batches:
     n_batches: int  # batches of an epoch
 
     def split(self, rng: np.random.Generator) -> tuple[list[NDArray], np.random.Generator]:
-        """Return the samples of this rank in each batch, and a generator for augmentation."""
+        """Return the row indices of this rank in each batch, and a generator for augmentation."""
         n = self.counts[self.comm.rank]
         if self.comm.is_alone:
             order = rng.permutation(n)
@@ -137,10 +145,11 @@ class Batches:
         return [order[self._cut(n, k) : self._cut(n, k + 1)] for k in range(self.n_batches)], own
 
     def _cut(self, n: int, k: int) -> int:
+        """Return the position at which batch k begins in the n samples of a rank."""
         return k * n // self.n_batches
 
     def share(self, k: int) -> float:
-        """Return the share of the samples of batch k that belong to this rank."""
+        """Return the fraction of the samples of batch k that belong to this rank."""
         if self.comm.is_alone:
             return 1.0
         sizes = [self._cut(n, k + 1) - self._cut(n, k) for n in self.counts]
@@ -148,7 +157,7 @@ class Batches:
 
 
 class Adam:
-    """Adam optimizer, which updates a C-contiguous array in place (Kingma & Ba, 2015)."""
+    """Adam optimiser, which updates a C-contiguous array in place (Kingma & Ba, 2015)."""
 
     def __init__(self, weights: NDArray, beta2: float = BETA2) -> None:
         self._weights, self._beta2 = weights, beta2

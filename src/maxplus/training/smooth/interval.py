@@ -16,12 +16,13 @@ upper end of each row of the linear layer,
     L_h = 1 / Σ_i E_low[i]·exp(−W1[i, h]/τ),    B = Σ_k L_k·exp(W2[k, y]/τ),
     H_h = 1 / Σ_i E_high[i]·exp(−W1[i, h]/τ),   R_h = H_h / max(B, H_h·exp(W2[h, y]/τ)),
 
-and the margin is −τ·log Q_d with Q_d = Σ_h exp(W2[h, d]/τ)·R_h. This requires two matrix products
-for each term, and two more for the gradient. The maximum of a unit over all inputs (its cap) is
-used in certificates but not in training, which gives better results.
+and the margin is −τ·log Q_d with Q_d = Σ_h exp(W2[h, d]/τ)·R_h. Each term requires two products
+with matrices of the shape of W1, two more for the gradient with respect to W1, and two for that
+with respect to W0. Certificates also use the maximum of a unit over all inputs (its cap); training
+gives better results without it.
 
-All arrays are in float32. Weights are limited so that exponents do not overflow. Clamping the
-exponents instead would make the gradient inconsistent with the loss. Each term is trained by a
+The arrays of terms are in float32. Weights are limited so that exponents do not overflow. Clipping
+the exponents instead would make the gradient inconsistent with the loss. Each term is trained by a
 single thread.
 """
 
@@ -51,13 +52,13 @@ from maxplus.training.smooth.soft_terms import (
 )
 
 # Largest exponents at the lowest temperature: of offsets and heights, and of slopes times mapped
-# features. Products of two exponentials and sums of thousands stay within the range of float32.
+# features. Sums of thousands of products of two exponentials stay within the range of float32.
 LIMIT, INPUT_LIMIT = 40.0, 30.0
 # Lower bounds of sums, ratios and derivatives. Smaller ratios and derivatives are replaced by 0,
 # because they would lead to denormal numbers, which are slow.
 MIN_SUM, MIN_RATIO, MIN_DERIVATIVE = np.float32(1e-36), np.float32(1e-30), np.float32(1e-12)
 _ZERO, _ONE = np.float32(0.0), np.float32(1.0)
-# Maximum number of values that are mapped at once.
+# Maximum number of values to which the feature map is applied at once.
 MAX_MAPPED = 4_000_000
 
 # Settings for tables and for images.
@@ -66,7 +67,7 @@ IMAGE_ANNEALING = Annealing(hot=0.1, cold=0.03, rate=0.02, slope_rate=0.0)
 
 
 class IntervalBuffers(NamedTuple):
-    """Arrays of a batch of B samples, in float32."""
+    """Arrays of a batch of B samples, in float32; see the formulas of this module."""
 
     U_low: np.ndarray  # (P, B): mapped features at the lower ends
     U_high: np.ndarray  # (P, B)
@@ -74,10 +75,10 @@ class IntervalBuffers(NamedTuple):
     E_high: np.ndarray  # (2F, B)
     L: np.ndarray  # (K, B)
     H: np.ndarray  # (K, B)
-    R: np.ndarray  # (K, B), then derivatives by the sums behind H
-    D: np.ndarray  # (K, B): derivatives by R, then by the sums behind L
+    R: np.ndarray  # (K, B), then derivatives with respect to the sums 1/H
+    D: np.ndarray  # (K, B): derivatives with respect to R, then to the sums 1/L
     B: np.ndarray  # (T, B)
-    Q: np.ndarray  # (T, C, B), then derivatives by Q
+    Q: np.ndarray  # (T, C, B), then derivatives with respect to Q
     V1: np.ndarray  # (walls,): exp(−W1/τ)
     V2: np.ndarray  # (K, C): exp(W2/τ)
 
@@ -94,7 +95,9 @@ def train_interval(
     on_epoch: OnEpoch | None = None,
     is_parallel: bool = True,
 ) -> AdditiveLMM:
-    """Train all terms jointly on the worst case within boxes with Adam; O(epochs·N·Σ_t H_t·m_t).
+    """Train all terms jointly, by Adam on the worst case within a box around each sample.
+
+    O(epochs·N·Σ_t H_t·(m_t + C)).
 
     Parameters
     ----------
@@ -141,7 +144,7 @@ def train_interval(
         if on_epoch is not None and on_epoch(epoch, loss, trained):
             break
     if not state.is_finite:
-        raise TrainingOverflowError("the interval training of terms overflowed: lower its rate")
+        raise TrainingOverflowError("the interval training of terms overflowed: use a smaller rate")
     return trained()
 
 
@@ -220,7 +223,7 @@ def train_boxes(
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=FAST)
 def _lowest_margins(y, layout, weights, factor, buffers, t):
-    """Compute Q of a term and the other buffers of its gradient; ``factor`` is 1/τ."""
+    """Compute Q of a term, and the buffers for `_margin_gradient`; ``factor`` is 1/τ."""
     rows, units, walls = term_parts(layout, t)
     W0, W1, W2 = weights.W0, weights.W1, weights.W2
     B, C = y.size, W2.shape[1]
@@ -262,7 +265,7 @@ def _lowest_margins(y, layout, weights, factor, buffers, t):
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=FAST)
 def _margin_gradient(y, p, layout, buffers, has_slopes, gradient, t):
-    """Compute the gradient of a term from the derivatives p (C, B) of the loss by −margins."""
+    """Compute the gradient of a term; p (C, B) are derivatives of the loss by negative margins."""
     rows, units, walls = term_parts(layout, t)
     E_low, E_high, V2 = buffers.E_low[rows], buffers.E_high[rows], buffers.V2[units]
     L, H, R, D = buffers.L[units], buffers.H[units], buffers.R[units], buffers.D[units]
@@ -317,26 +320,26 @@ def _margin_gradient(y, p, layout, buffers, has_slopes, gradient, t):
 
 @inner
 def _move(parts, weights, first, second, gradient, step, rate, limit):
-    """Take a step of Adam with the offsets and heights of a term, limited to ±limit."""
+    """Take a step of Adam on the offsets and heights of a term, and clip them to ±limit."""
     _, units, walls = parts
     W1, W2 = weights.W1[walls], weights.W2[units]
     adam_move(W1, first.W1[walls], second.W1[walls], gradient.W1[walls], step, rate, BETA2)
     adam_move(W2, first.W2[units], second.W2[units], gradient.W2[units], step, rate, BETA2)
-    _keep_within(W1, -limit, limit)
-    _keep_within(W2.reshape(-1), -limit, limit)
+    _clip(W1, -limit, limit)
+    _clip(W2.reshape(-1), -limit, limit)
 
 
 @inner
 def _move_slopes(parts, weights, first, second, gradient, step, rate, limit):
-    """Take a step of Adam with the slopes of a term, which keep their signs (`train_terms`)."""
+    """Take a step of Adam on the slopes of a term; clip them to ±limit and to their signs."""
     rows, _, _ = parts
     W0 = weights.W0[rows]
     adam_move(W0, first.W0[rows], second.W0[rows], gradient.W0[rows], step, rate, BETA2)
-    _keep_within(W0[::2], _ZERO, limit)
-    _keep_within(W0[1::2], -limit, _ZERO)
+    _clip(W0[::2], _ZERO, limit)
+    _clip(W0[1::2], -limit, _ZERO)
 
 
 @inner
-def _keep_within(W, low, high):
+def _clip(W, low, high):
     for i in range(W.size):
         W[i] = min(max(W[i], low), high)

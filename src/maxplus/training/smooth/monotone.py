@@ -1,12 +1,12 @@
 """Monotonicity constraints on a sum of terms with two outputs.
 
 z_1 − z_0 does not decrease in a feature with sign +1 if, in every term, z_1 does not decrease and
-z_0 does not increase in it. This holds by construction: a unit belongs to one class and has no wall
-of the opposite direction. Minima, maxima, sums, and products with slopes of one sign are monotone
-in floating-point arithmetic, too, so rounding cannot violate the constraint.
+z_0 does not increase in it. This holds by construction: each unit contributes to one class only and
+has no wall in the opposite direction. Minima, maxima, sums, and products with slopes of one sign
+are monotone in floating-point arithmetic, too, so rounding cannot violate the constraint.
 
-Weights of a network are finite: an absent wall or score is a weight that is not active for any
-input, which `seal` ensures after training.
+The weights of a network must be finite. An absent wall or score is therefore represented by a
+weight that is not active for any mapped input, which `seal` ensures after training.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from maxplus.models import LMM, AdditiveLMM, FeatureMap, Term
 
-# Magnitude of absent weights during training, at which their soft weights are zero.
+# Magnitude of absent weights during training, so that their exponentials are negligible.
 FAR = 1e6
 # Distance of an absent weight from being active, relative to the values it is compared with.
 DISTANCE = 1e-3
@@ -34,7 +34,7 @@ class Monotonic(NamedTuple):
 
     @classmethod
     def of(cls, signs: NDArray, feature_map: FeatureMap) -> Monotonic:
-        """Return the constraints on features that a map transforms."""
+        """Return the constraints for features that are transformed by ``feature_map``."""
         starts = feature_map.starts
         return cls(signs, feature_map.u[starts[:-1]], feature_map.u[starts[1:] - 1])
 
@@ -57,6 +57,7 @@ def with_lmms(model: AdditiveLMM, lmms: Iterable[LMM]) -> AdditiveLMM:
 
 
 def _constrained(lmm: LMM, signs: NDArray) -> LMM:
+    """Return an initial LMM of `constrain`; ``signs`` are those of its features."""
     W0, W1, W2 = lmm.W0.copy(), lmm.W1.copy(), lmm.W2.copy()
     own = W2.argmax(axis=1)
     if signs.size == 1:
@@ -88,6 +89,7 @@ def seal(model: AdditiveLMM, monotonic: Monotonic) -> AdditiveLMM:
 
 
 def _sealed(lmm: LMM, lowest: NDArray, highest: NDArray) -> LMM:
+    """Return an LMM of `seal` for inputs between ``lowest`` and ``highest``."""
     rows = np.repeat(np.stack([lowest, highest]), 2, axis=1) * lmm.W0
     low, high = rows.min(axis=0)[:, None], rows.max(axis=0)[:, None]
     W1, W2 = lmm.W1.copy(), lmm.W2.copy()

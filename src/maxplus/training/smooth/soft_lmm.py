@@ -1,13 +1,14 @@
-"""The LMM with soft minima and maxima: matrix products of exponentials.
+"""Training of an LMM with soft minima and maxima, by matrix products of exponentials.
 
 g_h = −τ·log Σ_i exp(−(λ_i + W1[i, h])/τ) and z_d = τ·log Σ_h exp((g_h + W2[h, d])/τ) are matrix
-products of exponentials, and so are their gradients: BLAS computes them. As τ → 0 they become the
-hard minimum and maximum; g is too low by at most τ·log 2P, z too high by at most τ·log H.
+products of exponentials, and so are their gradients: BLAS computes them. As τ → 0 they converge to
+the minimum and the maximum. The soft minimum is at most τ·log 2P below the minimum, the soft
+maximum at most τ·log H above the maximum.
 
-All arrays are float32, in the units of a `Rescaling`. Denormal numbers have no effect here but are
-a hundred times slower, so small factors are set to zero before products. Element-wise kernels use
-one thread: they take a fraction of the time of the matrix products, whose threads they would
-compete with.
+All arrays are float32, in the units of a `Rescaling`. Denormal numbers have a negligible effect but
+are a hundred times slower, so small factors are set to zero before products. Element-wise kernels
+use one thread: they take a fraction of the time of the matrix products, and their threads would
+compete with those of BLAS.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from maxplus.distributed import Communicator
 from maxplus.models import LMM
 from maxplus.training.smooth.annealing import Adam
 
-# exp(±LIMIT) squared times a few thousand terms stays within the range of float32.
+# Sums of a few thousand products of two exponentials exp(±LIMIT) stay within the range of float32.
 LIMIT = 40.0
 _LIMIT, _ZERO = np.float32(LIMIT), np.float32(0.0)
 # Smaller factors become 0, so that a product with exp(−LIMIT) is not denormal, and so do smaller
@@ -36,7 +37,7 @@ MIN_FACTOR, MIN_DERIVATIVE = np.float32(1e-19), np.float32(1e-15)
 NEGLIGIBLE = 1e-7
 # Lower bounds of the factors of a matrix product, so that their products are not denormal.
 SMALL, SMALLEST = np.float32(1e-13), np.float32(1e-24)
-# Share of the values at either end of a feature that may be outliers.
+# Fraction of the values at each end of a feature that may be outliers.
 OUTLIER_SHARE = 0.005
 # Inputs are clipped at this multiple of the value at which exponents are clipped.
 FAR = 4.0
@@ -51,12 +52,12 @@ class Rescaling(NamedTuple):
     and scale.
     """
 
-    W0: NDArray
-    coldest: float  # lowest temperature at which float32 can hold the exponentials
-    middle: NDArray
-    reach: float
-    size: float
-    offset: NDArray
+    W0: NDArray  # (2P,): slopes in these units
+    coldest: float  # lowest temperature at which no exponent of typical data exceeds LIMIT
+    middle: NDArray  # (P,): centre of each feature
+    reach: float  # distance over which scores change by ``size``
+    size: float  # typical score
+    offset: NDArray  # (2P,): rows λ at the centre
 
     @classmethod
     def of(cls, model: LMM, X: NDArray, size: float) -> Rescaling:
@@ -70,8 +71,8 @@ class Rescaling(NamedTuple):
         coldest = float(exponent.max()) / LIMIT
         return cls(relative, coldest, middle, reach, size, np.repeat(middle, 2) * W0)
 
-    def rows(self, X: NDArray) -> NDArray:
-        """Return samples in these units, clipped where exponents are clipped anyway."""
+    def transform(self, X: NDArray) -> NDArray:
+        """Return samples in these units, clipped at FAR·LIMIT."""
         far, rows = FAR * LIMIT, np.empty(X.shape, np.float32)
         for lo in range(0, len(X), ROWS_AT_ONCE):
             part = slice(lo, lo + ROWS_AT_ONCE)
@@ -84,8 +85,8 @@ class Rescaling(NamedTuple):
         W2 = model.W2 / self.size
         return W1.astype(np.float32, order="C"), W2.astype(np.float32, order="C")
 
-    def hard(self, model: LMM, W1: NDArray, W2: NDArray) -> LMM:
-        """Return the model with these offsets, in its original units and float type."""
+    def to_lmm(self, model: LMM, W1: NDArray, W2: NDArray) -> LMM:
+        """Return the LMM for W1 and W2 in these units, with the W0 and float type of ``model``."""
         W1 = W1.astype(np.float64) * self.size - self.offset[:, None]
         W2 = W2.astype(np.float64) * self.size
         return LMM(model.W0.copy(), W1.astype(model.dtype), W2.astype(model.dtype))
@@ -94,8 +95,8 @@ class Rescaling(NamedTuple):
 def _typical_range(X: NDArray, reach: float) -> tuple[NDArray, NDArray]:
     """Return the lowest and highest value of each feature without outliers; O(N·P).
 
-    Outliers are farther from the range of 99 % of the values than ``reach`` and the length of that
-    range.
+    Outliers are farther from the range of 99 % of the values than both ``reach`` and the length of
+    that range. Quantiles are computed for fewer than 20,000 rows.
     """
     low, high = X.min(axis=0).astype(np.float64), X.max(axis=0).astype(np.float64)
     sample = X[:: max(1, len(X) // 10_000)].astype(np.float64)
@@ -107,9 +108,9 @@ def _typical_range(X: NDArray, reach: float) -> tuple[NDArray, NDArray]:
 class SoftLMM:
     """Soft model with a fixed W0, and the state of Adam; the weights are the same on all ranks.
 
-    ``theta`` holds W1 and W2 as a flat array; ``size`` is a factor of the scores in the softmax.
-    Arrays are reused for all batches, because allocation would take as long as the computation. An
-    object must not be used by several threads at once.
+    ``theta`` contains W1 and W2 as a flat array; scores are multiplied by ``size`` before the
+    softmax. Arrays are reused for all batches, because allocation would take as long as the
+    computation. The object is not thread-safe.
     """
 
     def __init__(
@@ -119,7 +120,8 @@ class SoftLMM:
         self._shapes = W1.shape, W2.shape
         self.theta = np.concatenate([W1.ravel(), W2.ravel()])
         self._adam = Adam(self.theta)
-        # exp(−W1/τ), and the derivatives on this rank, those by W1 without this factor.
+        # exp(−W1/τ), and the derivatives on this rank; those with respect to W1 without this
+        # factor.
         self._U, self._sums = np.empty(W1.shape, np.float32), np.empty_like(self.theta)
         self._E = np.empty((0, 0), np.float32)
 
@@ -132,12 +134,11 @@ class SoftLMM:
         weight: NDArray | None = None,
         batch_weight: float = 1.0,
     ) -> float:
-        """Return the mean loss of a batch, and store its derivatives; O(n·P·H).
+        """Return the mean loss of a batch times ``batch_weight``, and store its derivatives.
 
-        ``margin`` is added to the scores of all wrong classes, as an adversary could do. ``tau``
-        and ``margin`` are in units of scores, ``weight`` (n,) are sample weights, and
-        ``batch_weight`` is that of the batch. All ranks call it together; the loss is 0 on a rank
-        without samples.
+        ``margin`` is added to the scores of all wrong classes. ``tau`` and ``margin`` are in the
+        units of `Rescaling`, and ``weight`` (n,) are the weights of the samples. The loss is 0 on a
+        rank without samples.
         """
         n, t = len(y), np.float32(tau)
         U, (W1, W2), (d_W1, d_W2) = self._U, self.layers(self.theta), self.layers(self._sums)
@@ -173,26 +174,29 @@ class SoftLMM:
         dg = G * (R @ V.T)
         # Negligible derivatives would result in denormal products.
         dg[np.abs(dg) < NEGLIGIBLE * np.abs(dg).max()] = 0.0
-        # The terms of each sample are divided by its smallest sum, to stay within the range.
+        # The factors of each sample are divided by its smallest sum, so that they do not overflow.
         least = S.min(axis=1)
         dg *= least[:, None] / S
         dg[np.abs(dg) < SMALL] = 0.0
         scale = (1 / least)[:, None]
-        seen = SMALLEST / scale < E
+        is_relevant = SMALLEST / scale < E
         E *= scale
-        E *= seen
+        E *= is_relevant
         np.matmul(E.T, dg, out=d_W1)
         np.multiply(V, G.T @ R, out=d_W2)
         return loss
 
     def gradient(self) -> NDArray:
-        """Return the derivatives of the last batch by ``theta``, summed over all ranks; O(P·H)."""
+        """Return the gradient of the last batch, summed over all ranks; O(P·H).
+
+        All ranks must call it together.
+        """
         total = self.comm.sum(self._sums)
-        times(self._U.reshape(-1), total[: self._U.size])
+        multiply_into(self._U.reshape(-1), total[: self._U.size])
         return total
 
     def move(self, rate: float) -> None:
-        """Take one step of Adam; O(P·H)."""
+        """Take one step of Adam with the gradient of the last batch; O(P·H)."""
         self._adam.move(self.gradient(), rate)
 
     def layers(self, flat: NDArray) -> tuple[NDArray, NDArray]:
@@ -219,7 +223,7 @@ class SoftLMM:
 
 @njit(cache=True)
 def exp_all(x, factor, out):
-    """out_i = exp(factor·x_i), exponents within ±LIMIT; O(size)."""
+    """Compute out_i = exp(factor·x_i), with exponents clipped to ±LIMIT; O(size)."""
     use_widest_vectors()
     for i in range(x.size):
         out[i] = exp32(fmax(fmin(x[i] * factor, _LIMIT), -_LIMIT))
@@ -236,14 +240,14 @@ def _exp_inputs_row(x, W0, factor, out):
 
 @njit(cache=True)
 def exp_inputs(X, W0, factor, out):
-    """out[n, i] = exp(factor·W0[i]·x[i // 2]), exponents within ±LIMIT; O(n·P)."""
+    """Compute out[n, i] = exp(factor·W0[i]·X[n, i // 2]), exponents clipped to ±LIMIT; O(n·P)."""
     for n in range(X.shape[0]):
         _exp_inputs_row(X[n], W0, factor, out[n])
 
 
 @njit(cache=True)
-def times(a, b):
-    """Compute b ← a·b; numbers whose squares would be denormal become 0; O(size)."""
+def multiply_into(a, b):
+    """Multiply b by a, in place; results whose squares would be denormal become 0; O(size)."""
     use_widest_vectors()
     for i in range(a.size):
         product = a[i] * (b[i] if abs(b[i]) > MIN_FACTOR else _ZERO)

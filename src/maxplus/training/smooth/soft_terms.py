@@ -1,14 +1,14 @@
-"""Joint training of the terms of an `AdditiveLMM` by soft minima and maxima, in float64.
+"""Joint training of the terms of an `AdditiveLMM` with soft minima and maxima, in float64.
 
-With soft minima and maxima of one temperature τ, a term's unit and score are
+With the temperature τ of all soft minima and maxima, the units and scores of a term are
 
     S_h = Σ_i exp(−λ_i/τ)·exp(−W1[i, h]/τ),   g_h = −τ·log S_h,
     Q_d = Σ_h exp(g_h/τ)·exp(W2[h, d]/τ),     z_d = τ·log Q_d,
 
-and exp(g_h/τ) is 1/S_h: the number of exponentials and logarithms does not depend on the number of
-units. All inner loops run over the samples of a batch, which are contiguous, so that terms of one
-feature vectorise as well as terms of many. An epoch is one kernel, so that several fits can run in
-threads.
+and exp(g_h/τ) is 1/S_h: the number of exponentials and logarithms per sample does not depend on the
+number of units. All inner loops run over the samples of a batch, which are contiguous, so that
+terms of one feature vectorise as well as terms of many. An epoch is one kernel, so that several
+fits can run in threads.
 
 Reductions may be reassociated: the last digits of results depend on the processor, but not on the
 number of threads.
@@ -32,21 +32,24 @@ from maxplus.training.smooth.monotone import Monotonic, constrain, seal, with_lm
 
 # Exponents are clipped to ±LIMIT: products of two exponentials and sums of many stay finite.
 LIMIT = 300.0
-# Lower bound of Q: far below relevant values, and far above the smallest normal number.
+# Lower bound of Q, far below relevant values and far above the smallest normal float64.
 MIN_Q = 1e-280
 
 # Products with a matrix of at least this size use BLAS.
 BLAS_SIZE = 128
 
+# Flags of the option ``fastmath``; they do not allow the compiler to ignore NaN and infinity.
 FAST = {"reassoc", "contract", "arcp", "nsz"}
 
-# Losses: of classes, or of the difference between z_1 − z_0 and a target.
+# Losses: the log loss of a class, and losses of the error z_1 − z_0 − target.
 CROSS_ENTROPY, SQUARED, ABSOLUTE = 0, 1, 2
 LOSSES = {"log_loss": CROSS_ENTROPY, "squared": SQUARED, "absolute": ABSOLUTE}
 
 # Default settings for sums of terms.
 TERM_ANNEALING = Annealing(hot=0.15, cold=0.03, rate=0.02, slope_rate=1.0)
 
+# Function of the epoch, the mean loss and a function that returns the current model. Training ends
+# if it returns True.
 OnEpoch = Callable[[int, float, Callable[[], AdditiveLMM]], bool]
 
 
@@ -79,12 +82,12 @@ class TermState(NamedTuple):
     intercept: np.ndarray  # (C,), which is not trained
     weights: FlatWeights
     gradient: FlatWeights
-    first: FlatWeights  # averages of the derivatives
-    second: FlatWeights  # averages of their squares
+    first: FlatWeights  # moving averages of the derivatives
+    second: FlatWeights  # moving averages of their squares
 
     @classmethod
     def of(cls, model: AdditiveLMM, dtype: type = np.float64) -> TermState:
-        """Return the initial state for weights in a float type."""
+        """Return the initial state, with the weights of ``model`` in a float type."""
         layout, flat = pack(model)
         weights = FlatWeights(*(W.astype(dtype) for W in flat))
         zeros = (FlatWeights(*map(np.zeros_like, weights)) for _ in range(3))
@@ -97,14 +100,14 @@ class TermState(NamedTuple):
 
 
 class Buffers(NamedTuple):
-    """Arrays of a batch of B samples."""
+    """Arrays of a batch of B samples; derivatives omit factors that cancel."""
 
     E: np.ndarray  # (2F, B): exp(−λ/τ)
     G: np.ndarray  # (K, B): 1/S
-    Q: np.ndarray  # (T, C, B), then the derivatives by Q
-    D: np.ndarray  # (largest 2m, B): derivatives by the rows of a term
-    S: np.ndarray  # (largest H, B): derivatives by S
-    z: np.ndarray  # (C, B), then the derivatives by z
+    Q: np.ndarray  # (T, C, B), then the derivatives with respect to Q
+    D: np.ndarray  # (largest 2m, B): derivatives with respect to E, for one term
+    S: np.ndarray  # (largest H, B): derivatives with respect to S, for one term
+    z: np.ndarray  # (C, B), then the derivatives with respect to z
     V1: np.ndarray  # (walls,): exp(−W1/τ)
     V2: np.ndarray  # (K, C): exp(W2/τ)
 
@@ -122,8 +125,8 @@ def train_terms(
 ) -> AdditiveLMM:
     """Train all weights of all terms jointly, by Adam on the mean loss of the sum.
 
-    Minima and maxima are soft during training, with falling temperature; the returned model has
-    hard ones. O(epochs·N·Σ_t H_t·(m_t + C)).
+    Minima and maxima are soft during training, with a decreasing temperature, and exact in the
+    returned model. O(epochs·N·Σ_t H_t·(m_t + C)).
 
     Parameters
     ----------
@@ -133,8 +136,8 @@ def train_terms(
     annealing : Annealing
     rng : generator that shuffles the samples
     weight : weights of the samples (N,), optional
-    on_epoch : function of the epoch, the mean loss and a function that returns the current model,
-        called after each epoch; training ends if it returns True
+    on_epoch : function of the epoch, counted from 0, the mean loss and a function that returns the
+        current model, called after each epoch; training ends if it returns True
     loss : "log_loss", the log loss of classes, or "squared" or "absolute", half the squared or the
         absolute error of z_1 − z_0, for a model with two outputs
     monotonic : constraints of z_1 − z_0, for a model with two outputs
@@ -144,14 +147,14 @@ def train_terms(
     rows, targets = np.ascontiguousarray(U, np.float64), np.asarray(y, np.float64)
     shares = np.ones(len(y)) if weight is None else np.asarray(weight, np.float64)
     state = TermState.of(model)
-    # A slope of 0 belongs to a wall that is a constant bound, and is not trained.
+    # An initial slope of 0 makes a wall a constant bound (see `constrain`), and is not trained.
     is_flat = state.weights.W0 == 0.0
     schedule = annealing.schedule(len(y), scale=annealing.scale)
     buffers = empty_buffers(state.layout, model.n_classes, schedule.batch)
 
     def trained() -> AdditiveLMM:
-        now = unpack(model, state.layout, state.weights)
-        return now if monotonic is None else seal(now, monotonic)
+        current = unpack(model, state.layout, state.weights)
+        return current if monotonic is None else seal(current, monotonic)
 
     for epoch in range(schedule.n_epochs):
         step, order = epoch * schedule.n_batches, rng.permutation(len(y))
@@ -190,6 +193,7 @@ def unpack(model: AdditiveLMM, layout: TermLayout, weights: FlatWeights) -> Addi
 
 
 def _lmms(layout: TermLayout, weights: FlatWeights) -> Iterator[LMM]:
+    """Yield the LMM of each term."""
     walls = 0
     for t in range(layout.feature_start.size - 1):
         rows = slice(2 * layout.feature_start[t], 2 * layout.feature_start[t + 1])
@@ -202,11 +206,11 @@ def _lmms(layout: TermLayout, weights: FlatWeights) -> Iterator[LMM]:
 
 @njit(cache=True, nogil=True)
 def train_epoch(X, y, weight, loss_kind, order, step, schedule, state, is_flat, buffers):
-    """Take the steps of one epoch, whose first is ``step``; return the mean loss.
+    """Take the steps of one epoch, the first of which is ``step``; return the mean loss.
 
     X is (N, P), y (N,) are classes or targets, as floats; ``loss_kind`` is CROSS_ENTROPY, SQUARED
-    or ABSOLUTE; ``order`` holds the samples in the order of the batches; ``is_flat`` marks slopes
-    that stay 0. O(N·Σ_t H_t·(m_t + C)).
+    or ABSOLUTE; ``order`` contains the row indices of the samples, batch by batch; ``is_flat`` is
+    True for slopes that remain 0. O(N·Σ_t H_t·(m_t + C)).
     """
     layout, weights, gradient = state.layout, state.weights, state.gradient
     first, second = state.first, state.second
@@ -299,7 +303,7 @@ def soft_scores(U, layout, weights, intercept, tau, buffers):
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=FAST)
 def soft_gradient(U, layout, buffers, gradient):
-    """Compute the gradient from the derivatives by the scores in ``buffers.z``.
+    """Compute the gradient from the derivatives with respect to the scores, in ``buffers.z``.
 
     Call it after `soft_scores` for the same batch; O(B·Σ_t H_t·(m_t + C)).
     """
@@ -354,7 +358,7 @@ def term_parts(layout, t):
 
 @njit(cache=True, nogil=True, fastmath=FAST)
 def _product(A, X, out):
-    """Compute A @ X in ``out``, by loops over samples if that is faster than BLAS."""
+    """Compute A @ X in ``out``; for a small A, loops over samples are faster than BLAS."""
     if A.size >= BLAS_SIZE:
         np.dot(A, X, out)
         return
@@ -369,7 +373,7 @@ def _product(A, X, out):
 
 @njit(cache=True, nogil=True, fastmath=FAST)
 def _inner_products(X, Y, out):
-    """Compute X @ Y.T in ``out``, as `_product` does."""
+    """Compute X @ Y.T in ``out``; for a small result, loops over samples are faster than BLAS."""
     if out.size >= BLAS_SIZE:
         np.dot(X, Y.T, out)
         return
@@ -383,7 +387,7 @@ def _inner_products(X, Y, out):
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=FAST)
 def softmax_gradient(z, y, share):
-    """Return Σ_b share_b·loss_b for scores z (C, B), replaced by the derivatives; O(B·C)."""
+    """Return Σ_b share_b·loss_b, and replace the scores z (C, B) by its derivatives; O(B·C)."""
     C, B = z.shape
     top, total, own = np.empty(B), np.empty(B), np.empty(B)
     for b in range(B):
@@ -409,9 +413,9 @@ def softmax_gradient(z, y, share):
 
 @njit(cache=True, nogil=True)
 def regression_gradient(z, target, share, is_absolute, tau):
-    """Return Σ_b share_b·loss(z_1 − z_0 − target) for z (2, B), replaced by the derivatives.
+    """Return Σ_b share_b·loss(z_1 − z_0 − target), and replace z (2, B) by its derivatives.
 
-    The loss of an error e is e²/2, or √(e² + τ²) − τ, which tends to |e|. O(B).
+    The loss of an error e is e²/2, or √(e² + τ²) − τ, which converges to |e| as τ → 0. O(B).
     """
     loss = 0.0
     for b in range(z.shape[1]):

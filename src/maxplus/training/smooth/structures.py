@@ -15,14 +15,14 @@ from maxplus.models._softmax import softmax
 from maxplus.models.initialization import box_lmm
 from maxplus.training.smooth.soft_terms import TERM_ANNEALING
 
-# Initial height of a unit for the classes that it was not initialised with, below its own.
+# Difference between the initial heights of a unit for its own class and for other classes.
 DROP = 0.5
 # Maximum number of units of a term over one or two features with more than two classes. If more
 # are required, all classes share them.
 MAX_UNITS = 24
 # Quantile bins per feature in the search for pairs.
 N_BINS = 6
-# Added to the variance of a cell, so that cells with few rows have little influence.
+# Added to the variance of a cell, so that cells with few samples have little influence.
 PRIOR = 0.5
 
 Pair = tuple[int, int]
@@ -40,7 +40,7 @@ class Structure(NamedTuple):
     box_units : units per class of a term over all features
     size : typical change of a score over a distance of 1 between mapped features; that of one of T
         terms is size / √T
-    rate : step size of Adam at the beginning, relative to that of a term
+    rate : step size of Adam at the beginning, in units of the typical score of a term
     min_steps : minimum number of steps
     """
 
@@ -68,8 +68,8 @@ class Structure(NamedTuple):
         return min(round(self.pairs_per_feature * n_features), math.comb(n_features, 2))
 
 
-class Start(NamedTuple):
-    """An initial sum, and the change of a score over a distance of 1 in each of its terms."""
+class InitialSum(NamedTuple):
+    """Initial model, and the typical change of the score of a term over a distance of 1."""
 
     model: AdditiveLMM
     scale: float
@@ -83,12 +83,14 @@ def initial_terms(
     pairs: Sequence[Pair],
     rng: np.random.Generator,
     features: Sequence[int] | None = None,
-) -> Start:
-    """Return the terms of a structure as boxes around rows of mapped features U (N, P); O(N·P).
+) -> InitialSum:
+    """Return the terms of a structure, whose units are boxes around mapped samples U (N, P).
 
     The half-width of a unit is the standard deviation of its class. The centres of the units are
-    quantiles of the class in terms over one feature, and random rows of the class in other terms.
-    Terms use all ``features``, in increasing order, by default.
+    quantiles of the class in terms over one feature, and random samples of the class in other
+    terms. If a term over one or two features would have more than MAX_UNITS units, all classes
+    share its units. Terms use the features ``features``, in increasing order; all by default.
+    O(N·Σ_t m_t).
     """
     P = U.shape[1]
     used = range(P) if features is None else features
@@ -106,11 +108,11 @@ def initial_terms(
         )
         for subset, n_units in subsets
     ]
-    return Start(AdditiveLMM(terms, P), scale)
+    return InitialSum(AdditiveLMM(terms, P), scale)
 
 
 def _initial_lmm(classes: Sequence[NDArray], n_units: int, rng: np.random.Generator) -> LMM:
-    """Return boxes around rows of each class, with slope 1."""
+    """Return boxes around the samples (n, m) of each class, with slope 1."""
     C, m = len(classes), classes[0].shape[1]
     if m <= 2 and C > 2 and C * n_units > MAX_UNITS:
         return _shared_units(classes, rng)
@@ -126,7 +128,7 @@ def _initial_lmm(classes: Sequence[NDArray], n_units: int, rng: np.random.Genera
 
 
 def _shared_units(classes: Sequence[NDArray], rng: np.random.Generator) -> LMM:
-    """Return boxes around rows of all classes; heights grow with the share of a class in a box."""
+    """Return boxes for all classes; heights increase with the fraction of a class near the box."""
     rows, sizes = np.concatenate(classes), np.array([len(own) for own in classes])
     centre = _centres(rows, MAX_UNITS, rng)
     nearest = np.abs(rows[:, None] - centre).max(axis=2).argmin(axis=1)
@@ -141,17 +143,18 @@ def _shared_units(classes: Sequence[NDArray], rng: np.random.Generator) -> LMM:
 
 
 def _centres(rows: NDArray, n_units: int, rng: np.random.Generator) -> NDArray:
-    """Return quantiles of one feature, or random rows of several."""
+    """Return quantiles of one feature, or random samples of several features."""
     if rows.shape[1] == 1:
         return np.quantile(rows, (np.arange(n_units) + 0.5) / n_units, axis=0)
     return rows[np.resize(rng.permutation(len(rows)), n_units)]
 
 
 def image_windows(shape: tuple[int, int], size: int, stride: int) -> list[NDArray]:
-    """Return the pixels of square windows that cover an image (height, width), in ascending order.
+    """Return the pixel indices, in ascending order, of each square window of an image.
 
-    ``size`` is the side of a window, limited to that of the image, and ``stride`` the distance
-    between windows; the last window ends at the border of the image.
+    ``shape`` is (height, width), ``size`` the side of a window, limited to the side of the image,
+    and ``stride`` the distance between windows; the last window ends at the border of the image.
+    Windows cover the image if ``stride`` is at most ``size``.
     """
     pixels = np.arange(math.prod(shape)).reshape(shape)
     rows, columns = (
@@ -168,38 +171,38 @@ def window_terms(
     n_units: int,
     size: float,
     rng: np.random.Generator,
-) -> Start:
+) -> InitialSum:
     """Return a term for each window, with ``n_units`` units at clusters of each class of U (N, P).
 
-    ``size`` is that of a `Structure`.
+    ``windows`` are the feature indices of each term, and ``size`` is that of a `Structure`.
     """
     scale, n_hidden = size / math.sqrt(len(windows)), n_units * n_classes
     terms = [
         Term(own, box_lmm(U[:, own], y, n_hidden, n_classes, 1.0, DROP, rng).scaled(scale))
         for own in windows
     ]
-    return Start(AdditiveLMM(terms, U.shape[1]), scale)
+    return InitialSum(AdditiveLMM(terms, U.shape[1]), scale)
 
 
 def select_pairs(U: NDArray, y: NDArray, Z: NDArray, n_pairs: int) -> list[Pair]:
-    """Return the `best_pairs` for classes y (N,) and out-of-sample scores Z (N, C).
+    """Return the `best_pairs` for classes y (N,) and the scores Z (N, C) of a model without pairs.
 
     The residuals are 1{y = d} − ŷ_d, and their variances ŷ_d·(1 − ŷ_d).
     """
-    chances = softmax(np.asarray(Z, np.float64))
-    residuals = -chances
+    probabilities = softmax(np.asarray(Z, np.float64))
+    residuals = -probabilities
     residuals[np.arange(len(y)), y] += 1.0
-    return best_pairs(U, residuals, chances * (1.0 - chances), n_pairs)
+    return best_pairs(U, residuals, probabilities * (1.0 - probabilities), n_pairs)
 
 
 def best_pairs(U: NDArray, residuals: NDArray, variances: NDArray, n_pairs: int) -> list[Pair]:
     """Return at most ``n_pairs`` pairs p < q of features that explain most of the residuals.
 
-    Each feature, a column of U (N, P), is divided into six quantile bins. The gain of a pair is
-    Σ (Σ r)²/(Σ v) over the 36 cells and all classes, minus its expected value by chance, for
-    residuals r and variances v, both of shape (N, C): the score statistic of a constant in each
-    cell, as in FAST (Lou et al., 2013). Pairs are in the order of decreasing gains; pairs without a
-    gain are omitted. O(N·P²·C).
+    Each feature, a column of U (N, P), is divided into up to six quantile bins. The gain of a pair
+    is Σ ((Σ r)² − Σ v)/(Σ v + PRIOR) over its 36 cells and all classes, for residuals r and
+    variances v, both of shape (N, C). Without PRIOR, this is the score statistic of a constant in
+    each cell, as in FAST (Lou et al., 2013), minus its expected value. Pairs are in the order of
+    decreasing gains; pairs without a positive gain are omitted. O(N·P²·C).
     """
     cuts = np.linspace(0.0, 1.0, N_BINS + 1)[1:-1]
     bins = np.stack(
@@ -214,7 +217,10 @@ def best_pairs(U: NDArray, residuals: NDArray, variances: NDArray, n_pairs: int)
 
 @njit(cache=True, nogil=True)
 def pair_gains(bins, residuals, variances, gains):
-    """Fill ``gains[p, q]``, p < q; ``bins`` is (P, N), other arrays (N, C). O(N·P²·C)."""
+    """Add the gain of each pair p < q to ``gains[p, q]``; O(N·P²·C).
+
+    ``bins`` is (P, N), ``gains`` (P, P), other arrays (N, C).
+    """
     P, C = bins.shape[0], residuals.shape[1]
     r, v = np.empty((N_BINS * N_BINS, C)), np.empty((N_BINS * N_BINS, C))
     for p in range(P):

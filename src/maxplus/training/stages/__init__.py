@@ -1,4 +1,4 @@
-"""Training stages, which share a common interface and can be combined in any order."""
+"""Training stages, which share an interface and run in sequence."""
 
 from maxplus.training.smooth.annealing import Annealing
 from maxplus.training.stages.base import Outcome, Stage, TrainingResult, run_stages

@@ -1,4 +1,4 @@
-"""The interface of training stages, and their execution in sequence."""
+"""Interface of training stages, and their execution in sequence."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from maxplus.training.result import StateError, Status, TrainingOverflowError, T
 
 @dataclass(frozen=True)
 class Outcome(ABC):
-    """Result of a stage: the model and the status; subclasses add its history."""
+    """Result of a stage: the model and the status; subclasses add other results."""
 
     model: Any
     status: Status
@@ -36,7 +36,7 @@ class Outcome(ABC):
 
 
 class Stage(Protocol):
-    """A stage of training, which improves the model of the previous stage.
+    """A stage of training, which continues with the model of the previous stage.
 
     If ``has_state`` is True, training can resume in the middle of the stage; otherwise the stage is
     repeated from its beginning.
@@ -60,7 +60,7 @@ class Stage(Protocol):
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """Result of all stages: the model, the status, each outcome, and the name of the last stage."""
+    """Result of all stages: model, outcome of each stage, status and name of the last stage run."""
 
     model: Any
     outcomes: tuple[Outcome, ...]
@@ -105,6 +105,13 @@ def run_stages(
     -------
     TrainingResult
 
+    Raises
+    ------
+    TrainingOverflowError
+        If a weight of the initial model or of the result of a stage is not finite.
+    StateError
+        If the state was not written by any of the stages.
+
     Examples
     --------
     >>> from sklearn.datasets import load_iris
@@ -135,7 +142,7 @@ def run_stages(
         monitor.begin(
             stage.name,
             is_last=not any(later.has_state for later in stages[k + 1 :]),
-            complete_state=lambda own, known=dict(results): own.with_earlier_results(known),  # type: ignore[misc]
+            complete_state=lambda own, earlier=dict(results): own.with_earlier_results(earlier),  # type: ignore[misc]
         )
         outcome = stage.run(model, problem, monitor, state if k == first else None)
         require_finite(outcome.model)

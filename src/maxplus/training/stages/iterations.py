@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from numpy.typing import NDArray
@@ -58,7 +58,11 @@ class IterationsOutcome(Outcome):
 class Iterations:
     """Stage of up to ``max_iter`` iterations of an engine.
 
-    ``keep`` is "best" or "last": the weights that the outcome contains.
+    Parameters
+    ----------
+    engine : class of the engine
+    max_iter : maximum number of iterations
+    keep : "best" or "last", the weights that the outcome contains
     """
 
     engine: type[Engine]
@@ -77,13 +81,8 @@ class Iterations:
     ) -> IterationsOutcome:
         """Train a copy of the model."""
         engine = self.engine(model.copy(), problem)
-        done = advance(engine, self.max_iter, monitor, state)
-        return IterationsOutcome(
-            engine.best if self.keep == "best" else engine.model,
-            done.status,
-            done.history,
-            done.seconds,
-        )
+        outcome = advance(engine, self.max_iter, monitor, state)
+        return replace(outcome, model=engine.best) if self.keep == "best" else outcome
 
     def check(self, state: TrainingState, problem: TrainingProblem, kind: type[Model]) -> Model:
         """Return the current model; StateError if this engine cannot resume from the state."""
@@ -102,8 +101,9 @@ def train(
 ) -> IterationsOutcome:
     """Run up to ``max_iter`` iterations, including those before ``state``.
 
-    Callbacks are called after each block; training ends if one returns True. After
-    KeyboardInterrupt, the engine keeps its current weights.
+    The engine's model is trained in place, and is the model of the outcome. Callbacks are called
+    after each block; training ends if one returns True. After KeyboardInterrupt, the engine keeps
+    its current weights.
 
     Parameters
     ----------
@@ -168,7 +168,7 @@ def advance(
                 end,
             )
     except KeyboardInterrupt:
-        # Other ranks may be waiting for this one.
+        # Other ranks may be blocked in a collective call.
         if not (monitor.keeps_interrupted and current().is_alone):
             raise
         monitor.interrupt()
@@ -201,7 +201,7 @@ def _check_history(state: TrainingState, n_samples: int) -> History:
 def _next_size(size: int, seconds: float) -> int:
     """Return the size of the next block, at most twice the last size.
 
-    The limit is necessary because the duration of the first block may include compilation.
+    The limit is necessary because the duration of a short block is an unreliable estimate.
     """
-    wanted = size * SECONDS_PER_BLOCK / max(seconds, 1e-9)
-    return max(1, min(2 * size, int(wanted)))
+    estimate = size * SECONDS_PER_BLOCK / max(seconds, 1e-9)
+    return max(1, min(2 * size, int(estimate)))

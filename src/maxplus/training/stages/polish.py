@@ -27,18 +27,19 @@ from maxplus.training.result import StateError, Status, TrainingState
 from maxplus.training.stages.base import Outcome
 from maxplus.training.steps import polyak, step_size
 
-# The target loss of a sweep is AIM·level, so that a step on one sample does not increase the losses
-# of other samples above the level. If sweeps do not reach the target, for example because similar
+# The target loss of a sweep is AIM·level. The distance from the level allows for increases of the
+# losses of other samples by a step. If sweeps do not reach the target, for example because similar
 # samples have different classes, the target is increased towards the level.
 AIM = 0.72
+# Factor of the step size of sweeps.
 DAMPING = 0.5
 MAX_SWEEPS = 100
 # If the loss of a sample is still above the level after REINITIALIZE_AFTER rounds with steps on it,
 # a unit that determines no score is moved to the sample, if there is such a unit. After
-# GIVE_UP_AFTER rounds, the sample is given up.
+# GIVE_UP_AFTER rounds, no further steps are taken on the sample: it is given up.
 REINITIALIZE_AFTER, GIVE_UP_AFTER = 3, 6
-# Maximum fraction of samples above the level for which a polish is validated. On 21 data sets, a
-# polish with a larger fraction always failed the validation, which takes time.
+# Maximum fraction of samples above the level for which a polish is validated. The validation takes
+# time, and on 21 data sets a polish with a larger fraction always failed it.
 MAX_ABOVE = 0.05
 
 # Returns whether a polish degrades neither the accuracy nor the log loss on held-out rows.
@@ -47,9 +48,11 @@ Validate = Callable[[LMM, TrainingProblem, TrainingMonitor], bool]
 
 @dataclass(frozen=True)
 class PolishOutcome(Outcome):
-    """Result of a polish: the losses of all samples, and the samples that are not below the level.
+    """Result of a polish.
 
-    ``max_losses`` contains the maximum loss before each round and at the end.
+    ``losses`` (n_samples,) are the losses of all samples, ``above`` the indices of those whose loss
+    is not below the level, ``steps`` the number of steps, and ``max_losses`` the maximum loss
+    before each round and at the end.
     """
 
     losses: NDArray
@@ -64,7 +67,7 @@ class PolishOutcome(Outcome):
 
     @property
     def arrays(self) -> dict[str, NDArray]:
-        """The maximum losses, and the samples that are not below the level."""
+        """The maximum losses, and the indices of the samples whose loss is not below the level."""
         return {"polish_losses": self.max_losses, "suspects": self.above}
 
     @property
@@ -75,18 +78,22 @@ class PolishOutcome(Outcome):
 
 @dataclass(frozen=True)
 class Polish:
-    """Stage that reduces all losses to values below ``level``, with few and small steps.
+    """Stage that reduces all losses to values below ``level`` by subgradient steps.
 
-    Each round evaluates all losses, adds the samples above 0.72·level to an active set, and
-    sweeps over that set with damped Polyak steps towards 0.72·level until all its samples are
-    below it. If many sweeps are not sufficient, the next round has a target closer to the level.
-    If the loss of a sample stays above the level for several rounds, a hidden unit that determines
-    no score is moved to the sample, if there is such a unit. After further rounds the sample is
-    given up (for instance, if equal points have different labels). The polish ends when the losses
-    of all samples that were not given up are below ``level``. If no sample was given up and the
-    level is at most log 2, all samples are then classified correctly. The model with the fewest
-    samples above the level is kept, and of those the one with the lowest mean loss.
-    O(N·P·H) per round, and O(P·H) per active sample and sweep; W0 is not changed.
+    Each round evaluates all losses, adds the samples with losses above a target, initially
+    0.72·level, to an active set, and sweeps over this set with damped Polyak steps until all its
+    losses are at most the target. If 100 sweeps are not sufficient, the next round has a target
+    closer to the level.
+
+    If the loss of a sample is still above the level after three rounds with steps on it, a hidden
+    unit that determines no score is moved to the sample, if there is such a unit. After six rounds,
+    no further steps are taken on the sample: it is given up, for instance because equal points have
+    different labels. The polish ends when the losses of all other samples are below ``level``. If
+    the losses of all samples are, and the level is at most log 2, all samples are classified
+    correctly.
+
+    The model with the fewest samples above the level is kept, and of those the one with the lowest
+    mean loss. O(N·P·H) per round, and O(P·H) per active sample and sweep; W0 is not changed.
 
     Parameters
     ----------
@@ -94,8 +101,8 @@ class Polish:
     skip : number of samples with the largest initial losses that are given up immediately if they
         are above the level, because their labels may be wrong
     max_rounds : maximum number of rounds
-    max_evaluations : maximum number of evaluations of samples in all rounds and sweeps; no limit
-        if None
+    max_evaluations : number of evaluations of samples in all rounds and sweeps after which the
+        polish ends, checked after each round and sweep; no limit if None
     """
 
     level: float = LOG2
@@ -107,7 +114,7 @@ class Polish:
     has_state: ClassVar[bool] = False
 
     def check(self, state: TrainingState, problem: TrainingProblem, kind: type[Model]) -> Model:
-        """Raise StateError: a polish takes seconds and is repeated from its beginning."""
+        """Raise StateError: a polish is repeated from its beginning."""
         raise StateError("training cannot resume in the middle of a polish")
 
     def run(
@@ -131,7 +138,7 @@ class Polish:
         failures[skipped] = GIVE_UP_AFTER
         max_losses: list[float] = []
         steps, best = 0, None
-        left = math.inf if self.max_evaluations is None else float(self.max_evaluations)
+        remaining = math.inf if self.max_evaluations is None else float(self.max_evaluations)
         for n_round in range(self.max_rounds + 1):
             above = ~(losses < level)
             max_losses.append(float(losses.max()))
@@ -142,8 +149,8 @@ class Polish:
             active &= failures < GIVE_UP_AFTER
             stuck = np.flatnonzero(above & (failures == REINITIALIZE_AFTER))
             _reinitialize_units(model, problem, stuck, aim * level)
-            left -= n_samples
-            over = not (above & active).any() or n_round == self.max_rounds or left <= 0
+            remaining -= n_samples
+            is_complete = not (above & active).any() or n_round == self.max_rounds or remaining <= 0
             status = monitor.report(
                 n_round,
                 self.max_rounds,
@@ -151,16 +158,16 @@ class Polish:
                 float(best[2].max()),
                 model,
                 None,
-                _final_status(above, skipped) if over else None,
+                _final_status(above, skipped) if is_complete else None,
             )
             if status is not None:
                 break
             samples = problem.rows(np.flatnonzero(active))
-            taken, evaluations, has_converged = _sweeps(
-                model, *samples, aim * level, problem.rng, monitor, left
+            n_steps, evaluations, has_converged = _sweeps(
+                model, *samples, aim * level, problem.rng, monitor, remaining
             )
-            steps += taken
-            left -= evaluations
+            steps += n_steps
+            remaining -= evaluations
             if not has_converged:
                 aim = (aim + 1.0) / 2.0
             losses = problem.losses(model)
@@ -176,10 +183,11 @@ class Polish:
 class ValidatedPolish:
     """Stage that polishes the model if the validation on held-out rows succeeds.
 
-    Otherwise the model is returned unchanged. It is not validated if no loss is above the level, or
-    more than 5 % of the losses are; the number of samples ``polish.skip`` is not counted. The
-    result of a polish is kept even if some losses are still above the level. The outcome contains
-    the samples above the level, whether or not the model was polished.
+    Otherwise the model is returned unchanged. The validation is skipped, and the model returned
+    unchanged, if the number of losses that are not below the level is at most ``polish.skip``, or
+    if it exceeds ``polish.skip`` by more than 5 % of the number of samples. The result of a polish
+    is kept even if some losses are still above the level. The outcome contains the samples above
+    the level, whether or not the model was polished.
 
     Parameters
     ----------
@@ -227,8 +235,8 @@ def _final_status(above: NDArray, skipped: NDArray) -> Status:
     """Return the status of a complete polish."""
     if not above.any():
         return Status.POLISHED
-    allowed = np.isin(np.flatnonzero(above), skipped).all()
-    return Status.SKIPPED if allowed else Status.GIVEN_UP
+    is_allowed = np.isin(np.flatnonzero(above), skipped).all()
+    return Status.SKIPPED if is_allowed else Status.GIVEN_UP
 
 
 def _sweeps(
@@ -241,11 +249,12 @@ def _sweeps(
     monitor: TrainingMonitor,
     max_evaluations: float,
 ) -> tuple[int, int, bool]:
-    """Sweep over the active samples until all are below the target, or after ``max_evaluations``.
+    """Sweep over the active samples until no loss is above the target.
 
-    After a full sweep, only the samples that caused a step are visited until they are below the
-    target; then all are visited again. Return the numbers of steps and evaluations, and whether all
-    samples are below the target.
+    After a full sweep, further sweeps include only the samples of the last sweep on which a step
+    was taken; if no step was taken, all are included again. Sweeps also end after MAX_SWEEPS
+    sweeps, ``max_evaluations`` evaluations or an interruption. Return the numbers of steps and
+    evaluations, and whether no loss is above the target.
     """
     lam, g = np.empty(model.W0.size, model.dtype), np.empty(model.n_hidden, model.dtype)
     grad = empty_gradient(model.n_classes, model.dtype)
@@ -269,21 +278,21 @@ def _reinitialize_units(model: LMM, problem: TrainingProblem, stuck: NDArray, lo
     """Move unused units to the samples ``stuck``, whose losses stay above the level.
 
     A unit is unused if it determines no score of any sample. It is replaced by a pyramid at the
-    sample (``LMM.reinitialize_unit``), and W2 is chosen such that the sample has the given loss.
-    O(N·P·H) if ``stuck`` is not empty.
+    sample (`LMM.reinitialize_unit`) with the heights W2 for which the loss of the sample is
+    ``loss``. O(N·P·H) if ``stuck`` is not empty.
     """
     if not stuck.size:
         return
     own = np.ascontiguousarray(problem.X, model.dtype)
-    idle = np.flatnonzero(problem.comm.sum(model.activation_counts(own)) == 0)
-    X, y, places = problem.rows(stuck)
+    unused = np.flatnonzero(problem.comm.sum(model.activation_counts(own)) == 0)
+    X, y, rows = problem.rows(stuck)
     X = np.ascontiguousarray(X, model.dtype)
     lowest = model.W2.min()
-    for n, h in zip(places, idle, strict=False):
+    for n, h in zip(rows, unused, strict=False):
         others = np.delete(model.scores(X[n : n + 1])[0].astype(np.float64), y[n])
-        odds = math.log(math.exp(-loss) / -math.expm1(-loss))
+        log_odds = math.log(math.exp(-loss) / -math.expm1(-loss))
         heights = np.full(model.n_classes, lowest)
-        heights[y[n]] = np.logaddexp.reduce(others) + odds
+        heights[y[n]] = np.logaddexp.reduce(others) + log_odds
         model.reinitialize_unit(int(h), X[n], heights)
 
 
@@ -291,8 +300,9 @@ def _reinitialize_units(model: LMM, problem: TrainingProblem, stuck: NDArray, lo
 def sweep(X, y, order, weights, lam, g, grad, rule, damping, moved):
     """Take a damped Polyak step on each sample of ``order`` whose loss is above the rule's target.
 
-    W0 is not changed. Losses are those of the current weights. ``moved`` marks the samples of
-    ``order`` with a step; lam (2P) and g (H) are scratch space. O(P·H) per sample.
+    Each loss is that of the current weights. W0 is not changed. ``moved`` is filled with True for
+    the samples of ``order`` on which a step is taken; lam (2P) and g (H) are scratch space. O(P·H)
+    per sample.
     """
     grad, rule = referenced(grad), referenced(rule)
     for k in range(order.size):

@@ -31,9 +31,10 @@ from maxplus.training.stages.base import Outcome
 
 @dataclass(frozen=True)
 class WarmUpOutcome(Outcome):
-    """Result of a warm-up: the mean soft loss and the validation accuracy of each epoch.
+    """Result of a warm-up.
 
-    ``held_out`` contains the indices of the validation samples.
+    ``losses`` are the mean soft losses of all epochs, ``validation`` the validation accuracies,
+    empty without validation samples, and ``held_out`` the indices of the validation samples.
     """
 
     losses: NDArray
@@ -54,11 +55,12 @@ class WarmUpOutcome(Outcome):
 
 @dataclass(frozen=True)
 class WarmUp:
-    """Stage that trains W1 and W2 by Adam on the mean loss of the soft model.
+    """Stage that trains W1 and W2 by Adam on the mean loss of the soft model; W0 is not changed.
 
-    The temperature falls to a lower bound, so that exponentials do not overflow in float32. With
-    held-out samples, the LMM is evaluated on them after each epoch, the best one is kept, and
-    training ends after ``patience`` epochs without improvement (if given). O(epochs·N·P·H).
+    The temperature has a lower bound, so that exponentials do not overflow in float32. With
+    held-out samples, the accuracy of the LMM is computed on them after each epoch, the LMM with the
+    highest accuracy is kept (the last one, if several are equal), and training ends after
+    ``patience`` epochs without improvement, if given. O(epochs·N·P·H).
 
     Parameters
     ----------
@@ -67,7 +69,8 @@ class WarmUp:
     margin : added to the scores of all wrong classes before the loss is computed
     augment : function of the samples of a batch and the generator that returns augmented samples,
         optional
-    hold_out : share of the samples of each class for validation
+    hold_out : fraction of the samples of each class for validation; classes with a single sample
+        are not held out
     patience : epochs without a better validation accuracy after which training ends, optional
     """
 
@@ -87,7 +90,7 @@ class WarmUp:
         monitor: TrainingMonitor,
         state: TrainingState | None = None,
     ) -> WarmUpOutcome:
-        """Train a copy of the model; ``problem.rng`` draws the held-out samples and shuffles."""
+        """Train a copy of the model; ``problem.rng`` draws held-out samples and batches."""
         memory.require(self.bytes_needed(model, problem), f"the {self.name}", memory.FEWER_UNITS)
         annealing, rng, comm = self.annealing, problem.rng, problem.comm
         assert rng is not None
@@ -103,7 +106,7 @@ class WarmUp:
         run = _Run(comm, scaling, model, held_out, rng)
         if state is not None:
             run.restore(state)
-        rows, soft, counts = scaling.rows(X), run.soft, comm.allgather(len(y))
+        rows, soft, counts = scaling.transform(X), run.soft, comm.allgather(len(y))
         schedule = annealing.schedule(sum(counts), coldest=scaling.coldest)
         n_batches, n_epochs = schedule.n_batches, schedule.n_epochs
         batches = Batches(comm, counts, schedule.batch, n_batches)
@@ -116,11 +119,11 @@ class WarmUp:
                 tau, rate = schedule.at(epoch * n_batches + k)
                 batch_rows = rows[part]
                 if self.augment is not None and part.size:
-                    batch_rows = scaling.rows(augmented(self.augment, X[part], own_rng))
+                    batch_rows = scaling.transform(augmented(self.augment, X[part], own_rng))
                 own_weight = None if weight is None else weight[part]
                 batch_weight = batches.share(k)
                 if own_weight is not None and part.size:
-                    # The step size of a batch is proportional to the mean weight of its samples.
+                    # The gradient of a batch is proportional to the mean weight of its samples.
                     batch_weight *= float(own_weight.mean())
                 margin = self.margin / annealing.scale
                 # An overflow results in weights that are not finite, which are checked below.
@@ -131,7 +134,7 @@ class WarmUp:
                 soft.move(rate)
                 if monitor.interrupted:
                     break
-            # The sum over all ranks.
+            # The losses of a batch on all ranks add up to its mean loss.
             run.losses.append(float(comm.sum(np.array([epoch_loss / (k + 1)]))[0]))
             if not (math.isfinite(run.losses[-1]) and np.isfinite(soft.theta).all()):
                 overflow = TrainingOverflowError(
@@ -159,7 +162,7 @@ class WarmUp:
         return WarmUpOutcome(best, status, np.array(run.losses), np.array(run.scores), held_out)
 
     def bytes_needed(self, model: LMM, problem: TrainingProblem) -> int:
-        """Estimate the peak memory of a run."""
+        """Return an estimate of the peak memory of a run, in bytes."""
         (N, P), H, C = problem.X.shape, model.n_hidden, model.n_classes
         n = self.annealing.batch(N)
         weights = 4 * (2 * P + C) * H
@@ -215,7 +218,7 @@ class WarmUp:
 
 
 def augmented(augment: Augment, rows: NDArray, rng: np.random.Generator) -> NDArray:
-    """Return the augmented rows of a batch; validate the result of the user's function."""
+    """Return the augmented rows of a batch, after validation of the result of ``augment``."""
     made = np.asarray(augment(rows, rng), rows.dtype)
     if made.shape != rows.shape or not np.isfinite(made).all():
         raise ValueError(
@@ -244,7 +247,7 @@ class _Run:
         self.best: NDArray | None = None
 
     def restore(self, state: TrainingState) -> None:
-        """Continue from a state, which was checked."""
+        """Continue from a state that `WarmUp.check` has validated."""
         self.soft.restore(state.arrays)
         self.losses, self.scores = (state.arrays[name].tolist() for name in ("losses", "scores"))
         self.best = state.arrays.get("best")
@@ -263,19 +266,19 @@ class _Run:
         return TrainingState(WarmUp.name, arrays, generator_state(self._rng))
 
     def validate(self, X: NDArray, y: NDArray) -> None:
-        """Record the accuracy of the LMM, and its weights if it is the best so far."""
-        right = self.model(self.soft.theta).scores(X).argmax(axis=1) == y
-        self.scores.append(self._comm.total(int(right.sum())) / self._comm.total(len(y)))
+        """Record the accuracy of the LMM, and its weights if no earlier accuracy is higher."""
+        is_correct = self.model(self.soft.theta).scores(X).argmax(axis=1) == y
+        self.scores.append(self._comm.total(int(is_correct.sum())) / self._comm.total(len(y)))
         if self.scores[-1] >= max(self.scores):
             self.best = self.soft.theta.copy()
 
     def status(self, n_epochs: int, patience: int | None) -> Status | None:
-        """Return the status if all epochs are done or the score stopped improving, else None."""
-        since = len(self.scores) - 1 - int(np.argmax(self.scores)) if self.scores else 0
-        if patience is not None and since >= patience:
+        """Return the status if all epochs are done or the accuracy stopped improving, else None."""
+        n_stagnant = len(self.scores) - 1 - int(np.argmax(self.scores)) if self.scores else 0
+        if patience is not None and n_stagnant >= patience:
             return Status.VALIDATION
         return Status.MAX_ITER if len(self.losses) >= n_epochs else None
 
     def model(self, theta: NDArray) -> LMM:
-        """Return the LMM with these offsets."""
-        return self._scaling.hard(self._start, *self.soft.layers(theta))
+        """Return the LMM with the weights ``theta``."""
+        return self._scaling.to_lmm(self._start, *self.soft.layers(theta))

@@ -2,14 +2,14 @@
 
 import numpy as np
 
-from maxplus._compile.jit import compiled_with, inner
+from maxplus._compile.jit import compile_variant, inner
 from maxplus.models._softmax import sample_loss
 from maxplus.training.engines.sparse._kernels import sparse_block
 
-GOOD = 0
+VALID = 0
 # Codes that differ from all values of `Signal`.
 WITNESS, OTHER_ROW, RUNNER_UP, UNIT, WRONG_CLASS, OWN_CLASS, REST, CHUNK = range(101, 109)
-MESSAGES = {
+VIOLATIONS = {
     WITNESS: "g is not the value of its witness",
     OTHER_ROW: "a row lies below g2",
     RUNNER_UP: "a2 does not attain g2",
@@ -23,7 +23,7 @@ MESSAGES = {
 
 @inner
 def _audit_unit(state, c, h, q, x):
-    """Return (code, exact minimum) of one unit in one lane."""
+    """Return (code of the first violated bound, minimum) of one unit in one lane; O(P)."""
     weights, log, minima = state.weights, state.log, state.minima
     w1 = weights.W1T[h]
     g, g2 = minima.g[c, h, q], minima.g2[c, h, q]
@@ -42,7 +42,7 @@ def _audit_unit(state, c, h, q, x):
                 return RUNNER_UP, least
     if least > g + (log.raised[h] - minima.raised_seen[c, h]) + state.scale.noise[0]:
         return UNIT, least
-    return GOOD, least
+    return VALID, least
 
 
 @inner
@@ -62,7 +62,7 @@ def _audit(state, t):
             z[:] = -np.inf
             for h in range(H):
                 code, g = _audit_unit(state, c, h, q, x)
-                if code != GOOD:
+                if code != VALID:
                     return code
                 for d in range(C):
                     score[d, h] = g + weights.W2T[d, h]
@@ -82,8 +82,8 @@ def _audit(state, t):
                     bound = max(rest, maxima.second[c, d, q]) if h == unit2 else rest
                     if h != unit and score[d, h] > bound + noise:
                         return REST
-    return GOOD
+    return VALID
 
 
 # `sparse_block`, with an audit after each search.
-audited_block = compiled_with({"audit": _audit}, sparse_block, "audited_block", nogil=True)
+audited_block = compile_variant({"audit": _audit}, sparse_block, "audited_block", nogil=True)

@@ -12,8 +12,8 @@ loss grows by log(1 + s·(exp(r) − 1)), and most shares are small.
 
 Only units that can lead count: let V be the bound of a lane on a wrong score at the last update of
 its chunk (max of lead and rest). No unit was above V then. In each later step, a changed unit
-either stays below ``lowest``, which is below V of all chunks, or its rise is added to that of the
-class. By induction no unit exceeds V plus the sum of the added rises.
+either stays below ``lowest``, which is at most V for all chunks, or rises by at most the rise of
+the class in this step. By induction no unit exceeds V plus the sum of the rises of the class.
 """
 
 import math
@@ -51,7 +51,7 @@ def _add_odds(lead, rest, own, odds):
 
 @inner
 def _slack(n_classes):
-    """Return a factor that exceeds the errors of the terms of odds and of their sum."""
+    """Return a factor by which odds are increased to cover the errors of their terms and sum."""
     return np.float32(_SLACK + 1.2e-7 * n_classes)
 
 
@@ -60,8 +60,8 @@ def odds_bounds(label, lanes, lead, rest, odds):
     """Compute odds[q] ≥ exp(loss) − 1 for each lane of a chunk; O(B·C).
 
     Odds increase with wrong scores, for which upper bounds are used, and decrease with the true
-    score, for which a lower bound is used. They are infinite only for differences above 87, which
-    would overflow.
+    score, for which a lower bound is used. They are infinite if their sum reaches exp(86), because
+    `_exp` clips differences above 87.
     """
     odds[:] = np.float32(0.0)
     own = lead[label]
@@ -118,7 +118,7 @@ def rounded_up_sum(total, amount):
 
 @njit(cache=True)
 def update_noise(scale):
-    """Set the bound on rounding errors: a few ulps of the largest number in a score."""
+    """Set the bound on rounding errors: 16 ulps of the largest possible score."""
     w0, w1, w2 = scale.largest
     scale.noise[0] = 16.0 * scale.eps * (w0 * scale.x_largest + w1 + w2)
 
@@ -298,7 +298,7 @@ def _largest_fall(now, seen, w2, w2_seen, leads):
 
 
 @inner
-def _lowest(lead, rest):
+def _lowest_bound(lead, rest):
     use_widest_vectors()
     least = fmax(lead[0], rest[0])
     for q in range(lead.size):
@@ -313,7 +313,7 @@ def store_floors(state, w, c, label):
     lead, rest = state.maxima.lead[c], state.maxima.rest[c]
     for d in range(lead.shape[0]):
         if d != label:
-            lift.floor[c, d] = _lowest(lead[d, :lanes], rest[d, :lanes])
+            lift.floor[c, d] = _lowest_bound(lead[d, :lanes], rest[d, :lanes])
             lift.lowest[w, d] = min(lift.lowest[w, d], lift.floor[c, d])
 
 
@@ -337,7 +337,7 @@ def _store_top(g_max, raised_seen, raised, noise, top):
 
 @inner
 def store_weights(state, c, label):
-    """Store the origin of the growth of chunk c after an update; O(C·H).
+    """Store the values to which the growth of chunk c is relative, after an update; O(C·H).
 
     Lifts are relative to the beginning of the epoch. A row that has fallen by f at the update and
     ends r above its initial value has risen by f + r in between. So the change of the epoch in the

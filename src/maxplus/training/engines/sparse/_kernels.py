@@ -26,18 +26,18 @@ from maxplus.training.result import Signal
 
 
 @inner
-def _find_winners(state, x, finder, place):
-    """Find the winning units and rows of a found sample, the lowest among equals; O(C·(H + P)).
+def _find_winners(state, x, worker, place):
+    """Find the winning units and rows of one of the k worst samples, the lowest among equals.
 
     The search has stored its exact scores. Minima are computed only for units whose bound reaches
-    one of them.
+    one of them: O(C·H) for the bounds, O(P) for each minimum.
     """
     weights, log, minima, worst = state.weights, state.log, state.minima, state.worst
     lam, grad = state.scratch.lam[0], state.grad
-    c, q = worst.lane[finder, place, 0], worst.lane[finder, place, 1]
+    c, q = worst.lane[worker, place, 0], worst.lane[worker, place, 1]
     C = grad.z.size
     for d in range(C):
-        grad.z[d], grad.h_star[d] = worst.scores[finder, place, d], NONE
+        grad.z[d], grad.h_star[d] = worst.scores[worker, place, d], NONE
     linear(x, weights.W0, lam)
     missing = C
     for h in range(log.raised.size):
@@ -59,8 +59,8 @@ def _find_winners(state, x, finder, place):
 
 
 @inner
-def _is_bounded(state):
-    """Return whether all bounds are finite; the search requires finite ones."""
+def _has_finite_bounds(state):
+    """Return whether all bounds are finite, as the search requires."""
     total = state.scale.noise[0]
     for label in range(state.search.growth.size):
         total += state.search.growth[label]
@@ -71,9 +71,9 @@ def _is_bounded(state):
 def _find_path(state, j):
     """Find the path of the j-th worst sample of this rank; return the sample; O(C·(H + P))."""
     worst = state.worst
-    finder, place = worst.order[j, 0], worst.order[j, 1]
-    n = worst.sample[finder, place]
-    _find_winners(state, state.samples.X[n], finder, place)
+    worker, place = worst.order[j, 0], worst.order[j, 1]
+    n = worst.sample[worker, place]
+    _find_winners(state, state.samples.X[n], worker, place)
     return n
 
 
@@ -149,7 +149,7 @@ def add_worst(state, t, w0_update_interval):
 
 @inner
 def take_step(state, k, t, loss, rule, journal):
-    """Step along the mean of the subgradients in ``state.total``, update bounds; return α."""
+    """Step along the mean of the subgradients in ``state.total`` and update bounds; return α."""
     first, n_samples = journal.n[0], state.worst.order.shape[0] - state.worst.n_ignored
     alpha = descend_mean(state.weights, state.total, n_samples, loss, t, rule, journal, k)
     record_step(state, t, journal, first)
@@ -174,7 +174,7 @@ def sparse_block(w, flags, state, rule, w0_update_interval, t0, journal, loss, s
     state, journal = referenced(state), referenced(journal)
     for k in range(loss.size):
         t = t0 + k
-        if w == 0 and not _is_bounded(state):
+        if w == 0 and not _has_finite_bounds(state):
             loss[k], sample[k], step[k] = np.nan, NONE, 0.0
             if state.exchange.address != 0:
                 send_overflow(state.exchange)

@@ -17,18 +17,18 @@ def _merge_lanes(g, g2, w2, h, lead, unit, second, unit2, rest):
     rest even for a known unit, so that rest bounds displaced units. Written without branches.
     """
     use_widest_vectors()
-    name = unit.dtype.type(h)
+    new_unit = unit.dtype.type(h)
     for q in range(g.size):
         v, upper = fmin(g[q], g2[q]) + w2, g[q] + w2
         L, S, R, U, V = lead[q], second[q], rest[q], unit[q], unit2[q]
-        leads, known, above = name == U, (name == U) | (name == V), v > S
-        # The known unit that stays for any v, and the candidate for the other position.
-        stay, stay_unit = select(leads, S, L), select(leads, V, U)
-        come, come_unit = select(known | above, v, S), select(known | above, name, V)
-        swap = come > stay
-        lead[q], second[q] = fmax(come, stay), fmin(come, stay)
-        unit[q] = select(swap, come_unit, stay_unit)
-        unit2[q] = select(swap, stay_unit, come_unit)
+        leads, known, above = new_unit == U, (new_unit == U) | (new_unit == V), v > S
+        # The known unit that is kept for any v, and the candidate for the other position.
+        kept, kept_unit = select(leads, S, L), select(leads, V, U)
+        candidate, candidate_unit = select(known | above, v, S), select(known | above, new_unit, V)
+        swap = candidate > kept
+        lead[q], second[q] = fmax(candidate, kept), fmin(candidate, kept)
+        unit[q] = select(swap, candidate_unit, kept_unit)
+        unit2[q] = select(swap, kept_unit, candidate_unit)
         left = select(known, R, fmax(R, fmin(v, S)))
         rest[q] = select(g2[q] < g[q], fmax(left, upper), left)
 
@@ -73,19 +73,19 @@ def _unit_bounds(state, c, d, bound):
         bound[h] = g_max[h] + rise + w2[h]
 
 
-# Minima are prefetched this many units ahead, to hide the latency of memory.
-_AHEAD = 3
+# Number of units by which minima are prefetched ahead, to hide the latency of memory.
+_PREFETCH_DISTANCE = 3
 
 
 @inner
-def _fetch(values):
+def _prefetch_lanes(values):
     """Prefetch a unit's lanes, a cache line at a time."""
     for q in range(0, values.size, 64 // values.itemsize):
         prefetch(values, q)
 
 
 @inner
-def _raise_to(values, level):
+def _clip_below(values, level):
     use_widest_vectors()
     for q in range(values.size):
         values[q] = fmax(values[q], level)
@@ -124,16 +124,16 @@ def refresh(state, w, c, d):
             else:
                 left_out = max(left_out, bound[h])
         for k in range(n):
-            if k + _AHEAD < n:
-                _fetch(minima.g[c, chosen[k + _AHEAD]])
+            if k + _PREFETCH_DISTANCE < n:
+                _prefetch_lanes(minima.g[c, chosen[k + _PREFETCH_DISTANCE]])
                 if is_own:
-                    _fetch(minima.g2[c, chosen[k + _AHEAD]])
+                    _prefetch_lanes(minima.g2[c, chosen[k + _PREFETCH_DISTANCE]])
             merge(state, c, d, chosen[k])
         cut = np.float64(lane_min(lead))
         if left_out < cut:
             break
     if left_out > -np.inf:
-        _raise_to(rest, rest.dtype.type(left_out))
+        _clip_below(rest, rest.dtype.type(left_out))
     maxima.rest_min[c, d] = lane_min(rest)
 
 

@@ -50,8 +50,8 @@ def change_row(x, slope, offset, i, g, g2, a, a2):
     A row wins if it is below its rival, the smallest known value of the other rows. The rival is g,
     or, for the witness, g2 of the runner-up; without a runner-up there is no rival, and g follows
     the row as an upper bound. The loser, of the row and the previous witness, becomes the runner-up
-    if it is below g2. A runner-up that rises, or becomes the witness, is removed. In all cases
-    every row except the witness has a value of at least g2.
+    if it is below g2. A runner-up that does not fall, or becomes the witness, is removed. In
+    all cases every row except the witness has a value of at least g2.
     """
     use_widest_vectors()
     row, none, unknown = a.dtype.type(i), a.dtype.type(NONE), g.dtype.type(np.inf)

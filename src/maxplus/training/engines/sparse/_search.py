@@ -32,17 +32,17 @@ from maxplus.training.engines.sparse._minima import lane_max, lane_min
 from maxplus.training.engines.sparse._state import LINE, NONE
 from maxplus.training.engines.sparse._worst import (
     offer,
-    reset_found,
+    reset_heaps,
     reset_thresholds,
-    sort_found,
-    threshold_found,
+    search_threshold,
+    sort_heap,
 )
 from maxplus.training.engines.step import LAYER_0, LAYER_1, LAYER_2
 from maxplus.trees._kernels import root, update, winner
 
 # Bound on the relative rounding error of subtracting growth from a loss and adding it again.
 KEY_ROUNDING = 4e-16
-# Published instead of an iteration number to end the helpers. flags[0] is the iteration of worker
+# Published instead of an iteration number to end a block. flags[0] is the iteration of worker
 # 0, flags[LINE·w] that of helper w.
 STOP = -(2**62)
 # Spins before the processor is yielded, about 20 µs.
@@ -51,7 +51,7 @@ _MAX_SPINS = 20_000
 
 @inner
 def _add_shift(x, change, most, least):
-    """Include the effect of a moved slope on a row, lane by lane; O(B)."""
+    """Include the effect of a changed slope on a row in the extremes of each lane; O(B)."""
     use_widest_vectors()
     for q in range(x.size):
         effect = change * x[q]
@@ -85,11 +85,11 @@ def _widen_own(up, down, lead, second, rest):
 
 
 @inner
-def _loosen(state, w, c, since, t):
-    """Widen the chunk's bounds by the possible effect of moved slopes on each lane; O(B·C).
+def _widen_bounds(state, w, c, since, t):
+    """Widen the bounds of a chunk by the possible effect of changed slopes on each lane.
 
     In one iteration, a minimum changes at most by the largest change of a row; changes of several
-    iterations are added.
+    iterations are added. O(B) for each changed slope, and O(B·C) once.
     """
     samples, events, maxima = state.samples, state.events, state.maxima
     shift = state.scratch.shift[w]
@@ -97,18 +97,18 @@ def _loosen(state, w, c, since, t):
     F = up.dtype.type
     noise = F(2.0 * state.scale.noise[0])
     shift[:] = 0.0
-    moved = False
+    has_changed_slopes = False
     for s in range(since, t):
         slot = slot_of(s, events)
         for j in range(events.n[slot, LAYER_0]):
-            moved = True
+            has_changed_slopes = True
             p, change = events.row0[slot, j] // 2, F(events.change0[slot, j])
             _add_shift(samples.columns[c, p], change, most, least)
         if events.n[slot, LAYER_0] > 0:
             _add_noise(most, least, noise, up, down)
             most[:] = 0.0
             least[:] = 0.0
-    if not moved:
+    if not has_changed_slopes:
         return
     for d in range(maxima.lead.shape[1]):
         lead, second, rest = maxima.lead[c, d], maxima.second[c, d], maxima.rest[c, d]
@@ -138,7 +138,7 @@ def update_chunk(state, w, c, t):
             refresh(state, w, c, d)
             search.refreshed[c, d] = t
     else:
-        _loosen(state, w, c, since, t)
+        _widen_bounds(state, w, c, since, t)
         leads_own = maxima.leads_own[c]
         for s in range(since, t):
             slot = slot_of(s, events)
@@ -211,7 +211,7 @@ def _odds_of(label, z):
 
 @inner
 def _resolve(state, w, c, threshold):
-    """Compute exact scores of the lane with the largest bound until it is below the threshold.
+    """Compute exact scores of the lane with the largest bound until its loss is below a threshold.
 
     The true class comes first, then the wrong classes by decreasing bound, so that the bound of
     most lanes soon falls below the threshold. Return (loss, lane) if all scores were computed,
@@ -268,7 +268,7 @@ def _set_key(state, w, c, loss):
 
 @inner
 def _finish_chunk(state, w, c, label, steps_are_small):
-    """After the search, set the key of an updated chunk and the origin of its growth.
+    """After the search, set the key of an updated chunk and the values its growth is relative to.
 
     Growth is relative to the bounds in `Maxima`, so the key must be derived from them. They agree
     with the odds if no class has been refreshed since lanes were resolved.
@@ -344,7 +344,7 @@ def search_worker(state, w, t, small_from):
     losses that were found, so that no other sample can be among the k worst.
     """
     search, worst, scratch = state.search, state.worst, state.scratch
-    reset_found(worst, w)
+    reset_heaps(worst, w)
     C = search.growth.size
     while True:
         label, bound = 0, -np.inf
@@ -352,7 +352,7 @@ def search_worker(state, w, t, small_from):
             top = root(search.keys[w, d], search.offsets) + search.growth[d]
             if top > bound:
                 label, bound = d, top
-        threshold = threshold_found(worst, t)
+        threshold = search_threshold(worst, t)
         if bound < threshold or bound == -np.inf:
             break
         c = search.chunk[w, label, winner(search.keys[w, label], search.offsets)]
@@ -374,7 +374,7 @@ def search_worker(state, w, t, small_from):
         else:
             update_chunk(state, w, c, t)
         _set_key(state, w, c, loss_bound(lane_max(search.odds[c])))
-    sort_found(worst, w)
+    sort_heap(worst, w)
     for label in range(C):
         for leaf in range(search.chunk.shape[2]):
             c = search.chunk[w, label, leaf]

@@ -7,7 +7,7 @@ Every array is declared once, as the default of a field of a NamedTuple:
 
 A declaration consists of the shape in the letters of `Sizes` (K chunks of B lanes, P features, H
 units, C classes, W workers, …), the type (F is the float type of the model, ROW the type of row
-numbers) and the initial value, if any. `allocate` creates the tuple for given sizes, `refill`
+numbers) and the initial value, if any. `allocate` creates the tuple for given sizes, `reset_arrays`
 resets it, and `count_bytes` returns its exact size. Fields without a declaration are scalars or
 arrays of other objects.
 
@@ -32,7 +32,7 @@ from maxplus.trees._kernels import level_offsets
 
 # Maximum number of lanes of a chunk, whose columns then fit into the first-level cache.
 MAX_LANES = 256
-# A vector register holds sixteen float32.
+# The widest vector registers hold sixteen float32.
 LANE_STEP = 16
 
 
@@ -82,8 +82,8 @@ def arrange(y: NDArray, order: NDArray, n_lanes: int, n_workers: int) -> ChunkLa
 
 # -- sizes -------------------------------------------------------------------------------------
 
-# Iterations whose events are stored if each steps on one sample; a chunk that was not updated for
-# longer is rebuilt.
+# Iterations whose events are stored if each of them steps on one sample; a chunk that was not
+# updated for longer is refreshed.
 RING = 512
 # Numbers per class in the path of a sample.
 PATH = 4
@@ -100,9 +100,9 @@ class Sizes(NamedTuple):
     W: int  # workers
     S: int  # workers of all ranks that share thresholds
     T: int  # ranks
-    k: int  # samples that an iteration searches for
-    n: int  # the last of these, on which it steps
-    Q: int  # k / S, rounded up
+    k: int  # worst samples that an iteration searches for
+    n: int  # samples on which it steps: the last n of these k
+    Q: int  # a worker's part of the k samples: k / S, rounded up
     E: int  # maximum number of entries of a layer that change in an iteration
     R: int  # iterations that the ring of events holds
     leaves: int  # of a tree: maximum number of chunks of one class and one worker
@@ -117,7 +117,10 @@ class Sizes(NamedTuple):
     def of(
         cls, model: LMM, problem: TrainingProblem, n_workers: int, n_slots: int | None = None
     ) -> Sizes:
-        """Return the sizes for a number of workers, of ``n_slots`` that share thresholds; O(N)."""
+        """Return the sizes for ``n_workers`` of the ``n_slots`` that share thresholds; O(N).
+
+        By default, no other workers share them.
+        """
         B = lanes_per_chunk(problem.y)
         k, n = count_worst(problem)
         S = n_workers if n_slots is None else n_slots
@@ -192,7 +195,7 @@ def field(shape: str, dtype: Any, fill: float | None = None) -> Any:
     return Field(shape, dtype, fill)
 
 
-def _resolve(declared: Field, sizes: Sizes) -> tuple[tuple[int, ...], np.dtype]:
+def _shape_and_dtype(declared: Field, sizes: Sizes) -> tuple[tuple[int, ...], np.dtype]:
     """Return the shape and the type of a declared array."""
     extents = [_EXTENT.findall(word)[0] for word in declared.shape.split()]
     shape = tuple(int(n or 1) * (getattr(sizes, symbol) if symbol else 1) for n, symbol in extents)
@@ -220,12 +223,14 @@ def aligned_empty(shape: tuple[int, ...], dtype: DTypeLike) -> NDArray:
 def allocate(kind: Any, sizes: Sizes, **others: Any) -> Any:
     """Return a tuple of ``kind`` with new arrays in all declared fields, and ``others``."""
     declared = kind._field_defaults.items()
-    group = kind(**{name: aligned_empty(*_resolve(d, sizes)) for name, d in declared}, **others)
-    refill(group)
+    group = kind(
+        **{name: aligned_empty(*_shape_and_dtype(d, sizes)) for name, d in declared}, **others
+    )
+    reset_arrays(group)
     return group
 
 
-def refill(group: Any) -> None:
+def reset_arrays(group: Any) -> None:
     """Reset every array that has an initial value, in place."""
     for name, declared in group._field_defaults.items():
         if declared.fill is not None:
@@ -234,7 +239,7 @@ def refill(group: Any) -> None:
 
 def count_bytes(kind: Any, sizes: Sizes) -> int:
     """Return the memory that `allocate` takes."""
-    return sum(aligned_bytes(*_resolve(d, sizes)) for d in kind._field_defaults.values())
+    return sum(aligned_bytes(*_shape_and_dtype(d, sizes)) for d in kind._field_defaults.values())
 
 
 # -- groups of arrays --------------------------------------------------------------------------

@@ -2,7 +2,8 @@
 
 A worker may stop when its largest bound is below k losses that were found: the k worst of one
 worker, or the k / S worst of each of S workers. So each worker publishes two thresholds, which are
-visible to all threads and to all ranks that share memory. With k = 1 both are the worst loss found.
+visible to all threads and to all ranks that share memory. With k = 1 both are the worst loss that
+the worker has found.
 
 Every rank searches its samples. First, all ranks receive the k worst samples of each rank and
 order them; ties are broken by the numbers of the samples in the whole training set. Then the ranks
@@ -70,8 +71,8 @@ def _replace_smallest(losses, loss):
 
 
 @inner
-def reset_found(worst, w):
-    """Reset the heaps of worker w to sentinel entries, which precede no sample; O(k)."""
+def reset_heaps(worst, w):
+    """Reset the heaps of worker w to sentinel entries, which come after every sample; O(k)."""
     for place in range(worst.loss.shape[1]):
         worst.loss[w, place], worst.sample[w, place] = -np.inf, SENTINEL
     for at in range(worst.quota.shape[1]):
@@ -82,7 +83,7 @@ def reset_found(worst, w):
 def offer(worst, w, t, loss, n, c, q, z):
     """Add sample n, in lane q of chunk c, to the k worst of worker w; O(C + log k).
 
-    It replaces the one with the smallest loss, if its loss is larger.
+    It replaces the last of these, if it comes before it.
     """
     # NaN, after an overflow, counts as infinite.
     loss = loss if loss == loss else np.inf
@@ -116,7 +117,7 @@ def reset_thresholds(worst, t):
 
 
 @inner
-def threshold_found(worst, t):
+def search_threshold(worst, t):
     """Return a loss that at least k samples found in iteration t reach; O(S)."""
     threshold = worst.threshold[t & 1]
     of_one, of_each = -np.inf, np.inf
@@ -127,7 +128,7 @@ def threshold_found(worst, t):
 
 
 @inner
-def sort_found(worst, w):
+def sort_heap(worst, w):
     """Sort the samples of worker w by decreasing loss; O(k·log k)."""
     heap = worst.heap[w]
     for last in range(heap.size - 1, 0, -1):
@@ -149,11 +150,11 @@ def merge_sorted(loss, sample, place, n_ignored, taken, order):
     for j in range(k):
         best, at = 0, place[0, taken[0]]
         for other in range(1, n_lists):
-            there = place[other, taken[other]]
+            entry = place[other, taken[other]]
             if _comes_before(
-                loss[other, there], sample[other, there], loss[best, at], sample[best, at]
+                loss[other, entry], sample[other, entry], loss[best, at], sample[best, at]
             ):
-                best, at = other, there
+                best, at = other, entry
         taken[best] += 1
         order[j, 0], order[j, 1] = best, at
         # A loss that is not finite is not ignored.
@@ -194,9 +195,9 @@ def exchange_worst(exchange, worst):
     """Exchange the k worst samples of each rank; return False if messages fail."""
     k = worst.order.shape[0]
     for j in range(k):
-        finder, place = worst.order[j, 0], worst.order[j, 1]
-        n = worst.sample[finder, place]
-        exchange.sent[j] = worst.loss[finder, place]
+        worker, place = worst.order[j, 0], worst.order[j, 1]
+        n = worst.sample[worker, place]
+        exchange.sent[j] = worst.loss[worker, place]
         exchange.sent[k + j] = np.float64(SENTINEL if n == SENTINEL else exchange.first_sample + n)
     return call_python(exchange.address, WORST) == 0
 

@@ -16,7 +16,7 @@ from maxplus.models import LMM, Model
 from maxplus.models._lmm_kernels import empty_gradient
 from maxplus.training.engines.base import CompiledEngine
 from maxplus.training.engines.sparse import _kernels
-from maxplus.training.engines.sparse._audit import MESSAGES, audited_block
+from maxplus.training.engines.sparse._audit import VIOLATIONS, audited_block
 from maxplus.training.engines.sparse._bounds import update_noise
 from maxplus.training.engines.sparse._search import STOP
 from maxplus.training.engines.sparse._state import (
@@ -29,7 +29,7 @@ from maxplus.training.engines.sparse._state import (
     arrange,
     count_bytes,
     entries_per_step,
-    refill,
+    reset_arrays,
 )
 from maxplus.training.engines.sparse._worst import WORST
 from maxplus.training.engines.step import Journal
@@ -50,9 +50,9 @@ REGROUP_FROM = 40
 class SparseEngine(CompiledEngine):
     """Engine that searches for the worst samples by bounds; bit-identical to the dense engine.
 
-    Scores are computed exactly only if a bound exceeds the worst loss found, or the k-th worst.
+    Scores are computed exactly only if a bound reaches the worst loss found, or the k-th worst.
     Minima are stored with a witness and a runner-up, maxima with two leaders and a bound on the
-    rest. Both are updated chunk by chunk when a bound requires it. The README of this folder
+    rest. Both are updated chunk by chunk when a bound requires it. `README.md` in this folder
     describes the algorithm.
 
     Parameters
@@ -79,13 +79,16 @@ class SparseEngine(CompiledEngine):
         self._assign(arrange(problem.y, np.arange(len(problem.y)), self._lanes, self._n_workers))
         self._replay()
         self._regroup_seconds = 0.0
-        self._regrouped = time.perf_counter()
+        self._last_regrouping = time.perf_counter()
         self._interval = FIRST_INTERVAL
         self._steps_are_small = False
 
     @classmethod
     def bytes_needed(cls, model: Model, problem: TrainingProblem) -> int:
-        """Return the size of all arrays of the engine, including the best weights."""
+        """Return the bytes of all arrays of the engine, including the best weights.
+
+        An upper bound if several ranks share a machine.
+        """
         lmm = cast(LMM, model)
         sizes = Sizes.of(lmm, problem, _count_workers(lmm, problem))
         declared = sum(count_bytes(group, sizes) for group in GROUPS.values())
@@ -143,7 +146,7 @@ class SparseEngine(CompiledEngine):
         """Assign samples to lanes, and reset all bounds on maxima and losses; O(N·P)."""
         state, samples, search = self._state, self._state.samples, self._state.search
         for group in (state.maxima, state.events, state.lift, search, state.scratch):
-            refill(group)
+            reset_arrays(group)
         for name in ("sample", "lanes", "label", "worker"):
             getattr(samples, name)[:] = getattr(layout, name)
         for c, sample in enumerate(layout.sample):
@@ -159,7 +162,7 @@ class SparseEngine(CompiledEngine):
             build_all(worker_keys, search.offsets, True)
 
     def _run(self, block: Block, journal: Journal) -> tuple[int, int]:
-        # All ranks regroup in the same iteration, so that they wait for each other only once.
+        # All ranks regroup at the same time, so that no rank waits while another one regroups.
         if self.problem.comm.bcast(self._is_regroup_due()):
             self.regroup()
         self._reset_thresholds()
@@ -167,10 +170,10 @@ class SparseEngine(CompiledEngine):
         with ThreadPoolExecutor(max(1, self._n_workers - 1)) as threads:
             try:
                 helpers = [
-                    threads.submit(self._help, w, block, journal, flags)
+                    threads.submit(self._run_helper, w, block, journal, flags)
                     for w in range(1, self._n_workers)
                 ]
-                done = self._iterate(0, block, journal, flags)
+                done = self._run_worker(0, block, journal, flags)
             finally:
                 flags[0] = STOP
         for helper in helpers:
@@ -198,21 +201,23 @@ class SparseEngine(CompiledEngine):
         if not self._steps_are_small and self.iteration >= self.step.small_from:
             self._steps_are_small, self._interval = True, FIRST_INTERVAL
             return True
-        elapsed = time.perf_counter() - self._regrouped
+        elapsed = time.perf_counter() - self._last_regrouping
         if elapsed < self._interval * self._regroup_seconds:
             return False
         self._interval = min(2.0 * self._interval, 1.0 / REGROUP_PART)
         return True
 
-    def _help(self, w: int, block: Block, journal: Journal, flags: NDArray) -> None:
+    def _run_helper(self, w: int, block: Block, journal: Journal, flags: NDArray) -> None:
         """Run a block as helper w; after a failure, publish STOP so that worker 0 does not wait."""
         try:
-            self._iterate(w, block, journal, flags)
+            self._run_worker(w, block, journal, flags)
         except BaseException:
             flags[LINE * w] = STOP
             raise
 
-    def _iterate(self, w: int, block: Block, journal: Journal, flags: NDArray) -> tuple[int, int]:
+    def _run_worker(
+        self, w: int, block: Block, journal: Journal, flags: NDArray
+    ) -> tuple[int, int]:
         """Run a block as worker w; return (iterations done, signal)."""
         run = audited_block if self._audit else _kernels.sparse_block
         n, signal = run(
@@ -227,8 +232,8 @@ class SparseEngine(CompiledEngine):
             block.sample,
             block.step,
         )
-        if signal in MESSAGES:
-            raise AssertionError(f"iteration {self.iteration + n}: {MESSAGES[signal]}")
+        if signal in VIOLATIONS:
+            raise AssertionError(f"iteration {self.iteration + n}: {VIOLATIONS[signal]}")
         return n, signal
 
     def regroup(self) -> None:
@@ -250,8 +255,8 @@ class SparseEngine(CompiledEngine):
         layout = arrange(self.problem.y, order, self._lanes, self._n_workers)
         self._move_lanes(lane_of[layout.sample])
         self._assign(layout)
-        self._regrouped = time.perf_counter()
-        self._regroup_seconds = self._regrouped - began
+        self._last_regrouping = time.perf_counter()
+        self._regroup_seconds = self._last_regrouping - began
 
     def _replay(self) -> None:
         """Bring all minima up to date, on all threads, and set the reach of each unit."""
