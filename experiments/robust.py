@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -34,6 +33,9 @@ from maxplus.estimators import LMMClassifier
 from maxplus.images import RandomShift
 from maxplus.plots._canvas import BLUE, GREY, VERMILION
 
+find_folder = partial(
+    data_folder, "MAXPLUS_ROBUST", "robust", "tables with the columns class and fold"
+)
 TRAINED_PART = 0.8
 # Number of random points in the box of each certified row that are checked for a change of class.
 ATTACKS, ATTACKS_ON_IMAGES, ATTACKED_IMAGES = 200, 5, 500
@@ -86,11 +88,6 @@ class Task:
         if quick:
             options |= {"warmup_epochs": QUICK_EPOCHS, "structure": "shapes"}
         return LMMClassifier(robust_eps=self.eps, **options)
-
-
-def find_folder() -> Path:
-    """Return the folder of tables."""
-    return data_folder("MAXPLUS_ROBUST", "robust", "tables with the columns class and fold")
 
 
 def table_splits(name: str) -> list[Split]:

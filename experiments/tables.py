@@ -36,6 +36,9 @@ from maxplus.plots._canvas import BLUE, GREEN, GREY, INK, ORANGE, PALE, SMALL, V
 from maxplus.tables import TableEncoder, TableError, read_table, split_target
 
 ENDINGS = (".csv", ".csv.gz")
+find_folder = partial(
+    data_folder, "MAXPLUS_TABLES", "tables", "CSV files whose last column is the class"
+)
 FULL_SEEDS, QUICK_SEEDS = 2, 1
 FULL_FOLDS, QUICK_FOLDS = 5, 3
 QUICK_TABLES = 3
@@ -163,11 +166,6 @@ class LabelledTable(NamedTuple):
     name: str
     X: NDArray
     y: NDArray
-
-
-def find_folder() -> Path:
-    """Return the folder of tables."""
-    return data_folder("MAXPLUS_TABLES", "tables", "CSV files whose last column is the class")
 
 
 def read_folder(folder: Path) -> list[LabelledTable]:
