@@ -26,7 +26,7 @@ clf.fit(X_train, y_train)
 print(f"all weights were multiplied by {clf.inverse_temperature_:.2f}")
 
 # %%
-# The temperature is included in the weights. Dividing the scores by the temperature gives the
+# The inverse temperature is included in the weights. Dividing the scores by it gives the
 # uncalibrated scores. In the figure, points below the diagonal are overconfident, and the area of a
 # point grows with the number of samples.
 

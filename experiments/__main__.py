@@ -48,7 +48,12 @@ def run(
                 console.print(f"  [bold]{experiment.name:<14}[/] {experiment.summary}")
         return
     selected = _select(names)
-    make_folder(out)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise typer.BadParameter(
+            f"the folder {out} cannot be created: {error.strerror}", param_hint="--out"
+        ) from error
     settings = Settings(quick=quick, track=partial(track, transient=True, console=progress))
     try:
         for experiment in selected:
@@ -76,16 +81,6 @@ def run(
     finally:
         write_report(out)
     console.print(f"Report: {out / 'REPORT.md'}")
-
-
-def make_folder(out: Path) -> None:
-    """Create the folder of results."""
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise typer.BadParameter(
-            f"the folder {out} cannot be made: {error.strerror}", param_hint="--out"
-        ) from error
 
 
 def _select(names: list[str]) -> list[Experiment]:

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.harness import Axes, Figure, Result, Settings, Table
+from experiments.harness import Axes, Figure, Result, Settings, Table, panels
 from maxplus.models import LMM
-from maxplus.plots._canvas import BLUE, DASHED, GREEN, GREY, INK, VERMILION, new_figure, quiet_frame
+from maxplus.plots._canvas import BLUE, DASHED, GREEN, GREY, INK, VERMILION
 
 
 class Target(NamedTuple):
@@ -85,8 +85,8 @@ def _measure(target: Target, m: int) -> dict[str, Any]:
 
 
 def _draw(values: list[dict[str, Any]]) -> Figure:
-    figure = new_figure(12.0, 4.4)
-    left, right = figure.subplots(1, 2)
+    titles = ("sup |h − f| against δ; dashed: 2Kδ", "Pyramids under a curve")
+    figure, (left, right) = panels(12.0, 4.4, titles)
     for target, colour in zip(TARGETS, (BLUE, GREEN, VERMILION), strict=True):
         cases = [v for v in values if v["target"] == target.name]
         deltas = [v["delta"] for v in cases]
@@ -94,7 +94,6 @@ def _draw(values: list[dict[str, Any]]) -> Figure:
         left.plot(deltas, [v["bound"] for v in cases], color=colour, linestyle=DASHED, linewidth=1)
     left.set(xscale="log", yscale="log", xlabel="δ")
     left.legend(frameon=False, fontsize=9)
-    quiet_frame(left, "sup |h − f| against δ; dashed: 2Kδ")
     _draw_pyramids(right, TARGETS[0])
     return figure
 
@@ -108,4 +107,3 @@ def _draw_pyramids(ax: Axes, target: Target) -> None:
     ax.plot(x, net.scores(x[:, None])[:, 0], color=BLUE, label="h, eight units")
     ax.set_ylim(-2.2, 1.4)
     ax.legend(frameon=False, fontsize=9)
-    quiet_frame(ax, "Pyramids under a curve")

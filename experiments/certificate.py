@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn import datasets
 from sklearn.preprocessing import MinMaxScaler
 
@@ -20,14 +20,12 @@ UNITS = {"iris": 40, "wine": 40, "breast_cancer": 120}
 
 def run(settings: Settings) -> Result:
     """Measure the training accuracy at the first iteration with a maximum loss below log 2."""
-    seeds = range(settings.pick(FULL_SEEDS, QUICK_SEEDS))
+    n_seeds = settings.pick(FULL_SEEDS, QUICK_SEEDS)
     iterations = settings.pick(50_000, 5_000)
-    values = []
-    for name, seed in settings.track([(n, s) for n in UNITS for s in seeds], "certificates"):
-        X, y = getattr(datasets, f"load_{name}")(return_X_y=True)
-        X = MinMaxScaler().fit_transform(X)
-        found = _first_below(X, y, UNITS[name], seed, iterations)
-        values.append({"data": name, "seed": seed, **found})
+    runs = settings.runs(
+        partial(_first_below, iterations), dict.fromkeys(UNITS, n_seeds), "certificates"
+    )
+    values = [run for own in runs.values() for run in own]
     reached = [v for v in values if v["iteration"] is not None]
     n_perfect = sum(v["accuracy"] == 1.0 for v in reached)
     text = (
@@ -57,13 +55,15 @@ def run(settings: Settings) -> Result:
         text,
         [Table.of("First iterate below log 2 (or the best one)", cells, columns)],
         {"runs": values},
-        scale=f"{len(seeds)} seeds, {iterations:,} iterations",
+        scale=f"{n_seeds} seeds, {iterations:,} iterations",
     )
 
 
-def _first_below(X: NDArray, y: NDArray, n_hidden: int, seed: int, n: int) -> dict[str, Any]:
+def _first_below(n: int, name: str, seed: int) -> dict[str, Any]:
     """Fit a model; refit up to the first iteration below log 2, if there is one."""
-    options: dict[str, Any] = {"n_hidden": n_hidden, "random_state": seed}
+    X, y = getattr(datasets, f"load_{name}")(return_X_y=True)
+    X = MinMaxScaler().fit_transform(X)
+    options: dict[str, Any] = {"n_hidden": UNITS[name], "random_state": seed}
     model = SubgradientLMMClassifier(**options, max_iter=n).fit(X, y)
     curve = model.loss_curve_
     below = np.flatnonzero(curve < LOG2)
@@ -76,6 +76,8 @@ def _first_below(X: NDArray, y: NDArray, n_hidden: int, seed: int, n: int) -> di
         if not np.array_equal(model.loss_curve_, curve[:first]):
             raise AssertionError("the shorter run has other iterates")
     return {
+        "data": name,
+        "seed": seed,
         "iteration": None if first is None else first - 1,
         "loss": float(model.max_loss_),
         "accuracy": float(model.score(X, y)),

@@ -4,31 +4,22 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from experiments.harness import Table, mean_and_spread
+from experiments.harness import Split, Table, mean_and_spread
 from experiments.measure import timed
 from maxplus.estimators import SubgradientLMMClassifier
 from maxplus.models import Model
 from maxplus.models._softmax import log_softmax, losses
-from maxplus.training.monitor import Callback, Progress
 from maxplus.training.smooth.annealing import Adam
 
 SIDES = ("train", "test")
 METRICS = {"max_loss": "max loss", "mean_loss": "mean loss", "accuracy": "accuracy"}
-# Opens the progress bar of a fit, given the name of the model.
-Watch = Callable[[str], AbstractContextManager[Callback]]
-
-
-def unwatched(name: str) -> AbstractContextManager[Callback]:
-    """Return a callback context that shows no progress."""
-    return nullcontext(lambda progress: None)
 
 
 class PaperResult(NamedTuple):
@@ -37,15 +28,6 @@ class PaperResult(NamedTuple):
     train: tuple[float, float, float]
     test: tuple[float, float, float]
     seconds: float = math.nan
-
-
-class Split(NamedTuple):
-    """Training and test samples, with classes 0..C−1."""
-
-    X_train: NDArray
-    X_test: NDArray
-    y_train: NDArray
-    y_test: NDArray
 
 
 class Evaluation(NamedTuple):
@@ -97,20 +79,10 @@ def _evaluate(model: Model | MLP, split: Split) -> tuple[Evaluation, Evaluation]
     return train, test
 
 
-def train_lmm(
-    name: str,
-    settings: dict[str, Any],
-    split: Split,
-    seed: int,
-    iterations: int,
-    watch: Watch = unwatched,
-) -> TrainedModel:
+def train_lmm(settings: dict[str, Any], split: Split, seed: int, iterations: int) -> TrainedModel:
     """Train `SubgradientLMMClassifier` and evaluate the best iterate."""
-    with watch(name) as callback:
-        model = SubgradientLMMClassifier(
-            **settings, max_iter=iterations, random_state=seed, callbacks=callback
-        )
-        seconds, _ = timed(model.fit, split.X_train, split.y_train)
+    model = SubgradientLMMClassifier(**settings, max_iter=iterations, random_state=seed)
+    seconds, _ = timed(model.fit, split.X_train, split.y_train)
     return TrainedModel(*_evaluate(model.model_, split), seconds, model.loss_curve_)
 
 
@@ -147,36 +119,20 @@ def comparison_table(
 
 # -- multilayer perceptron -------------------------------------------------------------------------
 
-# Number of iterations between calls of a callback.
-INTERVAL = 100
-
 
 class MLP:
     """MLP with layers a_l = relu(W_l·a_{l−1}) and scores z = W_L·a_{L−1}.
 
-    The last column of each matrix is the bias. The matrices are views of the vector ``theta``.
-    ``widths`` are P, the widths of the hidden layers, and C.
+    The last column of each matrix is the bias. Weights are drawn with He initialisation, and biases
+    are 0. ``widths`` are P, the widths of the hidden layers, and C.
     """
 
-    def __init__(self, widths: tuple[int, ...], theta: NDArray) -> None:
-        self.theta = theta
-        shapes = [(out, into + 1) for into, out in pairwise(widths)]
-        parts = np.split(theta, np.cumsum([math.prod(shape) for shape in shapes])[:-1])
-        self.weights: list[NDArray] = [
-            part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)
-        ]
-
-    @classmethod
-    def random(
-        cls, widths: tuple[int, ...], rng: np.random.Generator, dtype: DTypeLike = np.float64
-    ) -> MLP:
-        """Return a model with He initialisation and zero biases."""
-        n_weights = sum(out * (into + 1) for into, out in pairwise(widths))
-        model = cls(widths, np.zeros(n_weights, dtype))
-        for W in model.weights:
-            fan_in = W.shape[1] - 1
+    def __init__(
+        self, widths: tuple[int, ...], rng: np.random.Generator, dtype: DTypeLike = np.float64
+    ) -> None:
+        self.weights = [np.zeros((out, into + 1), dtype) for into, out in pairwise(widths)]
+        for W, fan_in in zip(self.weights, widths, strict=False):
             W[:, :-1] = rng.normal(0.0, math.sqrt(2 / fan_in), (len(W), fan_in))
-        return model
 
     def scores(self, X: NDArray) -> NDArray:
         """Return z, shape (N, C)."""
@@ -188,20 +144,20 @@ class MLP:
         losses(self.scores(X), y, out)
         return out
 
-    def losses_and_gradient(self, X: NDArray, y: NDArray) -> tuple[NDArray, NDArray]:
-        """Return the losses and the gradient of their mean with respect to ``theta``."""
+    def losses_and_gradients(self, X: NDArray, y: NDArray) -> tuple[NDArray, list[NDArray]]:
+        """Return the losses and the gradient of their mean with respect to each matrix."""
         *activations, Z = self._forward(X)
         log_p = log_softmax(Z.T)
         true = np.arange(len(y)), y
         E = np.exp(log_p)
         E[true] -= 1.0
         E = E.T / len(y)
-        gradient: list[NDArray] = []
+        gradients: list[NDArray] = []
         for k in reversed(range(len(activations))):
-            gradient.insert(0, (E @ activations[k].T).ravel())
+            gradients.insert(0, E @ activations[k].T)
             if k:
                 E = (self.weights[k][:, :-1].T @ E) * (activations[k][:-1] > 0)
-        return -log_p[true], np.concatenate(gradient)
+        return -log_p[true], gradients
 
     def _forward(self, X: NDArray) -> list[NDArray]:
         """Return inputs, hidden activations and scores, with samples in columns."""
@@ -224,15 +180,12 @@ def train_mlp(
     split: Split,
     seed: int,
     iterations: int,
-    *,
     batch: int | None = None,
-    watch: Watch = unwatched,
 ) -> TrainedModel:
     """Train an MLP on the mean loss with Adam and evaluate the last iterate."""
     X, y, rng = split.X_train, split.y_train, np.random.default_rng(seed)
-    model = MLP.random((X.shape[1], *hidden, int(y.max()) + 1), rng, X.dtype)
-    with watch("MLP (mean)") as callback:
-        training = train_by_adam(model, X, y, rate, iterations, rng, batch, callback)
+    model = MLP((X.shape[1], *hidden, int(y.max()) + 1), rng, X.dtype)
+    training = train_by_adam(model, X, y, rate, iterations, rng, batch)
     return TrainedModel(*_evaluate(model, split), *training)
 
 
@@ -244,22 +197,18 @@ def train_by_adam(
     iterations: int,
     rng: np.random.Generator,
     batch: int | None = None,
-    callback: Callback = lambda progress: None,
 ) -> tuple[float, NDArray]:
     """Minimise the mean loss with Adam; return the training time and the loss curve.
 
     By default, each iteration uses all samples. The model is changed in place.
     """
-    adam, curve = Adam(model.theta, beta2=0.999), np.empty(iterations)
+    adams = [Adam(W.reshape(-1), beta2=0.999) for W in model.weights]
+    curve = np.empty(iterations)
     start = time.perf_counter()
     for n in range(iterations):
         rows: Any = slice(None) if batch is None else rng.integers(len(y), size=batch)
-        batch_losses, gradient = model.losses_and_gradient(X[rows], y[rows])
+        batch_losses, gradients = model.losses_and_gradients(X[rows], y[rows])
         curve[n] = batch_losses.mean()
-        adam.move(gradient, rate)
-        is_last = n == iterations - 1
-        if is_last or n % INTERVAL == 0:
-            best, seconds = float(curve[: n + 1].min()), time.perf_counter() - start
-            state: Any = (curve[n], best, seconds, model, is_last, None)
-            callback(Progress("iterations", n + 1, iterations, *state))
+        for adam, G in zip(adams, gradients, strict=True):
+            adam.move(G.reshape(-1), rate)
     return time.perf_counter() - start, curve

@@ -32,9 +32,9 @@ CASES = {
 def run(settings: Settings) -> Result:
     """Measure each case in new processes, each with an empty cache of kernels."""
     n_runs = settings.pick(FULL_RUNS, QUICK_RUNS)
-    seconds: dict[str, list[float]] = {name: [] for name in CASES}
-    for name, _ in settings.track([(name, k) for name in CASES for k in range(n_runs)], "runs"):
-        seconds[name].append(_cpu_seconds(*CASES[name]))
+    seconds = settings.runs(
+        lambda name, _: _cpu_seconds(*CASES[name]), dict.fromkeys(CASES, n_runs), "runs"
+    )
     rows = [
         (name, f"{min(found):.2f}", f"{np.median(found):.2f}", f"{max(found):.2f}")
         for name, found in seconds.items()
@@ -46,8 +46,7 @@ def run(settings: Settings) -> Result:
         "import. Later processes load the compiled kernels from the cache.",
         [Table("CPU seconds", ("call", "minimum", "median", "maximum"), rows)],
         {"seconds": seconds},
-        {},
-        f"{n_runs} run",
+        scale=f"{n_runs} run",
     )
 
 

@@ -6,15 +6,18 @@ import os
 import pickle
 import shutil
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
+from maxplus import datasets
 from maxplus._files import write_atomically
 from maxplus.datasets import DataNotFoundError
 from maxplus.plots._canvas import new_figure, quiet_frame
@@ -74,10 +77,15 @@ class Settings:
         """Return the value for the scale of the run."""
         return quick if self.quick else full
 
-    def parts(self, makers: Mapping[str, Callable[[], T]], text: str) -> dict[str, T]:
-        """Return the results of functions by name; those in the cache are not computed again."""
-        tracked = self.track(list(makers.items()), text)
-        return {name: self.cache.get(name, make) for name, make in tracked}
+    def runs(
+        self, make: Callable[[str, int], T], seeds: Mapping[str, int], text: str
+    ) -> dict[str, list[T]]:
+        """Return cached results of ``make(name, seed)``, given the number of seeds of each name."""
+        results: dict[str, list[T]] = {name: [] for name in seeds}
+        pairs = [(name, seed) for name, n in seeds.items() for seed in range(n)]
+        for name, seed in self.track(pairs, text):
+            results[name].append(self.cache.get(f"{name} {seed}", partial(make, name, seed)))
+        return results
 
 
 @dataclass(frozen=True)
@@ -118,6 +126,20 @@ class Result:
     machine: dict[str, Any] = field(default_factory=dict)
 
 
+class Split(NamedTuple):
+    """Training and test samples, with classes 0..C−1."""
+
+    X_train: NDArray
+    y_train: NDArray
+    X_test: NDArray
+    y_test: NDArray
+
+
+def load_images(name: str, n: int | None = None) -> Split:
+    """Return the training and the test images of a data set, by default all of them."""
+    return Split(*(part[:n] for part in getattr(datasets, f"load_{name}")()))
+
+
 def data_folder(variable: str, name: str, content: str) -> Path:
     """Return the folder in an environment variable, or the folder ``name`` in MAXPLUS_DATA."""
     chosen, data = os.environ.get(variable), os.environ.get("MAXPLUS_DATA")
@@ -129,17 +151,26 @@ def data_folder(variable: str, name: str, content: str) -> Path:
     folder = Path(chosen) if chosen else Path(str(data), name)
     if not folder.is_dir():
         source = f"{variable}={chosen}" if chosen else f"MAXPLUS_DATA={data}"
-        raise DataNotFoundError(f"{source}: {folder} is no folder; name one with {content}")
+        raise DataNotFoundError(f"{source}: {folder} is not a folder; name a folder of {content}")
     return folder
 
 
 def axes(width: float, height: float, title: str, **properties: Any) -> tuple[Figure, Axes]:
     """Return a figure with one panel, and the panel with a title and further properties."""
-    figure = new_figure(width, height)
-    ax = figure.subplots()
+    figure, (ax,) = panels(width, height, [title])
     ax.set(**properties)
-    quiet_frame(ax, title)
     return figure, ax
+
+
+def panels(
+    width: float, height: float, titles: Sequence[str], **options: Any
+) -> tuple[Figure, Sequence[Axes]]:
+    """Return a figure with a row of panels, and the panels with their titles."""
+    figure = new_figure(width, height)
+    row = figure.subplots(1, len(titles), squeeze=False, **options)[0]
+    for ax, title in zip(row, titles, strict=True):
+        quiet_frame(ax, title)
+    return figure, row
 
 
 def mean_and_spread(values: Iterable[float], digits: int = 3) -> str:

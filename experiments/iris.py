@@ -17,31 +17,16 @@ from sklearn.model_selection import train_test_split
 from experiments.comparison import (
     SIDES,
     PaperResult,
-    Split,
     TrainedModel,
-    Watch,
     comparison_table,
     train_lmm,
     train_mlp,
-    unwatched,
 )
-from experiments.harness import Axes, Figure, Result, Settings, Table, mean_and_spread
+from experiments.harness import Axes, Figure, Result, Settings, Split, Table, mean_and_spread
 from maxplus.estimators import SubgradientLMMClassifier
 from maxplus.models import LOG2
+from maxplus.plots import _canvas as canvas
 from maxplus.plots import plot_convergence
-from maxplus.plots._canvas import (
-    BLUE,
-    DASHED,
-    GREEN,
-    GREY,
-    INK,
-    PALE,
-    SMALL,
-    TEXT,
-    VERMILION,
-    new_figure,
-    quiet_frame,
-)
 
 N_HIDDEN, N_ITERATIONS, MLP_RATE = 20, 50_000, 0.01
 # The seed with the lower median of the training losses of LMM (max) over seeds 0 to 9.
@@ -76,19 +61,25 @@ ONE_UNIT_COLUMNS = {
 }
 
 
-def compare_on_iris(
-    seed: int = TYPICAL_SEED, iterations: int = N_ITERATIONS, watch: Watch = unwatched
-) -> dict[str, TrainedModel]:
+def iris_split(seed: int) -> Split:
+    """Return a random 70/30 split of Iris."""
+    X, y = load_iris(return_X_y=True)
+    X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.3, random_state=seed)
+    return Split(X_train, y_train, X_test, y_test)
+
+
+def compare_on_iris(seed: int, iterations: int) -> dict[str, TrainedModel]:
     """Train the three models on one random split; return them by name.
 
     ``seed`` is that of the split and of each initialisation.
     """
     compile_kernels(iterations)
-    split = Split(*train_test_split(*load_iris(return_X_y=True), test_size=0.3, random_state=seed))
-    models = {MLP: train_mlp((8, N_HIDDEN), MLP_RATE, split, seed, iterations, watch=watch)}
-    for name, settings in ((LMM_MEAN, MEAN_SETTINGS), (LMM_MAX, MAX_SETTINGS)):
-        models[name] = train_lmm(name, LMM_SETTINGS | settings, split, seed, iterations, watch)
-    return models
+    split = iris_split(seed)
+    return {
+        MLP: train_mlp((8, N_HIDDEN), MLP_RATE, split, seed, iterations),
+        LMM_MEAN: train_lmm(LMM_SETTINGS | MEAN_SETTINGS, split, seed, iterations),
+        LMM_MAX: train_lmm(LMM_SETTINGS | MAX_SETTINGS, split, seed, iterations),
+    }
 
 
 def compile_kernels(iterations: int) -> None:
@@ -167,8 +158,7 @@ def run(settings: Settings) -> Result:
 
 def _one_unit_each(slope: float, iterations: int) -> dict[str, float]:
     """Fit a model with one unit per training sample; return the first and the best maximum loss."""
-    X, y = load_iris(return_X_y=True)
-    X, _, y, _ = train_test_split(X, y, test_size=0.3, random_state=0)
+    X, y, _, _ = iris_split(0)
     settings = LMM_SETTINGS | MAX_SETTINGS | {"n_hidden": len(y), "slope": slope}
     model = SubgradientLMMClassifier(**settings, max_iter=iterations, random_state=0)
     model.fit(X, y)
@@ -192,7 +182,7 @@ LOWEST, RIGHT = 1.14, 1.30
 
 def plot_comparison(models: dict[str, TrainedModel]) -> Figure:
     """Plot the loss curve of LMM (max) and the probabilities of the true labels of all models."""
-    figure = new_figure(12.0, 4.8)
+    figure = canvas.new_figure(12.0, 4.8)
     left, right = figure.subplots(1, 2, gridspec_kw={"wspace": 0.08})
     # The step size is constant from this iteration.
     curve = models[LMM_MAX].loss_curve
@@ -205,33 +195,33 @@ def plot_comparison(models: dict[str, TrainedModel]) -> Figure:
 def _draw_confidence(ax: Axes, models: dict[str, TrainedModel]) -> None:
     """Draw the probability of the true label of each sample; ½ corresponds to a loss of log 2."""
     head, bottom = -0.85, BAND * len(models) - 0.5
-    label: dict[str, Any] = {"va": "center", "fontsize": SMALL}
+    label: dict[str, Any] = {"va": "center", "fontsize": canvas.SMALL}
     rows = []
-    colours = zip(models.items(), (VERMILION, GREEN, BLUE), strict=True)
+    colours = zip(models.items(), (canvas.VERMILION, canvas.GREEN, canvas.BLUE), strict=True)
     for band, ((name, model), colour) in enumerate(colours):
         top = band * BAND
-        ax.text(0, top, name, va="center", fontsize=TEXT, fontweight="bold", color=colour)
+        ax.text(0, top, name, va="center", fontsize=canvas.TEXT, fontweight="bold", color=colour)
         for y, evaluation, alpha in (
             (top + TRAIN, model.train, 0.4),
             (top + TEST, model.test, 1.0),
         ):
             # Multiples of the golden ratio are more evenly distributed than random numbers.
             jitter = np.arange(evaluation.losses.size) * GOLDEN % 1 - 0.5
-            ax.axhline(y, color=PALE, linewidth=0.6, zorder=0)
+            ax.axhline(y, color=canvas.PALE, linewidth=0.6, zorder=0)
             dots: dict[str, Any] = {"s": 12, "linewidth": 0, "color": colour, "alpha": alpha}
             ax.scatter(np.exp(-evaluation.losses), y + SPREAD * jitter, clip_on=False, **dots)
             lowest = _probability(evaluation.max_loss)
-            ax.text(LOWEST, y, lowest, ha="right", color=INK, **label)
-            ax.text(RIGHT, y, f"{evaluation.accuracy:.1%}", ha="right", color=INK, **label)
+            ax.text(LOWEST, y, lowest, ha="right", color=canvas.INK, **label)
+            ax.text(RIGHT, y, f"{evaluation.accuracy:.1%}", ha="right", color=canvas.INK, **label)
             rows.append(y)
     ax.set(xlim=(-0.02, 1.02), ylim=(bottom, head), xlabel="probability")
     ax.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", "¼", "½", "¾", "1"])
     ax.set_yticks(rows, ["train", "test"] * len(models))
-    ax.axvline(0.5, ymax=0.95, color=INK, linewidth=0.9, linestyle=DASHED, zorder=0)
-    ax.text(0.5, head, "→ provably correct (loss below log 2)", color=INK, **label)
-    ax.text(LOWEST, head, "lowest", ha="right", color=GREY, **label)
-    ax.text(RIGHT, head, "accuracy", ha="right", color=GREY, **label)
-    quiet_frame(ax, "Probability of the true label")
+    ax.axvline(0.5, ymax=0.95, color=canvas.INK, linewidth=0.9, linestyle=canvas.DASHED, zorder=0)
+    ax.text(0.5, head, "→ provably correct (loss below log 2)", color=canvas.INK, **label)
+    ax.text(LOWEST, head, "lowest", ha="right", color=canvas.GREY, **label)
+    ax.text(RIGHT, head, "accuracy", ha="right", color=canvas.GREY, **label)
+    canvas.quiet_frame(ax, "Probability of the true label")
     ax.spines["left"].set_visible(False)
     ax.tick_params(axis="y", length=0)
 

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from multiprocessing import get_context
 from pathlib import Path
@@ -71,6 +72,10 @@ def engine_on(
 
 def machine_facts(*packages: str) -> dict[str, Any]:
     """Return the processor, its load, the operating system and package versions."""
+    installed = {}
+    for name in (*PACKAGES, *packages):
+        with suppress(PackageNotFoundError):
+            installed[name] = version(name)
     return {
         "cpu": cpu_model(),
         "cores": os.cpu_count(),
@@ -78,7 +83,7 @@ def machine_facts(*packages: str) -> dict[str, Any]:
         "load": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
-        **{name: installed for name in (*PACKAGES, *packages) if (installed := _version(name))},
+        **installed,
     }
 
 
@@ -127,13 +132,6 @@ def seconds_per_iteration(engine: Engine, iterations: int, history: History | No
         if block.signal:
             break
     return seconds / done
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
 
 
 def in_a_process(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,27 +13,15 @@ from experiments.comparison import (
     METRICS,
     SIDES,
     PaperResult,
-    Split,
     TrainedModel,
     comparison_table,
     format_metrics,
     train_lmm,
     train_mlp,
 )
-from experiments.harness import Figure, Result, Settings, Table, mean_and_spread
-from maxplus import datasets
+from experiments.harness import Figure, Result, Settings, Table, axes, load_images, mean_and_spread
+from maxplus.plots import _canvas as canvas
 from maxplus.plots import plot_convergence
-from maxplus.plots._canvas import (
-    BLUE,
-    GREEN,
-    GREY,
-    PALE,
-    SMALL,
-    VERMILION,
-    figure_title,
-    new_figure,
-    quiet_frame,
-)
 
 N_CLASSES, N_HIDDEN, BATCH = 10, 500, 32
 N_ITERATIONS, QUICK_ITERATIONS, QUICK_IMAGES = 200_000, 1_000, 2_000
@@ -59,16 +46,12 @@ PAPER = {
     MAIN: PaperResult((1.64, 1.21, 0.9154), (3.59, 1.23, 0.8875)),
 }
 PAPER_F1, PAPER_TEST = 0.89, PAPER[MAIN].test[2]
-COLOURS, N_BINS = (VERMILION, GREEN, BLUE), 40
+COLOURS, N_BINS = (canvas.VERMILION, canvas.GREEN, canvas.BLUE), 40
 
 
 def run(settings: Settings) -> Result:
     """Train all models; each model is cached separately."""
-    data = datasets.load_mnist()
-    n_train, n_test = (settings.pick(len(y), QUICK_IMAGES) for y in (data.y_train, data.y_test))
-    split = Split(
-        data.X_train[:n_train], data.X_test[:n_test], data.y_train[:n_train], data.y_test[:n_test]
-    )
+    split = load_images("mnist", settings.pick(None, QUICK_IMAGES))
     iterations = settings.pick(N_ITERATIONS, QUICK_ITERATIONS)
     variants = {
         "LMM (mean)": MEAN_SETTINGS,
@@ -80,17 +63,14 @@ def run(settings: Settings) -> Result:
     def trained(name: str, seed: int) -> TrainedModel:
         if name == "MLP (mean)":
             hidden, n = (2 * split.X_train.shape[1], N_HIDDEN), iterations // BATCH
-            return train_mlp(hidden, 1e-3, split, seed, n, batch=BATCH)
-        return train_lmm(name, LMM_SETTINGS | variants[name], split, seed, iterations)
+            return train_mlp(hidden, 1e-3, split, seed, n, BATCH)
+        return train_lmm(LMM_SETTINGS | variants[name], split, seed, iterations)
 
-    n_seeds = settings.pick(FULL_SEEDS, QUICK_SEEDS)
-    names = ("MLP (mean)", *variants)
-    makers = {f"{name} 0": partial(trained, name, 0) for name in names}
-    makers |= {f"{MAIN} {seed}": partial(trained, MAIN, seed) for seed in range(1, n_seeds)}
-    found = settings.parts(makers, "models")
-    models = {name: found[f"{name} 0"] for name in names}
-    by_seed = [found[f"{MAIN} {seed}"] for seed in range(n_seeds)]
-    return describe(models, by_seed, n_train, iterations)
+    n_seeds = dict.fromkeys(("MLP (mean)", *variants), 1)
+    n_seeds[MAIN] = settings.pick(FULL_SEEDS, QUICK_SEEDS)
+    runs = settings.runs(trained, n_seeds, "models")
+    models = {name: own[0] for name, own in runs.items()}
+    return describe(models, runs[MAIN], len(split.y_train), iterations)
 
 
 def describe(
@@ -141,30 +121,28 @@ def describe(
 def _draw_confusion(matrix: NDArray) -> Figure:
     from matplotlib.colors import PowerNorm
 
-    figure = new_figure(6.8, 6.8)
-    ax = figure.subplots()
+    figure, ax = axes(6.8, 6.8, "Confusion matrix")
     # On a linear scale, all errors would be invisible.
     ConfusionMatrixDisplay(matrix).plot(
         ax=ax, cmap="Blues", colorbar=False, values_format=",d", im_kw={"norm": PowerNorm(0.5)}
     )
-    quiet_frame(ax, "Confusion matrix")
     return figure
 
 
 def _draw_probabilities(losses: dict[str, NDArray]) -> Figure:
     """Draw histograms of the probability of the true label."""
-    figure = new_figure(7.0, 1.2 + 1.3 * len(losses))
+    figure = canvas.new_figure(7.0, 1.2 + 1.3 * len(losses))
     panels = figure.subplots(len(losses), 1, sharex=True, squeeze=False)[:, 0]
     for ax, colour, (name, values) in zip(panels, COLOURS, losses.items(), strict=False):
         probability = np.exp(-values)
         counts, edges = np.histogram(probability, N_BINS, (0.0, 1.0))
         ax.stairs(counts / counts.sum(), edges, fill=True, color=colour, alpha=0.8)
-        ax.axvline(0.5, color=PALE, linewidth=1, zorder=0)
-        quiet_frame(ax, "")
-        ax.set_ylabel("share", fontsize=SMALL)
+        ax.axvline(0.5, color=canvas.PALE, linewidth=1, zorder=0)
+        canvas.quiet_frame(ax, "")
+        ax.set_ylabel("share", fontsize=canvas.SMALL)
         below = f"{name}: {(probability < 0.5).mean():.1%} below ½"
-        ax.set_title(below, loc="left", fontsize=SMALL, color=GREY, pad=4)
-    figure_title(figure, "Probability of the true label")
+        ax.set_title(below, loc="left", fontsize=canvas.SMALL, color=canvas.GREY, pad=4)
+    canvas.figure_title(figure, "Probability of the true label")
     panels[-1].set(xlim=(0, 1), xlabel="probability of the true label")
     return figure
 

@@ -88,7 +88,7 @@ def run(settings: Settings) -> Result:
 
 def _medians(
     settings: Settings,
-    what: str,
+    function: str,
     cases: Sequence[tuple[int, Values]],
     n_repeats: int,
     seconds: tuple[str, ...],
@@ -98,8 +98,8 @@ def _medians(
     for k in range(settings.pick(n_repeats, 1)):
         results = []
         for ranks, options in cases:
-            name = "-".join([f"{what} {k}", str(ranks), *map(str, options.values())])
-            results.append(settings.cache.get(name, partial(over_ranks, what, ranks, options)))
+            name = "-".join([f"{function} {k}", str(ranks), *map(str, options.values())])
+            results.append(settings.cache.get(name, partial(over_ranks, function, ranks, options)))
         repeats.append(results)
     return [
         results[0] | {name: median(result[name] for result in results) for name in seconds}
@@ -107,9 +107,9 @@ def _medians(
     ]
 
 
-def over_ranks(what: str, ranks: int, options: Values) -> Values:
+def over_ranks(function: str, ranks: int, options: Values) -> Values:
     """Run a function of this module on several ranks and return its result."""
-    command = [sys.executable, "-m", "experiments.mpi", what, json.dumps(options)]
+    command = [sys.executable, "-m", "experiments.mpi", function, json.dumps(options)]
     if ranks > 1:
         # Prefer the mpiexec of the current environment.
         local = Path(sys.executable).with_name("mpiexec")
@@ -127,7 +127,7 @@ def over_ranks(what: str, ranks: int, options: Values) -> Values:
         command, stdout=subprocess.PIPE, text=True, timeout=TIMEOUT, env=environment, check=False
     )
     if process.returncode:
-        raise RuntimeError(f"{what} on {ranks} ranks failed; see its error message above")
+        raise RuntimeError(f"{function} on {ranks} ranks failed; see its error message above")
     return json.loads(process.stdout.splitlines()[-1])
 
 

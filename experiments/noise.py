@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,17 +26,17 @@ GENTLE = 7.0
 PAPER, STAGES, TRIMMED = "paper's recipe", "warm-up, polish", "trimmed maximum, a tenth"
 # The fractions of top-k and of the trimmed maximum and the ε of the mean were chosen by the
 # accuracy on a quarter of the training samples with flipped labels; the small slope was not tuned.
-MODELS: dict[tuple[str, str], dict[str, Any]] = {
-    (PAPER, "maximum"): {"objective": "max", "step": "level"},
-    (PAPER, "top-k, a tenth"): {"objective": "top-k", "top_k": 0.1, "step": "level"},
-    (PAPER, TRIMMED): {"objective": "trimmed-max", "n_trimmed": 0.1, "step": "level"},
-    (PAPER, "mean, sgd"): {"objective": "mean", "step": "constant", "learning_rate": 0.01},
-    (STAGES, "polish"): {"n_hidden": N_UNITS, "polish": "log2"},
-    (STAGES, "default"): {},
-    (STAGES, "ensemble of 4"): {"n_estimators": 4},
-    (STAGES, "without polish"): {"n_hidden": N_UNITS, "polish": None},
-    (STAGES, "gentle, polish"): {"slope": GENTLE, "polish": "log2"},
-    (STAGES, "gentle, 5 % suspects"): {"slope": GENTLE, "polish": "log2", "max_suspects": FLIPPED},
+MODELS: dict[str, dict[str, Any]] = {
+    f"{PAPER}: maximum": {"objective": "max", "step": "level"},
+    f"{PAPER}: top-k, a tenth": {"objective": "top-k", "top_k": 0.1, "step": "level"},
+    f"{PAPER}: {TRIMMED}": {"objective": "trimmed-max", "n_trimmed": 0.1, "step": "level"},
+    f"{PAPER}: mean, sgd": {"objective": "mean", "step": "constant", "learning_rate": 0.01},
+    f"{STAGES}: polish": {"n_hidden": N_UNITS, "polish": "log2"},
+    f"{STAGES}: default": {},
+    f"{STAGES}: ensemble of 4": {"n_estimators": 4},
+    f"{STAGES}: without polish": {"n_hidden": N_UNITS, "polish": None},
+    f"{STAGES}: gentle, polish": {"slope": GENTLE, "polish": "log2"},
+    f"{STAGES}: gentle, 5 % suspects": {"slope": GENTLE, "polish": "log2", "max_suspects": FLIPPED},
 }
 # Result and number of digits of each column.
 DIGITS = {
@@ -50,22 +51,21 @@ DIGITS = {
 
 def run(settings: Settings) -> Result:
     """Train on digits with and without flipped labels; test on correct ones."""
-    seeds = range(settings.pick(FULL_SEEDS, QUICK_SEEDS))
-    scores: dict[tuple[str, str], list[dict[str, float]]] = {name: [] for name in MODELS}
-    for name, seed in settings.track([(m, s) for m in MODELS for s in seeds], "wrong labels"):
-        scores[name].append(_compare(name, seed, settings.quick))
+    n_seeds = settings.pick(FULL_SEEDS, QUICK_SEEDS)
+    scores = settings.runs(
+        partial(_compare, settings.quick), dict.fromkeys(MODELS, n_seeds), "wrong labels"
+    )
     rows = []
     for name, runs in scores.items():
         cells = (mean_and_spread([r[key] for r in runs], n) for key, n in DIGITS.values())
-        rows.append((*name, *cells))
-    values = {f"{recipe}: {name}": runs for (recipe, name), runs in scores.items()}
+        rows.append((*name.split(": "), *cells))
     return Result(
         "Label noise",
-        _text(scores, len(seeds)),
+        _text(scores, n_seeds),
         [Table("Digits, a third of them for the test", ("recipe", "objective", *DIGITS), rows)],
-        values,
+        scores,
         {"objectives": _draw(scores)},
-        f"{len(seeds)} seed, a tenth of the iterations",
+        f"{n_seeds} seed, a tenth of the iterations",
     )
 
 
@@ -77,7 +77,7 @@ def flip_labels(y: NDArray, share: float, rng: np.random.Generator) -> tuple[NDA
     return noisy, flipped
 
 
-def _compare(name: tuple[str, str], seed: int, quick: bool) -> dict[str, float]:
+def _compare(quick: bool, name: str, seed: int) -> dict[str, float]:
     X, y = load_digits(return_X_y=True)
     X, X_test, y, y_test = train_test_split(X, y, test_size=1 / 3, stratify=y, random_state=seed)
     noisy, flipped = flip_labels(y, FLIPPED, np.random.default_rng(seed))
@@ -94,11 +94,11 @@ def _compare(name: tuple[str, str], seed: int, quick: bool) -> dict[str, float]:
     }
 
 
-def _classifier(name: tuple[str, str], X: NDArray, y: NDArray, seed: int, quick: bool) -> Any:
+def _classifier(name: str, X: NDArray, y: NDArray, seed: int, quick: bool) -> Any:
     options = dict(MODELS[name])
     tenth = 10 if quick else 1
-    if name[0] == PAPER:
-        options["max_iter"] = (SAMPLES_DRAWN if "sgd" in name[1] else ITERATIONS) // tenth
+    if name.startswith(PAPER):
+        options["max_iter"] = (SAMPLES_DRAWN if "sgd" in name else ITERATIONS) // tenth
         return SubgradientLMMClassifier(N_UNITS, random_state=seed, **options)
     if "slope" in options:
         options["slope"] /= class_distance(X, y, np.random.default_rng(seed))
@@ -110,9 +110,9 @@ def _classifier(name: tuple[str, str], X: NDArray, y: NDArray, seed: int, quick:
     return LMMClassifier(random_state=seed, **options)
 
 
-def _text(scores: dict[tuple[str, str], list[dict[str, float]]], n_seeds: int) -> str:
-    def noisy(*name: str) -> float:
-        return float(np.mean([s["noisy"] for s in scores[name[0], name[1]]]))
+def _text(scores: dict[str, list[dict[str, float]]], n_seeds: int) -> str:
+    def noisy(recipe: str, name: str) -> float:
+        return float(np.mean([run["noisy"] for run in scores[f"{recipe}: {name}"]]))
 
     return (
         f"Handwritten digits, {n_seeds} split{'s' * (n_seeds > 1)}; {FLIPPED:.0%} of the training "
@@ -131,7 +131,7 @@ def _text(scores: dict[tuple[str, str], list[dict[str, float]]], n_seeds: int) -
     )
 
 
-def _draw(scores: dict[tuple[str, str], list[dict[str, float]]]) -> Figure:
+def _draw(scores: dict[str, list[dict[str, float]]]) -> Figure:
     figure, ax = axes(7.0, 4.4, "Effect of wrong labels", xlabel="test accuracy, %")
     for key, marker, colour, shift, label in (
         ("clean", "o", BLUE, -0.12, "clean labels"),
@@ -141,7 +141,7 @@ def _draw(scores: dict[tuple[str, str], list[dict[str, float]]]) -> Figure:
         ax.plot(*zip(*points, strict=True), marker, color=colour, alpha=0.7, ms=5, label=label)
     for k in range(len(scores)):
         ax.axhline(k + 0.5, color=GREY, linewidth=0.3)
-    ax.set_yticks(range(len(scores)), [f"{recipe}: {name}" for recipe, name in scores])
+    ax.set_yticks(range(len(scores)), list(scores))
     ax.invert_yaxis()
     ax.legend(frameon=False, loc="lower left")
     return figure

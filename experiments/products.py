@@ -44,14 +44,9 @@ def run(settings: Settings) -> Result:
     """Time all implementations in a subprocess with an empty kernel cache."""
     shape = settings.pick(FULL_SHAPE, QUICK_SHAPE)
     sizes = {"shape": shape, "rounds": settings.pick(FULL_ROUNDS, QUICK_ROUNDS)}
+    n, m, k = shape
     with TemporaryDirectory() as folder:
         timings = in_a_process(measure, sizes, {"NUMBA_CACHE_DIR": folder})
-    return describe(timings, shape)
-
-
-def describe(timings: list[dict[str, Any]], shape: Shape) -> Result:
-    """Return the result of the experiment."""
-    n, m, k = shape
     cells = [
         row
         | {

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from experiments.harness import Figure, Result, Settings, Table, axes, mean_and_spread
+from experiments.harness import Figure, Result, Settings, Table, axes, load_images, mean_and_spread
 from experiments.measure import timed
-from maxplus import datasets
 from maxplus.certify import certified_at
 from maxplus.estimators import LMMClassifier, LMMEnsembleClassifier
 from maxplus.images import GaussianBlur, RandomShift
@@ -51,36 +49,32 @@ class Recipe(NamedTuple):
 
 
 # Parameters were chosen by training on 50,000 training images and validating on the other 10,000.
-DEFAULT, PROVED = "default, 500 units", "blur, 2,000"
-SHIFTED, ROBUST, VERY_ROBUST, FASHION = (
-    "blur and shifts, 4 × 1,000",
-    "robust at 0.1, 4 × 1,000",
-    "robust at 0.3, 4 × 1,000",
-    "Fashion, blur, 4 × 1,000",
-)
 MEMBER: dict[str, Any] = {"n_hidden": 1000, "polish": None}
+SHIFTED = MEMBER | {"slope": 30.0, "warmup_epochs": 15}
+PROVED = {"n_hidden": 2000, "slope": 15.0, "polish": "log2"}
+ROBUST, VERY_ROBUST = (MEMBER | {"robust_eps": eps, "slope": 15.0} for eps in CERTIFIED_EPS)
 RECIPES = (
-    Recipe(DEFAULT, "mnist", {"n_hidden": 500}),
-    Recipe(SHIFTED, "mnist", MEMBER | {"slope": 30.0, "warmup_epochs": 15}, 0.75, 1, 4),
-    Recipe(PROVED, "mnist", {"n_hidden": 2000, "slope": 15.0, "polish": "log2"}, blur=0.75),
-    Recipe(ROBUST, "mnist", MEMBER | {"robust_eps": 0.1, "slope": 15.0}, members=4),
-    Recipe(VERY_ROBUST, "mnist", MEMBER | {"robust_eps": 0.3, "slope": 15.0}, members=4),
-    Recipe(FASHION, "fashion_mnist", MEMBER, blur=0.5, members=4),
+    Recipe("default, 500 units", "mnist", {"n_hidden": 500}),
+    Recipe("blur and shifts, 4 × 1,000", "mnist", SHIFTED, 0.75, 1, 4),
+    Recipe("blur, 2,000", "mnist", PROVED, 0.75),
+    Recipe("robust at 0.1, 4 × 1,000", "mnist", ROBUST, members=4),
+    Recipe("robust at 0.3, 4 × 1,000", "mnist", VERY_ROBUST, members=4),
+    Recipe("Fashion, blur, 4 × 1,000", "fashion_mnist", MEMBER, 0.5, members=4),
 )
 
 
 def run(settings: Settings) -> Result:
     """Train every recipe with every seed; the results of each model are cached."""
     n_seeds = settings.pick(FULL_SEEDS, QUICK_SEEDS)
-    images = {name: _images(name, settings.quick) for name in {r.data for r in RECIPES}}
-    makers = {
-        f"{recipe.name} {seed}": partial(_train, recipe, seed, images[recipe.data], settings.quick)
-        for recipe in RECIPES
-        for seed in range(n_seeds if recipe.members == 1 else 1)
-    }
-    parts: dict[str, list[Part]] = {}
-    for name, part in settings.parts(makers, "recipes").items():
-        parts.setdefault(name.rpartition(" ")[0], []).append(part)
+    n_images = settings.pick(None, QUICK_IMAGES)
+    images = {name: load_images(name, n_images) for name in {r.data for r in RECIPES}}
+    recipes = {recipe.name: recipe for recipe in RECIPES}
+
+    def train(name: str, seed: int) -> Part:
+        return _train(recipes[name], seed, images[recipes[name].data], settings.quick)
+
+    seeds = {name: n_seeds if recipe.members == 1 else 1 for name, recipe in recipes.items()}
+    parts = settings.runs(train, seeds, "recipes")
     return Result(
         "Accuracy and certificates on images",
         _text(parts, n_seeds),
@@ -89,11 +83,6 @@ def run(settings: Settings) -> Result:
         {"certified": _draw(parts)},
         f"{QUICK_IMAGES:,} images, {QUICK_UNITS} units, {n_seeds} seed",
     )
-
-
-def _images(name: str, quick: bool) -> Any:
-    data = getattr(datasets, f"load_{name}")()
-    return type(data)(*(part[:QUICK_IMAGES] for part in data)) if quick else data
 
 
 def _train(recipe: Recipe, seed: int, data: Any, quick: bool) -> Part:

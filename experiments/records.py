@@ -28,9 +28,9 @@ def write_result(folder: Path, name: str, result: Result, settings: Settings) ->
         suffix = f"-{number}" if len(result.tables) > 1 else ""
         with open(folder / f"{name}{suffix}.csv", "w", newline="", encoding="utf-8") as file:
             csv.writer(file).writerows([table.columns, *table.rows])
-    for what, figure in result.figures.items():
+    for label, figure in result.figures.items():
         for kind in ("png", "svg"):
-            figure.savefig(folder / f"{name}-{what}.{kind}")
+            figure.savefig(folder / f"{name}-{label}.{kind}")
     record = {
         "name": name,
         "quick": settings.quick,
@@ -90,7 +90,7 @@ def _section(record: Record, folder: str = "") -> str:
     if record["scale"]:
         parts.insert(1, f"*Reduced scale: {record['scale']}.*")
     parts += [_markdown_table(table, record["scale"]) for table in record["tables"]]
-    parts += [f"![{title}: {what}]({folder}{name}-{what}.png)" for what in record["figures"]]
+    parts += [f"![{title}: {label}]({folder}{name}-{label}.png)" for label in record["figures"]]
     if record["seconds"] is not None:
         parts.append(f"{record['seconds']:.0f} s")
     return "\n\n".join(parts) + "\n"

@@ -3,33 +3,39 @@
 Tables are in the folder ``robust`` of MAXPLUS_DATA, or in that of MAXPLUS_ROBUST: twelve with the
 columns ``class`` and ``fold`` (Vos & Verwer 2021, "Efficient Training of Robust Decision Trees"),
 and two in the order of Andriushchenko & Hein 2019, "Provably Robust Boosted Decision Stumps and
-Trees", where the first 80 % of the rows are the training set. MAXPLUS_ROBUST_TASKS selects tasks by
-name, separated by commas.
+Trees", where the first 80 % of the rows are the training set.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from experiments.harness import Figure, Result, Settings, Table, axes, data_folder
+from experiments.harness import (
+    Figure,
+    Result,
+    Settings,
+    Split,
+    Table,
+    axes,
+    data_folder,
+    load_images,
+)
 from experiments.measure import timed
-from maxplus import datasets
 from maxplus.certify import certified_at
-from maxplus.datasets import DataNotFoundError
 from maxplus.estimators import LMMClassifier
 from maxplus.images import RandomShift
 from maxplus.plots._canvas import BLUE, GREY, VERMILION
 
-FOLDER, ONLY = "MAXPLUS_ROBUST", "MAXPLUS_ROBUST_TASKS"
+find_folder = partial(
+    data_folder, "MAXPLUS_ROBUST", "robust", "tables with the columns class and fold"
+)
 TRAINED_PART = 0.8
 # Number of random points in the box of each certified row that are checked for a change of class.
 ATTACKS, ATTACKS_ON_IMAGES, ATTACKED_IMAGES = 200, 5, 500
@@ -55,15 +61,6 @@ TABLE_EPS = {
 }
 # Clean and certified error of the papers' trees, in percent; None if the paper has no number.
 Errors = tuple[float | None, float | None]
-
-
-class Split(NamedTuple):
-    """Training and test rows."""
-
-    X: NDArray
-    y: NDArray
-    X_test: NDArray
-    y_test: NDArray
 
 
 @dataclass(frozen=True)
@@ -93,11 +90,6 @@ class Task:
         return LMMClassifier(robust_eps=self.eps, **options)
 
 
-def find_folder() -> Path:
-    """Return the folder of tables."""
-    return data_folder(FOLDER, "robust", "tables with the columns class and fold")
-
-
 def table_splits(name: str) -> list[Split]:
     """Return the five splits of a table by its column ``fold``."""
     frame = pd.read_csv(find_folder() / f"{name}.csv.gz")
@@ -122,15 +114,13 @@ def boosting_split(name: str, first: int = 0) -> list[Split]:
 
 def image_split(name: str, classes: tuple[int, int] | None = None) -> list[Split]:
     """Return the images of all classes, or of two classes as 0 and 1."""
-    data = getattr(datasets, f"load_{name}")()
-    parts = []
-    for X, y in ((data.X_train, data.y_train), (data.X_test, data.y_test)):
-        if classes is None:
-            parts += [X, y]
-        else:
-            own = np.isin(y, classes)
-            parts += [X[own], (y[own] == classes[1]).astype(int)]
-    return [Split(*parts)]
+    split = load_images(name)
+    if classes is None:
+        return [split]
+    X, y, X_test, y_test = split
+    train, test = np.isin(y, classes), np.isin(y_test, classes)
+    y, y_test = (y == classes[1]).astype(int), (y_test == classes[1]).astype(int)
+    return [Split(X[train], y[train], X_test[test], y_test[test])]
 
 
 def shift_some(rows: NDArray, rng: np.random.Generator) -> NDArray:
@@ -176,24 +166,16 @@ COLUMNS = {
 
 def run(settings: Settings) -> Result:
     """Train on every task; errors on test rows, in percent."""
-    named = [name.strip() for name in os.environ.get(ONLY, "").split(",") if name.strip()]
-    if settings.quick and not named:
-        named = list(QUICK_TASKS)
-    chosen = [task for task in TASKS if not named or task.name in named]
-    unknown = {*named} - {task.name for task in TASKS}
-    if unknown:
-        names = ", ".join(task.name for task in TASKS)
-        raise DataNotFoundError(
-            f"{ONLY} contains {sorted(unknown)}, which do not exist; the tasks are {names}"
-        )
-    makers = {task.name: partial(measure, task, settings.quick) for task in chosen}
-    measured = settings.parts(makers, "robust")
-    missing = [task.name for task in TASKS if task.name not in measured]
+    tasks = {task.name: task for task in TASKS if task.name in QUICK_TASKS or not settings.quick}
+    runs = settings.runs(
+        lambda name, _: measure(tasks[name], settings.quick), dict.fromkeys(tasks, 1), "robust"
+    )
+    measured = {name: result for name, (result,) in runs.items()}
     return Result(
         "Certified robustness",
-        _text(measured, missing),
+        _text(measured),
         [Table.of("Errors in percent, lower is better", _rows(measured), COLUMNS)],
-        {"tasks": measured, "not run": missing},
+        {"tasks": measured},
         {"errors": _draw(measured)},
         f"{QUICK_ROWS} rows of tables, {QUICK_IMAGES} images, {QUICK_EPOCHS} epochs, one "
         "structure, one fold",
@@ -214,12 +196,12 @@ def measure(task: Task, quick: bool = False) -> dict[str, Any]:
 
 
 def _measure_split(task: Task, seed: int, split: Split, quick: bool) -> dict[str, Any]:
+    is_image = split.X_train.shape[1] == PIXELS
     if quick:
-        n = QUICK_IMAGES if split.X.shape[1] == PIXELS else QUICK_ROWS
+        n = QUICK_IMAGES if is_image else QUICK_ROWS
         split = Split(*(part[:: max(1, len(part) // n)] for part in split))
     X, y, X_test, y_test = split
     seconds, clf = timed(task.classifier(seed, quick).fit, X, y)
-    is_image = X.shape[1] == PIXELS
     n_attacks = ATTACKS_ON_IMAGES if is_image or quick else ATTACKS
     search = getattr(clf, "search_", None)
     return {
@@ -270,20 +252,17 @@ def _pair(*errors: float | None) -> str:
     return "–" if {*shown} == {"–"} else " / ".join(shown)
 
 
-def _text(measured: dict[str, dict[str, Any]], missing: list[str]) -> str:
+def _text(measured: dict[str, dict[str, Any]]) -> str:
     attacks, changes = (
         int(sum(one[name] for one in measured.values())) for name in ("attacks", "flips")
     )
-    text = (
+    return (
         "Errors on test rows as they are, and within |x' − x| ≤ ε of every feature, where a row "
         "counts as right if that is certified. Tables: features in [0, 1], size of "
         "boxes in training chosen by cross-validation on training rows. Images: options fixed on "
         "validation images. A constant prediction is certified everywhere. "
         f"{attacks:,} attacks on certified rows changed {changes} predictions."
     )
-    if missing:
-        text += f" Not run: {', '.join(missing)}."
-    return text
 
 
 def _draw(measured: dict[str, dict[str, Any]]) -> Figure:

@@ -26,27 +26,19 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import StratifiedKFold
 
-from experiments.harness import Axes, Figure, Result, Settings, Table, data_folder
+from experiments.harness import Axes, Figure, Result, Settings, Table, data_folder, panels
 from experiments.measure import timed
 from maxplus.datasets import DataNotFoundError
 from maxplus.estimators import LMMClassifier
 from maxplus.evaluation.comparison import SKLEARN_CLASSIFIERS
 from maxplus.metrics import expected_calibration_error, log_losses
-from maxplus.plots._canvas import (
-    BLUE,
-    GREEN,
-    GREY,
-    INK,
-    ORANGE,
-    PALE,
-    SMALL,
-    VERMILION,
-    new_figure,
-    quiet_frame,
-)
+from maxplus.plots._canvas import BLUE, GREEN, GREY, INK, ORANGE, PALE, SMALL, VERMILION
 from maxplus.tables import TableEncoder, TableError, read_table, split_target
 
 ENDINGS = (".csv", ".csv.gz")
+find_folder = partial(
+    data_folder, "MAXPLUS_TABLES", "tables", "CSV files whose last column is the class"
+)
 FULL_SEEDS, QUICK_SEEDS = 2, 1
 FULL_FOLDS, QUICK_FOLDS = 5, 3
 QUICK_TABLES = 3
@@ -54,7 +46,7 @@ OURS = "LMM"
 # Predictions and times, see `held_out`.
 Part = dict[str, NDArray]
 # Column heading and number of decimals of each metric. Times are per fold.
-FIGURES = {
+METRICS = {
     "accuracy": ("accuracy %", 2),
     "log_loss": ("log loss", 4),
     "calibration_error": ("calibration error", 4),
@@ -134,15 +126,15 @@ def measure(tables: list[LabelledTable], models: Models, settings: Settings) -> 
 
     parallel = Parallel(n_jobs=settings.pick(os.cpu_count(), 1), return_as="generator")
     parts = parallel(part_of(*run) for run in runs)
-    figures = []
+    metrics = []
     structures: dict[str, Counter[str]] = {}
     for (table, model, _), part in zip(settings.track(runs, "tables"), parts, strict=True):
-        figures.append({"table": table.name, "model": model, **figures_of(part)})
+        metrics.append({"table": table.name, "model": model, **metrics_of(part)})
         if model == OURS:
             structures.setdefault(table.name, Counter()).update(part["structures"].tolist())
     return Results(
         {table.name: len(table.y) for table in tables},
-        pd.DataFrame(figures).groupby(["table", "model"], sort=False).mean(),
+        pd.DataFrame(metrics).groupby(["table", "model"], sort=False).mean(),
         structures,
     )
 
@@ -174,11 +166,6 @@ class LabelledTable(NamedTuple):
     name: str
     X: NDArray
     y: NDArray
-
-
-def find_folder() -> Path:
-    """Return the folder of tables."""
-    return data_folder("MAXPLUS_TABLES", "tables", "CSV files whose last column is the class")
 
 
 def read_folder(folder: Path) -> list[LabelledTable]:
@@ -238,8 +225,8 @@ def held_out(model: Any, X: NDArray, y: NDArray, splitter: Any) -> Part:
     }
 
 
-def figures_of(part: Part) -> dict[str, float]:
-    """Return the metrics in `FIGURES` of a result of `held_out`."""
+def metrics_of(part: Part) -> dict[str, float]:
+    """Return the metrics in `METRICS` of a result of `held_out`."""
     y, P, fold = part["labels"], part["probabilities"], part["fold"]
     within = [expected_calibration_error(y[fold == k], P[fold == k]) for k in np.unique(fold)]
     values = (
@@ -249,7 +236,7 @@ def figures_of(part: Part) -> dict[str, float]:
         np.mean(within),
         *(part[name].mean() for name in ("fit", "fit_cpu", "predict")),
     )
-    return dict(zip(FIGURES, map(float, values), strict=True))
+    return dict(zip(METRICS, map(float, values), strict=True))
 
 
 @dataclass(frozen=True)
@@ -257,28 +244,28 @@ class Results:
     """Table sizes, metrics by table and model, and counts of chosen structures."""
 
     rows: dict[str, int]
-    figures: pd.DataFrame
+    metrics: pd.DataFrame
     structures: dict[str, Counter[str]] = field(default_factory=dict)
 
     @property
     def models(self) -> list[str]:
         """Names of the models."""
-        return list(self.figures.index.unique("model"))
+        return list(self.metrics.index.unique("model"))
 
     @property
     def means(self) -> pd.DataFrame:
         """Mean metrics of each model over all tables."""
-        return self.figures.groupby("model", sort=False).mean()
+        return self.metrics.groupby("model", sort=False).mean()
 
-    def by_table(self, figure: str) -> pd.DataFrame:
+    def by_table(self, metric: str) -> pd.DataFrame:
         """Return a metric by table (rows) and model (columns)."""
-        return self.figures[figure].unstack("model").loc[list(self.rows), self.models]
+        return self.metrics[metric].unstack("model").loc[list(self.rows), self.models]
 
     def plain(self) -> dict[str, Any]:
         """Return all results as JSON types."""
         return {
             "rows": self.rows,
-            "figures": {m: self.figures.xs(m, level="model").to_dict("index") for m in self.models},
+            "figures": {m: self.metrics.xs(m, level="model").to_dict("index") for m in self.models},
             "structures": {table: dict(counts) for table, counts in self.structures.items()},
         }
 
@@ -286,10 +273,10 @@ class Results:
 def tables_of(results: Results) -> list[Table]:
     """Return all tables of the report."""
     means = [
-        (model, *(f"{mean[name]:.{digits}f}" for name, (_, digits) in FIGURES.items()))
+        (model, *(f"{mean[name]:.{digits}f}" for name, (_, digits) in METRICS.items()))
         for model, mean in results.means.iterrows()
     ]
-    columns = ("model", *(heading for heading, _ in FIGURES.values()))
+    columns = ("model", *(heading for heading, _ in METRICS.values()))
     return [
         Table(f"Means over {len(results.rows)} tables", columns, means),
         differences_table(results),
@@ -336,10 +323,10 @@ def structures_table(results: Results) -> Table:
     return Table(f"Structures chosen by {OURS}Classifier()", columns, rows)
 
 
-def _by_table(results: Results, caption: str, figure: str, digits: int) -> Table:
+def _by_table(results: Results, caption: str, metric: str, digits: int) -> Table:
     rows = [
         (table, f"{results.rows[table]:,}", *(f"{value:.{digits}f}" for value in values))
-        for table, values in results.by_table(figure).iterrows()
+        for table, values in results.by_table(metric).iterrows()
     ]
     return Table(caption, ("table", "rows", *results.models), rows)
 
@@ -353,8 +340,9 @@ MIN_DIFFERENCE = -16.0
 
 def draw(results: Results) -> Figure:
     """Plot the accuracy relative to the best model on each table, and the mean log losses."""
-    figure = new_figure(11.0, 1.8 + 0.27 * max(len(results.rows), len(MARKS)))
-    left, right = figure.subplots(1, 2, gridspec_kw={"width_ratios": [3, 2]})
+    height = 1.8 + 0.27 * max(len(results.rows), len(MARKS))
+    titles = ("Accuracy on each table", "Log loss over all tables")
+    figure, (left, right) = panels(11.0, height, titles, width_ratios=[3, 2])
     _draw_differences(left, results)
     _draw_log_losses(right, results)
     return figure
@@ -380,7 +368,6 @@ def _draw_differences(ax: Axes, results: Results) -> None:
     ax.set_yticks(range(len(names)), names)
     ax.set_ylim(len(names) - 0.5, -0.5)
     ax.set_xlabel("percentage points below the most accurate, whose accuracy is at the left")
-    quiet_frame(ax, "Accuracy on each table")
 
 
 def _draw_log_losses(ax: Axes, results: Results) -> None:
@@ -395,7 +382,6 @@ def _draw_log_losses(ax: Axes, results: Results) -> None:
     ax.set_ylim(len(losses) - 0.5, -0.5)
     ax.set_xlim(0, 1.15 * losses.max())
     ax.set_xlabel("mean log loss")
-    quiet_frame(ax, "Log loss over all tables")
 
 
 def _annotate(ax: Axes, x: float, y: float, text: str) -> None:

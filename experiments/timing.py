@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from experiments import measure
-from experiments.harness import Figure, Result, Settings, Table
+from experiments.harness import Figure, Result, Settings, Table, panels
 from experiments.measure import in_a_process
 from maxplus import datasets
 from maxplus.models import LMM
-from maxplus.plots._canvas import BLUE, GREEN, GREY, SMALL, VERMILION, new_figure, quiet_frame
+from maxplus.plots._canvas import BLUE, GREEN, GREY, SMALL, VERMILION
 from maxplus.training import MaxLoss, TrainingProblem, polyak
 from maxplus.training.engines import TreeEngine
 from maxplus.training.memory import human_bytes
@@ -230,8 +230,8 @@ def _exponent(x: list[int], seconds: list[float]) -> float | None:
 
 
 def _draw(costs: Costs, sizes: Sizes) -> Figure:
-    figure = new_figure(11.0, 4.8)
-    left, right = figure.subplots(1, 2, sharey=True)
+    titles = ("Polyak steps (line), constant steps (dots)", "")
+    figure, (left, right) = panels(11.0, 4.8, titles, sharey=True)
     for ax, along, label in (
         (left, "samples", f"images N ({sizes.n_hidden} units)"),
         (right, "hidden", f"units H ({sizes.full:,} images; trees: {sizes.common:,})"),
@@ -247,7 +247,5 @@ def _draw(costs: Costs, sizes: Sizes) -> Figure:
         ax.set(xscale="log", yscale="log", xlabel=label)
         ax.grid(color=GREY, alpha=0.15)
     left.set_ylabel("seconds per iteration")
-    quiet_frame(left, "Polyak steps (line), constant steps (dots)")
-    quiet_frame(right, "")
     right.legend(frameon=False, fontsize=SMALL, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     return figure

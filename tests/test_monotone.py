@@ -88,11 +88,10 @@ def test_classifiers_keep_the_order_for_all_inputs(estimator, tmp_path):
     clf = clone(estimator).fit(X, score + 0.3 * rng.normal(size=len(X)) > 0)
     signs = np.array([1, -1, 1])
     assert violations(clf.decision_function, rng, signs) == 0
-    if isinstance(clf, LMMClassifier):
-        with pytest.raises(ValueError, match="could violate monotonic_cst"):
-            clf.prune()
-        clf.prune(only_provable=True)
-        assert violations(clf.decision_function, rng, signs) == 0
+    with pytest.raises(ValueError, match="could violate monotonic_cst"):
+        clf.prune()
+    clf.prune(only_provable=True)
+    assert violations(clf.decision_function, rng, signs) == 0
     clf.save(tmp_path / "model.maxplus")
     assert violations(load(tmp_path / "model.maxplus").decision_function, rng, signs) == 0
 

@@ -1,7 +1,6 @@
-"""maxplus: Max-Plus neural networks, trained by exploiting the sparsity of their subgradients.
+"""Max-plus neural networks with the scikit-learn API.
 
-Importing this package imports nothing heavy and compiles nothing; names are
-loaded when they are first used.
+Submodules are imported when one of their names is first used.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``python -m maxplus`` is the command ``maxplus``."""
+"""Entry point of ``python -m maxplus``."""
 
 from maxplus.cli import main
 

@@ -241,17 +241,17 @@ def _read(path: Path, md5: str) -> bytes:
             raise DamagedFileError(
                 f"{path} is damaged or incomplete: it cannot be unzipped ({error}); delete it"
             ) from error
-    return _verified(content, md5, str(path))
+    return _verified(content, md5, str(path), "; delete it")
 
 
-def _verified(content: bytes, md5: str, name: str) -> bytes:
+def _verified(content: bytes, md5: str, name: str, remedy: str = "") -> bytes:
     """Return ``content``; raise `DamagedFileError` if its MD5 digest is wrong."""
     # The digest is for detecting corruption, not for security.
     found = hashlib.md5(content, usedforsecurity=False).hexdigest()
     if found != md5:
         raise DamagedFileError(
             f"{name} is damaged or another file: its content ({len(content):,} bytes) has the MD5 "
-            f"digest {found}, not {md5}; delete it"
+            f"digest {found}, not {md5}{remedy}"
         )
     return content
 

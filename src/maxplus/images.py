@@ -77,7 +77,7 @@ class GaussianBlur(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array of shape (N, P)
+        X : array of shape (n_samples, n_features)
             Images as rows of pixels.
         y : ignored
 
@@ -97,12 +97,12 @@ class GaussianBlur(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array of shape (N, P)
+        X : array of shape (n_samples, n_features)
             Images as rows of pixels.
 
         Returns
         -------
-        array of shape (N, P)
+        array of shape (n_samples, n_features)
             Blurred images.
         """
         check_is_fitted(self, "shape_")

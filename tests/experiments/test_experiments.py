@@ -202,6 +202,6 @@ def test_quality_lists_all_recipes(everything):
     with open(out / "quality" / "quality.csv", newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     assert [row["recipe"] for row in rows] == [recipe.name for recipe in quality.RECIPES]
-    first = found["recipes"][quality.DEFAULT][0]
+    first = found["recipes"][quality.RECIPES[0].name][0]
     assert rows[0]["test %"] == f"{first['test']:.2f}"
     assert "Label noise" in printed

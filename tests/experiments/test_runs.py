@@ -119,6 +119,15 @@ def test_unknown_experiments_are_rejected(tmp_path):
     assert "choose from" in result.output
 
 
+@pytest.mark.parametrize("below", ["", "deeper"])
+def test_file_as_folder_is_rejected(below, tmp_path):
+    file = tmp_path / "file"
+    file.touch()
+    result = run("iris", "--out", file / below)
+    assert result.exit_code == 2
+    assert "--out" in result.stderr
+
+
 def test_module_runs_from_the_root_of_the_repository():
     command = [sys.executable, "-m", "experiments"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)

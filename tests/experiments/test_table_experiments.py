@@ -22,10 +22,10 @@ from experiments.tables import (
     BOOSTING_BASELINES,
     Results,
     differences_table,
-    figures_of,
     find_folder,
     held_out,
     installed_baselines,
+    metrics_of,
     read_folder,
     structures_table,
 )
@@ -36,7 +36,7 @@ from maxplus.metrics import expected_calibration_error
 
 pytestmark = pytest.mark.slow
 
-QUALITY = dict(zip(tables.FIGURES, (80.0, 0.5, 0.03, 0.06, 1.0, 1.0, 0.1), strict=True))
+QUALITY = dict(zip(tables.METRICS, (80.0, 0.5, 0.03, 0.06, 1.0, 1.0, 0.1), strict=True))
 
 
 def folds(n, seed):
@@ -109,7 +109,7 @@ def test_missing_folder_error_names_variable(tmp_path, monkeypatch):
     assert "needs a folder of CSV files" in result.output
     assert "MAXPLUS_TABLES" in result.output
     monkeypatch.setenv("MAXPLUS_DATA", str(tmp_path))
-    with pytest.raises(DataNotFoundError, match=r"MAXPLUS_DATA=.* is no folder"):
+    with pytest.raises(DataNotFoundError, match=r"MAXPLUS_DATA=.* is not a folder"):
         find_folder()
     (tmp_path / "tables").mkdir()
     assert find_folder() == tmp_path / "tables"
@@ -138,7 +138,7 @@ def test_held_out_equals_cross_val_predict(folder):
     np.testing.assert_allclose(part["probabilities"], expected, rtol=1e-12)
     for k, (_, test) in enumerate(four.split(table.X, table.y)):
         assert np.array_equal(np.flatnonzero(part["fold"] == k), test)
-    figures = figures_of(part)
+    figures = metrics_of(part)
     assert figures["accuracy"] == pytest.approx(100 * np.mean(expected.argmax(1) == table.y))
     assert figures["log_loss"] == pytest.approx(log_loss(table.y, expected))
     assert figures["calibration_error"] == expected_calibration_error(table.y, expected)
@@ -190,7 +190,7 @@ def test_baselines_predict_probabilities(name):
     part = held_out(SKLEARN_CLASSIFIERS[name](0), X, y, folds(2, 0))
     np.testing.assert_allclose(part["probabilities"].sum(axis=1), 1.0, atol=1e-6)
     # Features of any size: baselines scale them.
-    assert figures_of(part)["accuracy"] > 50
+    assert metrics_of(part)["accuracy"] > 50
 
 
 @pytest.mark.parametrize("name", BOOSTING_BASELINES)
@@ -205,7 +205,7 @@ def test_boosted_baselines_predict_probabilities(name, n_classes):
         model.set_params(outer_bags=2, max_rounds=50)
     part = held_out(model, X, y, folds(2, 0))
     np.testing.assert_allclose(part["probabilities"].sum(axis=1), 1.0, atol=1e-6)
-    assert figures_of(part)["accuracy"] > 70
+    assert metrics_of(part)["accuracy"] > 70
 
 
 def test_missing_boosted_baselines_are_left_out(monkeypatch):
@@ -229,8 +229,8 @@ def made_results():
 def test_differences_table_is_paired():
     results = made_results()
     columns = ["accuracy", "log_loss"]
-    results.figures.loc[("small", "SVC"), columns] = [79.0, 0.6]
-    results.figures.loc[("large", "SVC"), columns] = [83.0, 0.7]
+    results.metrics.loc[("small", "SVC"), columns] = [79.0, 0.6]
+    results.metrics.loc[("large", "SVC"), columns] = [83.0, 0.7]
     rows = {row[0]: row[1:] for row in differences_table(results).rows}
     # +1 and −3: mean −1, standard deviation √8, over √2.
     assert rows["SVC"] == ("−1.00 ± 2.00", "1", "1", "−0.1500 ± 0.0500", "2", "0")
@@ -287,9 +287,9 @@ def test_measure_averages_over_seeds(folder, light, monkeypatch):
     monkeypatch.setattr(tables, "QUICK_SEEDS", 3)
     results = tables.measure(found, {"forest": tables.MODELS["forest"]}, Settings(quick=True))
     each = [
-        figures_of(held_out(tables.MODELS["forest"](s), found[0].X, found[0].y, folds(3, s)))
+        metrics_of(held_out(tables.MODELS["forest"](s), found[0].X, found[0].y, folds(3, s)))
         for s in range(3)
     ]
-    figures = results.figures.loc["short", "forest"]
+    figures = results.metrics.loc["short", "forest"]
     assert figures["accuracy"] == pytest.approx(np.mean([f["accuracy"] for f in each]))
     assert len({f["log_loss"] for f in each}) > 1

@@ -307,10 +307,10 @@ class JointTraining(TermTraining, SumStage):
         if status is not None:
             return None, status
         chosen, factor = search.best_candidate(), 1.0
-        known = search.evaluated
-        if known.any():
-            held = search.data.part(known)
-            factor = inverse_temperature(search.outputs[chosen, known], held.y, held.weight)
+        evaluated = search.evaluated
+        if evaluated.any():
+            held = search.data.part(evaluated)
+            factor = inverse_temperature(search.outputs[chosen, evaluated], held.y, held.weight)
         scores = None if self.scorer is None else search.scores
         choice = Choice(self.structures, search.losses, scores, chosen, factor)
         return choice, Status.MAX_ITER

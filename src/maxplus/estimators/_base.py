@@ -579,7 +579,7 @@ def training_summary(estimator: Any) -> Mapping[str, Any]:
 
     The keys are "n_rows", "class_counts", "n_below_log2" and "mean_loss" for a classifier, and
     "n_rows", "mean" and "deviation" (of the targets) for a regressor. Rows of weight 0 are ignored
-    for a classifier.
+    for a classifier. The result is empty if the estimator stores neither a summary nor losses.
     """
     stored = vars(estimator).get("training_summary_")
     if stored is not None:

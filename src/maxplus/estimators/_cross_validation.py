@@ -208,17 +208,17 @@ class Search:
 
     def run(self, monitor: TrainingMonitor) -> Status | None:
         """Evaluate the candidates; return a status if the search was stopped, else None."""
-        numbers, n_survivors = list(range(self.candidates.n)), self.budget.survivors
-        if n_survivors >= len(numbers):
-            return self._evaluate(numbers, range(self.budget.n_folds), monitor)
-        status = self._evaluate(numbers, range(1), monitor)
+        indices, n_survivors = list(range(self.candidates.n)), self.budget.survivors
+        if n_survivors >= len(indices):
+            return self._evaluate(indices, range(self.budget.n_folds), monitor)
+        status = self._evaluate(indices, range(1), monitor)
         if status is not None:
             return status
-        survivors = sorted(sorted(numbers, key=lambda c: self._key(c, [0]))[:n_survivors])
+        survivors = sorted(sorted(indices, key=lambda c: self._key(c, [0]))[:n_survivors])
         return self._evaluate(survivors, range(1, self.budget.n_folds), monitor)
 
     def _evaluate(
-        self, numbers: Sequence[int], folds: range, monitor: TrainingMonitor
+        self, indices: Sequence[int], folds: range, monitor: TrainingMonitor
     ) -> Status | None:
         """Evaluate candidates on some folds; return a status if the search was stopped."""
         used = [fold for fold in folds if (self.fold_of == fold).any()]
@@ -228,7 +228,7 @@ class Search:
                 prepared[used[k]] = result
         if len(prepared) < len(used):
             return monitor.stop_reason
-        todo = [(c, fold) for fold in used for c in numbers]
+        todo = [(c, fold) for fold in used for c in indices]
         jobs = [partial(self._train, c, fold, prepared[fold]) for c, fold in todo]
         with _in_threads(jobs, monitor) as completed:
             for k, model in completed:
@@ -283,7 +283,7 @@ class Search:
         """Return the survivor with the best score.
 
         Without scores, return the simplest survivor whose loss is within 0.25 standard errors of
-        the lowest loss.
+        the lowest loss. If no sample was evaluated, return 0.
         """
         evaluated, survivors = self.evaluated, self.survivors
         if not evaluated.any():

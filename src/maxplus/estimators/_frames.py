@@ -156,7 +156,7 @@ def numeric_features(estimator: Any, X: Any) -> Any:
 
 
 def missing_mask(estimator: Any, X: Any) -> Any:
-    """Return the mask of missing values of a data frame, or None for an array."""
+    """Return the mask of missing values of a data frame, or None without an encoder."""
     encoder = getattr(estimator, ENCODER, None)
     if encoder is None or not _has_columns(X):
         return None

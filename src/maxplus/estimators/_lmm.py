@@ -163,6 +163,10 @@ class BaseLMMClassifier(ExplainMixin, WeightsMixin, BaseMaxPlusClassifier):
         """Loss level of the polish."""
         return LOG2
 
+    @property
+    def _monotonic_cst(self) -> Any:
+        return getattr(self, "monotonic_cst", None)
+
     def _convergence_message(self, status: Status) -> str:
         if status is not Status.GIVEN_UP:
             return super()._convergence_message(status)
@@ -303,7 +307,7 @@ class BaseLMMClassifier(ExplainMixin, WeightsMixin, BaseMaxPlusClassifier):
         (True, 100)
         """
         check_is_fitted(self, "model_")
-        if not only_provable and getattr(self, "monotonic_cst", None) is not None:
+        if not only_provable and self._monotonic_cst is not None:
             raise ValueError(
                 "only_provable=False could violate monotonic_cst outside the training set; pass "
                 "only_provable=True"

@@ -44,7 +44,7 @@ SCALING_VALUES = 4_000_000
 T = TypeVar("T")
 
 
-def _no_indices() -> NDArray:
+def _empty() -> NDArray:
     return np.empty(0, np.int64)
 
 
@@ -59,11 +59,12 @@ class TrainingData:
     # Sample weights of shape (N,).
     weight: NDArray | None = None
     # Sorted class labels of all ranks.
-    classes: NDArray = field(default_factory=_no_indices)
-    # Indices of the samples in the input of `fit`. Samples of weight 0 are excluded.
-    index: NDArray = field(default_factory=_no_indices)
+    classes: NDArray = field(default_factory=_empty)
+    # Indices of the samples in the input of `fit`, without samples of weight 0. Indices and labels
+    # are empty for a regression and in a subset (`part`).
+    index: NDArray = field(default_factory=_empty)
     # Labels of all samples of the input.
-    labels: NDArray = field(default_factory=_no_indices)
+    labels: NDArray = field(default_factory=_empty)
     # Fitted attributes about the columns: n_features_in_, and optionally feature_names_in_ and
     # encoder_.
     columns: dict[str, Any] = field(default_factory=dict)
@@ -409,7 +410,7 @@ def predict_in_batches(
 ) -> NDArray:
     """Return ``output(scores)`` for all samples of X.
 
-    The argument of ``output`` has shape (n, C), and its result has n samples. Temporary arrays have
+    The argument of ``output`` has shape (n, C), and its result has n rows. Temporary arrays have
     the size of a batch.
     """
     X = _check_samples(estimator, X, finite=False)

@@ -130,12 +130,10 @@ class LMMClassifier(BaseLMMClassifier):
         classes. By default, the slope times the distance between classes.
     warmup_epochs : int or "auto", default="auto"
         Number of passes over the samples in the warm-up of a single network, or in the joint
-        training of a sum of terms. "auto" uses 10, or more if 10 epochs have
-        fewer than 500 batches (1,000 for a sum of terms on at least 4,000 samples, without
-        ``robust_eps``).
+        training of a sum of terms. "auto" uses 10, or more if 10 epochs have fewer than 500
+        batches (1,000 for a sum of terms on at least 4,000 samples, without ``robust_eps``).
     batch_size : int or "auto", default="auto"
-        Number of samples per batch. "auto" uses
-        ``max(8, min(200, n_samples / 8))``.
+        Number of samples per batch. "auto" uses ``max(8, min(200, n_samples // 8))``.
     robust_eps : float, array of shape (n_features,) or dict, default=0.0
         Largest change of each feature for which predictions should be certified, in units of
         ``scale_``, which is 1 for images and with ``standardize=False``. For a data frame with
@@ -588,9 +586,9 @@ class LMMClassifier(BaseLMMClassifier):
             stages.append(Polish(self._level, skip))
         return stages
 
-    def _bounded_polish(self, size: float, n_samples: int, length: float = 1.0) -> Polish:
+    def _bounded_polish(self, score_scale: float, n_samples: int, length: float = 1.0) -> Polish:
         """Return a polish that processes at most as many samples as the warm-up."""
-        epochs = self._annealing(size, n_samples, length).epochs(n_samples)
+        epochs = self._annealing(score_scale, n_samples, length).epochs(n_samples)
         skip = count_samples(self.max_suspects, n_samples)
         return Polish(LOG2, skip, max_evaluations=epochs * n_samples)
 
@@ -620,14 +618,14 @@ class LMMClassifier(BaseLMMClassifier):
         assert scaling is not None
         return scaling(augmented(self.augment, scaling.inverse(Z), rng))
 
-    def _annealing(self, size: float, n_samples: int, length: float = 1.0) -> Annealing:
+    def _annealing(self, score_scale: float, n_samples: int, length: float = 1.0) -> Annealing:
         """Return the annealing schedule of the warm-up."""
         # Short training runs (length < 1) do not use early stopping.
         if self.early_stopping and length == 1.0:
             n_samples -= int(self.validation_fraction * n_samples)
         default = Annealing(length=length, **self._epochs_and_batch)
         return Annealing(
-            size,
+            score_scale,
             n_epochs=default.epochs(n_samples),
             batch_size=default.batch_size or default.batch(n_samples),
         )
@@ -658,7 +656,9 @@ class LMMClassifier(BaseLMMClassifier):
             assert state.scaling is not None
             scaling = state.scaling
             results = {"polish_losses": np.empty(0), **results}
-            factor = self._factor(data, state, lambda X: model.scores(scaling(X)))
+            factor = self._limited_inverse_temperature(
+                data, state, lambda X: model.scores(scaling(X))
+            )
             model = scaling.folded(model)
         model = model if factor == 1.0 else model.scaled(factor)
         require_finite(model)
@@ -673,7 +673,7 @@ class LMMClassifier(BaseLMMClassifier):
             **search,
         }
 
-    def _factor(
+    def _limited_inverse_temperature(
         self, data: TrainingData, state: FitState, scores: Callable[[NDArray], NDArray]
     ) -> float:
         """Return the inverse temperature, limited so that polished losses stay below the level."""

@@ -145,6 +145,10 @@ mean_loss_, perfect_fit_, training_losses_, training_labels_
     def _level(self) -> float:
         return self._member._level
 
+    @property
+    def _monotonic_cst(self) -> Any:
+        return self._member.monotonic_cst
+
     def _check_parameters(self) -> None:
         super()._check_parameters()
         self._member._check_parameters()
@@ -194,7 +198,7 @@ mean_loss_, perfect_fit_, training_losses_, training_labels_
         if member.polish is not None:
             results["suspects"] = suspects_above(member._level, model.losses(data.X, data.y))
         state, status = replace(state, results=results), self._status(results, trained.status, data)
-        factor = member._factor(data, state, model.scores)
+        factor = member._limited_inverse_temperature(data, state, model.scores)
         model = model if factor == 1.0 else model.scaled(factor)
         require_finite(model)
         trained = replace(trained, model=model, status=status)

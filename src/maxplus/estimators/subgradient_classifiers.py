@@ -322,15 +322,15 @@ class SubgradientLMMClassifier(BaseLMMClassifier, BaseSubgradientClassifier):
 
     Each hidden unit is a box in feature space. The score of a class is the largest value of a
     unit: z_d(x) = max_h (min_i (W0[i]·x[i // 2] + W1[i, h]) + W2[h, d]). Units are initialised as
-    pyramids at random samples. By default, each iteration takes a step along a subgradient of the
-    maximum loss. It changes only the weights on the active paths of the worst sample, at most one
-    weight per class and layer. A maximum loss below log 2 proves that every training sample is
-    classified correctly.
+    pyramids at random samples. By default, each iteration takes a step along a negative subgradient
+    of the maximum loss. It changes only the weights on the active paths of the worst sample, at
+    most one weight per class and layer. A maximum loss below log 2 proves that every training
+    sample is classified correctly.
 
     Parameters
     ----------
     n_hidden : int, default=100
-        Number of hidden units H, at most the number of samples.
+        Number of hidden units H. With ``init="prototypes"``, it is at most the number of samples.
     slope : float or "auto", default="auto"
         Initial slope (k in the paper, for W0 and W1). "auto" uses 4 / d, where d is the median L∞
         distance between two samples.
