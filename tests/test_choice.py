@@ -246,7 +246,7 @@ def test_resume_checks_results_of_earlier_stages(tmp_path, noisy):
     LMMClassifier(10, calibrate=True, **QUICK, callbacks=stop).fit(*noisy)
     arrays = load_file(path)
     names = [n for n in arrays if n.startswith("before.")]
-    assert {"before.temperature", "before.centre"} <= set(names)
+    assert {"before.inverse_temperature", "before.centre"} <= set(names)
     document, _ = maxplus.io.container.read_container(path, "maxplus-checkpoint")
     for name in names:
         for damage in (None, arrays[name][None], np.full_like(arrays[name], -7)):

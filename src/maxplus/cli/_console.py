@@ -181,7 +181,7 @@ def open_console(as_json: bool, quiet: bool) -> Iterator[Console]:
             raise
         # These errors have messages intended for users.
         except (OSError, ValueError, TypeError, MemoryError, ImportError) as error:
-            if not current().raised_on_all_ranks(error):
+            if not current().is_collective_error(error):
                 raise
             if is_first:
                 print_error(_error_message(error))

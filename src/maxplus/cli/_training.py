@@ -375,7 +375,7 @@ def _finish(estimator: Any, data: Dataset, seed: int, start: float) -> Training:
 def _gather(values: NDArray) -> NDArray:
     """Concatenate the values of all ranks."""
     comm = current()
-    return values if comm.is_alone else np.concatenate(comm.allgather(values))
+    return values if comm.is_serial else np.concatenate(comm.allgather(values))
 
 
 # -- table -----------------------------------------------------------------------------------------
@@ -413,7 +413,7 @@ def open_training(
     decisions = [with_options(line) for line in dataset.decisions]
     for line in decisions:
         console.print(f"  {line}")
-    if comm.is_alone:
+    if comm.is_serial:
         leaks = [with_options(line) for line in _leak_warnings(dataset)]
         for line in leaks:
             console.print_message(f"Warning: {line}")

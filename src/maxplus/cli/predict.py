@@ -89,7 +89,7 @@ def predict(
         from maxplus.distributed import current
 
         comm = current()
-        if not comm.is_alone:
+        if not comm.is_serial:
             _check_distributed(data, out)
         estimator = open_model(model, classifier=False)
         _check_options(estimator, probabilities, radius, intervals)

@@ -132,7 +132,7 @@ def train(
         parameters = _training.parse_settings(settings)
         encoder = opt.table_encoder(drop, keep, categorical, numeric, parameters)
         cv = opt.validation_splits(validate)
-        if not current().is_alone:
+        if not current().is_serial:
             for option, is_set, remedy in (
                 ("--suspects-out", suspects_out, "omit it and use maxplus predict afterwards"),
                 ("--groups", groups, "omit it and hold out groups for maxplus evaluate"),

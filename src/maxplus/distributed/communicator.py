@@ -47,7 +47,7 @@ class Communicator:
         return self.rank == 0
 
     @property
-    def is_alone(self) -> bool:
+    def is_serial(self) -> bool:
         """True for a single rank."""
         return self.size == 1
 
@@ -88,7 +88,7 @@ class Communicator:
         """Return a float64 array that the ranks of this machine share; one array per shape."""
         return np.zeros(shape)
 
-    def raised_on_all_ranks(self, error: BaseException) -> bool:
+    def is_collective_error(self, error: BaseException) -> bool:
         """Return whether all ranks have raised this error, so that no rank waits for another."""
         return True
 
@@ -98,7 +98,7 @@ class Communicator:
         """Return the sum of an integer over all ranks."""
         return sum(self.allgather(n))
 
-    def before(self, n: int) -> int:
+    def exscan(self, n: int) -> int:
         """Return the sum over the ranks before this one: the number of its first row."""
         return sum(self.allgather(n)[: self.rank])
 
@@ -108,7 +108,7 @@ class Communicator:
 
     def mean(self, values: NDArray) -> float:
         """Return the mean of the values of all ranks."""
-        if self.is_alone:
+        if self.is_serial:
             return float(values.mean())
         total, n = self.sum(np.array([values.sum(dtype=np.float64), len(values)]))
         return float(total / n)
@@ -119,7 +119,7 @@ class Communicator:
 
     def require_equal(self, settings: Mapping[str, Any]) -> None:
         """Raise DifferentRanksError, on all ranks, if their values of ``settings`` differ."""
-        if self.is_alone:
+        if self.is_serial:
             return
         by_rank = self.allgather(tuple(settings.values()))
         for name, values in zip(settings, zip(*by_rank, strict=True), strict=True):
@@ -135,7 +135,7 @@ class Communicator:
     @contextmanager
     def raise_on_all_ranks(self) -> Iterator[None]:
         """Raise an error of any rank on all ranks; no collective operations are allowed inside."""
-        if self.is_alone:
+        if self.is_serial:
             yield
             return
         own: Exception | None = None
@@ -160,7 +160,7 @@ class Communicator:
         In a single process, ``work`` gets ``rows``. Otherwise it gets a `SharedRows` (or, if
         ``rows`` is a `Share`, its ``whole``), which requests rows from other ranks.
         """
-        if self.is_alone:
+        if self.is_serial:
             return work(rows)
         from maxplus.distributed.shared_rows import RowsShare, run_root_only
 
@@ -229,7 +229,7 @@ def using(communicator: Communicator) -> Iterator[Communicator]:
     --------
     >>> from maxplus.distributed import SERIAL, current, using
     >>> with using(SERIAL):  # also inside `use_mpi`
-    ...     current().is_alone
+    ...     current().is_serial
     True
     """
     token = _CURRENT.set(communicator)
@@ -284,7 +284,7 @@ def use_mpi(comm: Any = None) -> Iterator[Communicator]:
             communicator.check_software()
             yield communicator
     except BaseException as error:
-        if not communicator.raised_on_all_ranks(error):
+        if not communicator.is_collective_error(error):
             communicator.abort(error)
         if not communicator.is_first:
             _print_on_first_only(error)

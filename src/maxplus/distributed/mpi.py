@@ -115,7 +115,7 @@ class MPICommunicator(Communicator):
 
         Each rank adds one part of the array, and all ranks receive the sums of all parts.
         """
-        if self.is_alone:
+        if self.is_serial:
             return array
         from mpi4py import MPI
 
@@ -161,9 +161,9 @@ class MPICommunicator(Communicator):
         memory, _ = self._windows[shape].Shared_query(0)
         return np.frombuffer(memory, np.float64, n).reshape(shape)
 
-    def raised_on_all_ranks(self, error: BaseException) -> bool:
+    def is_collective_error(self, error: BaseException) -> bool:
         """Return whether all ranks raise the same error within `FAILURE_TIMEOUT`."""
-        if self.is_alone or getattr(error, "is_collective", False):
+        if self.is_serial or getattr(error, "is_collective", False):
             return True
         own = np.frombuffer(sha256(f"{type(error)} {error}".encode()).digest()[:8], np.int64)
         errors = np.empty(self.size, np.int64)
@@ -180,7 +180,7 @@ class MPICommunicator(Communicator):
 
     def abort(self, error: BaseException) -> None:
         """Print the error of this rank and abort all ranks."""
-        if self.is_alone:
+        if self.is_serial:
             return
         time.sleep(MESSAGE_DELAY * self.rank)
         print(

@@ -168,7 +168,7 @@ class RowsShare:
         (kind, argument, transform), own = request, self.own
         transformed = (lambda rows: rows) if transform is None else transform
         if kind == ROWS:
-            begin = comm.before(len(own))
+            begin = comm.exscan(len(own))
             mine = argument[(argument >= begin) & (argument < begin + len(own))] - begin
             return comm.gather(transformed(own[mine]))
         if kind == COLUMNS:

@@ -122,8 +122,8 @@ class FitState:
     # Slope of the initial boxes, and typical distance between classes.
     slope: float | None = None
     distance: float | None = None
-    # Inverse temperature: factor for all weights, estimated on held-out samples.
-    temperature: float | None = None
+    # Factor for all weights, estimated on held-out samples.
+    inverse_temperature: float | None = None
     # Scaling of the features for a single network.
     scaling: Scaling | None = None
     # Training sample at which each unit was initialised.
@@ -138,7 +138,7 @@ class FitState:
     rng: np.random.Generator | None = None
     init_values: Mapping[str, Any] | None = None
 
-    SCALARS: ClassVar[tuple[str, ...]] = ("slope", "distance", "temperature")
+    SCALARS: ClassVar[tuple[str, ...]] = ("slope", "distance", "inverse_temperature")
     PER_UNIT: ClassVar[tuple[str, ...]] = ("prototypes", "unit_activation_counts")
 
     @property
@@ -345,7 +345,7 @@ class BaseMaxPlusClassifier(StatusMixin, ClassifierMixin, BaseMaxPlusEstimator):
             self, X, y, sample_weight, classes, model=previous and previous[0]
         ).with_class_weight(self._class_weight)
         callbacks = as_callbacks(self.callbacks)
-        if not comm.is_alone and comm.any(any(map(needs_state, callbacks))):
+        if not comm.is_serial and comm.any(any(map(needs_state, callbacks))):
             # Rank 0 writes the checkpoint, but all ranks must take part in computing the digest.
             assert data.digest
         if saved is not None and data.digest != digest:

@@ -88,7 +88,7 @@ class TrainingData:
         comm = current()
         with comm.raise_on_all_ranks():
             # With several ranks, a rank may have no samples.
-            options = {} if comm.is_alone else {"ensure_min_samples": 0}
+            options = {} if comm.is_serial else {"ensure_min_samples": 0}
             X, y, columns = _validated(
                 estimator, X, y, "classification", continues=model is not None, **options
             )
@@ -96,13 +96,13 @@ class TrainingData:
             check_magnitude(X)
             if len(y):
                 check_classification_targets(y)
-            weight = check_sample_weight(sample_weight, len(y), allow_zeros=not comm.is_alone)
+            weight = check_sample_weight(sample_weight, len(y), allow_zeros=not comm.is_serial)
         labels, index = np.array(y), np.arange(len(y))
         if weight is not None:
             index = np.flatnonzero(weight)
             X, y, weight = X[index], y[index], weight[index]
         data = cls(X, y, weight, y[:0], index, labels, columns)
-        if not comm.is_alone:
+        if not comm.is_serial:
             _check_ranks_agree(comm, data, sample_weight is not None, classes)
         given = None if classes is None else np.unique(np.asarray(classes))
         if model is not None:
@@ -214,7 +214,7 @@ class TrainingData:
         cache = vars(self)
         if "_digest" not in cache:
             comm = current()
-            n, first = comm.total(len(self.y)), comm.before(len(self.y))
+            n, first = comm.total(len(self.y)), comm.exscan(len(self.y))
             head = f"{self.X.dtype.str}{(n, self.X.shape[1])}{self.weight is not None}"
             # A sum of hashes does not depend on the partition. Each includes the sample number.
             hashes = _sum_of_hashes(self.X, self.y, self.weight, first)
@@ -227,7 +227,7 @@ class TrainingData:
     def index_of_all(self) -> NDArray:
         """Indices of the samples of all ranks in the concatenated input."""
         comm = current()
-        return comm.allgatherv(self.index + comm.before(len(self.labels)))
+        return comm.allgatherv(self.index + comm.exscan(len(self.labels)))
 
     def on_first_rank(
         self, work: Callable[[TrainingData], T], rng: np.random.Generator | None = None
@@ -241,7 +241,7 @@ class TrainingData:
             self,
             y=comm.gather(self.y),
             weight=None if self.weight is None else comm.gather(self.weight),
-            index=comm.gather(self.index + comm.before(len(self.labels))),
+            index=comm.gather(self.index + comm.exscan(len(self.labels))),
         )
 
         def run(X: Any) -> tuple[T, Any]:
@@ -272,7 +272,7 @@ def loss_attributes(
     comm, all_losses = current(), np.full(n_samples, np.nan)
     all_losses[index] = losses
     max_loss = comm.largest(float(losses.max(initial=-np.inf)))
-    if comm.is_alone:
+    if comm.is_serial:
         mean = np.average(losses, weights=weight)
     else:
         weight = np.ones(len(losses)) if weight is None else weight

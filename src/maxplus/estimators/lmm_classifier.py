@@ -475,7 +475,7 @@ class LMMClassifier(BaseLMMClassifier):
                 return terms, FitState(scaling=scaling)
             all_data = replace(all_data, X=scaling(all_data.X))
             model, state = self._initial_boxes(all_data, data.n_classes, rng)
-            return model, replace(state, scaling=scaling, temperature=factor)
+            return model, replace(state, scaling=scaling, inverse_temperature=factor)
 
         return data.on_first_rank(initialize, rng)
 
@@ -679,12 +679,12 @@ class LMMClassifier(BaseLMMClassifier):
         """Return the inverse temperature, limited so that polished losses stay below the level."""
         if not self._should_calibrate:
             return 1.0
-        factor = state.temperature
+        factor = state.inverse_temperature
         assert factor is not None
         if "suspects" not in state.results or self.polish == "auto":
             return factor
         comm = current()
-        suspects = state.results["suspects"] - comm.before(len(data.y))
+        suspects = state.results["suspects"] - comm.exscan(len(data.y))
         suspects = suspects[(suspects >= 0) & (suspects < len(data.y))]
         polished = np.delete(np.arange(len(data.y)), suspects)
         if not comm.total(polished.size):

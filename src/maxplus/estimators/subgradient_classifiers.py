@@ -499,7 +499,7 @@ max_loss_, mean_loss_, perfect_fit_, training_losses_, training_labels_
 
     def _engine_for(self, data: TrainingData) -> type[Engine]:
         engine = super()._engine_for(data)
-        if self.engine != "auto" or engine is not SparseEngine or not current().is_alone:
+        if self.engine != "auto" or engine is not SparseEngine or not current().is_serial:
             return engine
         n_sums = 2 * data.X.size * self.n_hidden
         return select_engine(n_sums, self.max_iter)

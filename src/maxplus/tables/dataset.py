@@ -226,7 +226,7 @@ def split_target(
     n = sum(count for _, count, _ in counts)
     if n == sum(n_rows for n_rows, _, _ in counts):
         raise mark_collective(inferred.no_labels_error(table.name))
-    rows, first_row, all_rows = np.arange(table.n_rows), comm.before(table.n_rows), None
+    rows, first_row, all_rows = np.arange(table.n_rows), comm.exscan(table.n_rows), None
     if n:
         first = next(where for _, _, where in counts if where is not None)
         lines += (inferred.unlabelled_message(n, first),)
@@ -283,7 +283,7 @@ def load_dataset(
         return replace(_load_images(data), encoder=encoder)
     table, unknown = _read_rows(data, encoder), UnknownValues(strict=strict)
     comm, target = current(), encoder.target_
-    first_row = comm.before(table.n_rows)
+    first_row = comm.exscan(table.n_rows)
     n_missing = comm.total(int(target.missing(table).sum()))
     if labelled and n_missing and n_missing == comm.total(table.n_rows):
         raise mark_collective(target.no_labels_error(table.name))
@@ -405,7 +405,7 @@ def _read_rows(data: str, encoder: TableEncoder | None = None) -> RawTable:
         rows = rows_of_rank(table.n_rows, comm.rank, comm.size)
         return table.part(rows.start, rows.stop)
     _check_file(data)
-    if comm.is_alone:
+    if comm.is_serial:
         return read_table(data, None if encoder is None else encoder.read_as)
     require_partitionable(data)
     with comm.raise_on_all_ranks():
@@ -414,7 +414,7 @@ def _read_rows(data: str, encoder: TableEncoder | None = None) -> RawTable:
     comm.require_equal({"columns": tuple(table.columns), "types of columns": types})
     if not comm.total(table.n_rows):
         raise mark_collective(NoRowsError(table.name))
-    return replace(table, locate=partial(row_text, first_row=comm.before(table.n_rows)))
+    return replace(table, locate=partial(row_text, first_row=comm.exscan(table.n_rows)))
 
 
 def require_partitionable(data: str) -> None:
@@ -457,7 +457,7 @@ def _load_images(data: str) -> Dataset:
     X, y = (images.X_test, images.y_test) if is_test else (images.X_train, images.y_train)
     comm = current()
     rows = np.array(rows_of_rank(len(y), comm.rank, comm.size))
-    if not comm.is_alone:
+    if not comm.is_serial:
         X, y = X[rows], y[rows]
     title = f"{name}:{part or 'train'}"
     encoder = TableEncoder.of_images(X, title, IMAGE_SHAPES[name])

@@ -455,7 +455,7 @@ def on_all_rows(work: Callable[[RawTable], T], table: RawTable) -> T:
     Rank 0 gathers complete columns one at a time, so the result is the same as in a single process.
     """
     comm = current()
-    return comm.root_only(work, table if comm.is_alone else _SharedColumns(table, comm))
+    return comm.root_only(work, table if comm.is_serial else _SharedColumns(table, comm))
 
 
 class _SharedColumns(Mapping[str, Cells]):

@@ -178,7 +178,7 @@ class TrainingMonitor:
 
         Ranks exchange Ctrl-C in `stop_reason`, because they must take the same steps.
         """
-        is_pressed = self._is_pressed and current().is_alone
+        is_pressed = self._is_pressed and current().is_serial
         return (
             self._interrupted
             or is_pressed
@@ -200,7 +200,7 @@ class TrainingMonitor:
         All ranks must read it together.
         """
         comm = current()
-        if not comm.is_alone:
+        if not comm.is_serial:
             reasons = comm.allgather((self.interrupted or self._is_pressed, self._stopped))
             self._interrupted, self._stopped = (any(ranks) for ranks in zip(*reasons, strict=True))
         if self.interrupted:
@@ -272,7 +272,7 @@ def run_parallel(
     interrupted or the generator is closed.
     """
     comm = current()
-    if not comm.is_alone:
+    if not comm.is_serial:
         with comm.raise_on_all_ranks(), using(SERIAL):
             indices = range(comm.rank, len(jobs), comm.size)
             completed = run_parallel([jobs[k] for k in indices], n_threads, monitor)

@@ -266,7 +266,7 @@ class TrainingProblem:
         ``rows`` are the row indices of the samples in the returned X and y, which contain all
         samples in a single process, and only the given ones otherwise.
         """
-        if self.comm.is_alone:
+        if self.comm.is_serial:
             return self.X, self.y, samples
         own = self.own(samples)
         X, y = self.comm.allgatherv(self.X[own]), self.comm.allgatherv(self.y[own])

@@ -52,7 +52,7 @@ class Engine(ABC):
     supports_mpi: ClassVar[bool] = False
 
     def __init__(self, model: Model, problem: TrainingProblem) -> None:
-        if not (problem.comm.is_alone or self.supports_mpi):
+        if not (problem.comm.is_serial or self.supports_mpi):
             raise ValueError(
                 f"engine={self.name!r} is for one process, got {problem.comm.size} ranks; use "
                 "engine='sparse', the only one for several ranks"

@@ -137,7 +137,7 @@ class Batches:
     def split(self, rng: np.random.Generator) -> tuple[list[NDArray], np.random.Generator]:
         """Return the row indices of this rank in each batch, and a generator for augmentation."""
         n = self.counts[self.comm.rank]
-        if self.comm.is_alone:
+        if self.comm.is_serial:
             order = rng.permutation(n)
             return [order[k * self.size :][: self.size] for k in range(self.n_batches)], rng
         own = np.random.default_rng([int(rng.integers(2**63)), self.comm.rank])
@@ -150,7 +150,7 @@ class Batches:
 
     def share(self, k: int) -> float:
         """Return the fraction of the samples of batch k that belong to this rank."""
-        if self.comm.is_alone:
+        if self.comm.is_serial:
             return 1.0
         sizes = [self._cut(n, k + 1) - self._cut(n, k) for n in self.counts]
         return sizes[self.comm.rank] / sum(sizes)

@@ -124,8 +124,8 @@ class Sizes(NamedTuple):
         B = lanes_per_chunk(problem.y)
         k, n = count_worst(problem)
         S = n_workers if n_slots is None else n_slots
-        path = 0 if problem.comm.is_alone else 1 + PATH * model.n_classes
-        found = 0 if problem.comm.is_alone else 2 * k
+        path = 0 if problem.comm.is_serial else 1 + PATH * model.n_classes
+        found = 0 if problem.comm.is_serial else 2 * k
         chunks = chunks_per_class(problem.y, B)
         offsets = level_offsets(-(-int(chunks.max(initial=1)) // n_workers))
         fits_int16 = 2 * model.n_features < np.iinfo(np.int16).max

@@ -298,7 +298,7 @@ class ExchangeCallback:
         # The address is valid only while this object exists.
         self._function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(self._run)
         self.address = 0
-        if not comm.is_alone:
+        if not comm.is_serial:
             self.address = ctypes.cast(self._function, ctypes.c_void_p).value or 0
 
     def _run(self, message: int) -> int:
