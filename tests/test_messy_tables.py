@@ -118,7 +118,7 @@ def test_every_decision_can_be_overridden(path):
         ({"numeric": "sex"}, ["numeric must be a list", "['sex']"]),
         ({"task": "guess"}, ["`task`", "guess", "regression"]),
         ({"missing": "drop"}, ["missing must be", "drop", "impute"]),
-        ({"task": "regression"}, ["'class'", "line 2", "numbers"]),
+        ({"task": "regression"}, ["'class'", "line 2", "numbers", "`task='classification'`"]),
         ({"drop": [name for name in HEADER[:-1] if name not in DROPPED]}, ["`keep=", "'class'"]),
     ],
     ids=lambda value: ", ".join(map(str, value))[:40],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -128,7 +129,21 @@ def check_output_file(path: Path | None) -> Path | None:
         raise typer.BadParameter(f"{path}: the folder {folder} does not exist; create it first")
     if path.is_dir():
         raise typer.BadParameter(f"{path} is a folder; specify a file")
+    if not os.access(folder, os.W_OK):
+        raise typer.BadParameter(
+            f"{path}: the folder {folder} is not writable; choose another folder"
+        )
     return path
+
+
+def given_options(context: typer.Context, parameters: Iterable[str]) -> list[str]:
+    """Return the options of a command line that set one of the parameters of a command."""
+    return [
+        param.opts[0]
+        for param in context.command.params
+        if param.name in parameters
+        and getattr(context.get_parameter_source(param.name), "name", "") == "COMMANDLINE"
+    ]
 
 
 def names(values: Iterable[str] | None) -> tuple[str, ...]:

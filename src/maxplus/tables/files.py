@@ -189,6 +189,8 @@ def _suffix(path: str | Path) -> str:
     path = Path(path)
     try:
         path.stat()
+    except FileNotFoundError:
+        raise
     except OSError as error:
         if error.errno == errno.ELOOP:
             raise TableError(
