@@ -43,7 +43,11 @@ def test_evaluate_measures_and_plots_calibration(orchard_model, tmp_path):
     assert f"log loss       {maxplus.metrics.log_losses(codes, P).mean():.4f}" in printed
     assert "<svg" in picture.read_text(encoding="utf-8")
     message = bad("evaluate", orchard_model, ORCHARD, "--plot", tmp_path / "a.tiger")
-    assert "'tiger' is not supported" in message
+    assert "a.tiger must end in one of .png" in message
+    # Matplotlib would write a file with another name.
+    assert "reliability must end in one of" in bad(
+        "evaluate", orchard_model, ORCHARD, "--plot", tmp_path / "reliability"
+    )
 
 
 def test_evaluate_metrics_equal_scikit_learn(orchard_model):

@@ -305,6 +305,12 @@ def test_resumed_train_validates_with_the_same_columns(tmp_path):
     assert resumed["validation"]["metrics"] == whole["validation"]["metrics"]
 
 
+def test_checkpoint_requires_a_single_network(tmp_path):
+    message = bad(*train(IRIS, tmp_path / "m", "--checkpoint", tmp_path / "c"))
+    assert "--checkpoint requires a single network, but the model is a sum of terms" in message
+    assert "--set n_hidden=50" in message
+
+
 def test_resumed_train_names_options_without_effect(tmp_path):
     model, checkpoint = tmp_path / "m", tmp_path / "c"
     good(*train(IRIS, model, "--drop", "sepal length", "--checkpoint", checkpoint, **SMALL))

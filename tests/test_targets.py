@@ -46,6 +46,14 @@ def test_text_target_of_a_regression_is_rejected_with_a_remedy():
         opened(RawTable("t", {"x": np.arange(60.0), "price": texts}), task="regression")
 
 
+@pytest.mark.parametrize(("unit", "is_advised"), [("", True), (" EUR", False)])
+def test_regression_is_not_advised_for_a_text_target(unit, is_advised):
+    prices = np.array([f"{k}{unit}" for k in range(38)] + ["dear", "cheap"])
+    _, lines = decided(RawTable("t", {"x": np.arange(40) * 0.3, "price": prices}))
+    (line,) = [line for line in lines if line.startswith("few rows")]
+    assert ("`task='regression'`" in line) == is_advised
+
+
 def test_none_in_python_is_a_missing_label():
     table = RawTable("t", {"x": np.arange(40) * 0.3, "class": np.array(["a", "b", None, "b"] * 10)})
     samples = opened(table)

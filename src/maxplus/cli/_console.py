@@ -245,6 +245,11 @@ def percent(share: float | None) -> str:
     return "–" if share is None or math.isnan(share) else f"{share:.1%}".replace("%", " %")
 
 
+def counted(n: int, noun: str) -> str:
+    """Return a number and a noun, such as "1 row" or "1,200 rows"."""
+    return f"{n:,} {noun}{'s' * (n != 1)}"
+
+
 def number(value: float) -> str:
     """Format a number with four decimals; NaN as a dash."""
     return "–" if math.isnan(value) else f"{value:.4f}"

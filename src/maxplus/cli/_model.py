@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from maxplus.cli._console import counted
+
 if TYPE_CHECKING:
     from maxplus.cli._console import Console
     from maxplus.tables import Dataset, TableEncoder
@@ -207,7 +209,7 @@ class UnknownLabels:
         else:
             have, these, them = "have labels that are not classes", "These rows are", "them"
         message = (
-            f"{self.n_unknown:,} of {self.n_rows:,} row{'s' * (self.n_rows != 1)} of {self.name} "
+            f"{self.n_unknown:,} of {counted(self.n_rows, 'row')} of {self.name} "
             f"{have} of the model: {listed}; its classes are {classes}"
         )
         if self.strict or self.n_unknown == self.n_rows:

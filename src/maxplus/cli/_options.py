@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 COLUMNS = "Columns"  # Panel of the help text.
 AUTO, NONE = "auto", "none"
+# Suffixes of image formats that matplotlib writes.
+FIGURES = (".png", ".svg", ".pdf", ".jpg", ".jpeg", ".webp", ".tif", ".tiff", ".eps", ".ps")
 
 Data = Annotated[
     str,
@@ -144,6 +146,17 @@ def given_options(context: typer.Context, parameters: Iterable[str]) -> list[str
         if param.name in parameters
         and getattr(context.get_parameter_source(param.name), "name", "") == "COMMANDLINE"
     ]
+
+
+def figure_file(*, help: str) -> typer.models.OptionInfo:
+    """Return an option for a figure, which fails early if the file cannot be written."""
+    return typer.Option(help=help, callback=_check_figure_file)
+
+
+def _check_figure_file(path: Path | None) -> Path | None:
+    if path is not None and path.suffix.lower() not in FIGURES:
+        raise typer.BadParameter(f"{path} must end in one of {', '.join(FIGURES)}")
+    return check_output_file(path)
 
 
 def names(values: Iterable[str] | None) -> tuple[str, ...]:

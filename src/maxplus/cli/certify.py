@@ -63,7 +63,7 @@ def certify(
     ] = False,
     plot: Annotated[
         Path | None,
-        opt.output_file(
+        opt.figure_file(
             help="Write a plot of certified accuracy against ε to this file; none by default."
         ),
     ] = None,

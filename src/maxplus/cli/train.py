@@ -122,7 +122,8 @@ def train(
     checkpoint: Annotated[
         Path | None,
         opt.output_file(
-            help="Write the state of training to this file every minute. None by default.",
+            help="Write the state of training of a single network to this file every minute. None "
+            "by default.",
             panel=FILES,
         ),
     ] = None,

@@ -352,6 +352,11 @@ def _text_values(table: RawTable, name: str, cells: Categorical) -> tuple[NDArra
     return is_text, int(counts[is_text].sum()), int(counts.sum())
 
 
+def _is_mostly_text(table: RawTable, name: str, cells: Categorical) -> bool:
+    _, n_text, n = _text_values(table, name, cells)
+    return 2 * n_text > n
+
+
 # -- uninformative columns ------------------------------------------------------------------------
 
 
@@ -502,7 +507,7 @@ def infer_target(
     cells = table.columns[name]
     if task == REGRESSION:
         _check_regression_target(table, name)
-    task = _infer_task(cells, name, task, lines)
+    task = _infer_task(table, name, task, lines)
     target = Target(name, task, task == CLASSIFICATION and isinstance(cells, Categorical))
     return target, (*lines, *_similar_classes(cells, name))
 
@@ -510,10 +515,8 @@ def infer_target(
 def _check_regression_target(table: RawTable, name: str) -> None:
     """Raise TableError if most values of the target of a regression are not numbers."""
     cells = table.feature(name)
-    if not isinstance(cells, Categorical):
-        return
-    is_text, n_text, n = _text_values(table, name, cells)
-    if 2 * n_text > n:
+    if isinstance(cells, Categorical) and _is_mostly_text(table, name, cells):
+        is_text, n_text, n = _text_values(table, name, cells)
         row = min(map(cells.first, np.flatnonzero(is_text).tolist()))
         raise TableError(
             f"{table.name}, {table.locate(row)}: the target {name!r} contains "
@@ -531,9 +534,10 @@ def label_name(y: Any, table: RawTable) -> str:
     return free[0] if free else f"label of {table.name}"
 
 
-def _infer_task(cells: Cells, name: str, task: str, lines: list[str]) -> str:
+def _infer_task(table: RawTable, name: str, task: str, lines: list[str]) -> str:
     if task == REGRESSION:
         return REGRESSION
+    cells = table.columns[name]
     if isinstance(cells, Categorical):
         n, n_rows, is_integer = int(np.count_nonzero(cells.counts)), int(cells.counts.sum()), True
     else:
@@ -544,10 +548,11 @@ def _infer_task(cells: Cells, name: str, task: str, lines: list[str]) -> str:
     is_chosen = task == CLASSIFICATION or isinstance(cells, Categorical)
     if is_chosen or (is_integer and n <= MANY_CLASSES and not few_rows):
         if few_rows:
+            is_text = isinstance(cells, Categorical) and _is_mostly_text(table, name, cells)
+            regression = "" if is_text else ", `task='regression'` for regression"
             lines.append(
                 f"few rows: the target {name!r} has {n:,} classes in {n_rows:,} rows, fewer than "
-                f"{ROWS_PER_CLASS} per class (`target` for another column, `task='regression'` for "
-                "regression)"
+                f"{ROWS_PER_CLASS} per class (`target` for another column{regression})"
             )
         return CLASSIFICATION
     lines.append(
