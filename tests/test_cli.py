@@ -1,9 +1,11 @@
 """Command line: help, error messages, control characters, JSON output."""
 
 import json
+import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -127,6 +129,11 @@ def test_option_errors_are_one_line(arguments, message, command):
     assert re.fullmatch(rf"Error: .*{re.escape(message)}.*{see} .*{command}\w* --help", line)
 
 
+def test_folder_that_is_not_writable_is_rejected_at_the_start(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != tmp_path)
+    assert f"{tmp_path} is not writable" in bad("train", IRIS, "-o", tmp_path / "m")
+
+
 def test_command_errors_have_no_traceback(orchard_model, digits_model, write, tmp_path):
     table, names = write("a,b,c\n1,x,0\n,y,1\n3,x,1\n", "t.csv"), write("a,b,c\n", "names.csv")
     for arguments, message in (
@@ -135,6 +142,8 @@ def test_command_errors_have_no_traceback(orchard_model, digits_model, write, tm
         (("train", "flowers"), "neither a file nor a built-in dataset"),
         (("train", tmp_path / "nothing.csv"), "nothing.csv: No such file"),
         (("train", tmp_path / "tt.csv"), f"did you mean {table}?"),
+        (("train", tmp_path / "t.cvs"), f"did you mean {table}?"),
+        (("train", tmp_path / "mean.csv"), f"no file in the folder {tmp_path} has a similar name"),
         (("predict", tmp_path / "nothing", table), f"no file in the folder {tmp_path} has a sim"),
         (("train", tmp_path / "no" / "t.csv"), f"the folder {tmp_path / 'no'} does not exist"),
         (("train", names), "contains no rows; it needs a header"),
@@ -152,14 +161,23 @@ def test_command_errors_have_no_traceback(orchard_model, digits_model, write, tm
 @pytest.mark.parametrize(
     ("cells", "message"),
     [
-        ("Gala,150,12,3,attic", "not classes of the model: 'attic' (1)"),
+        (
+            "Gala,150,12,3,attic",
+            "data.csv has a label that is not a class of the model: 'attic' (1); its classes are "
+            "compost, juice, shop; correct it, or train with such rows",
+        ),
+        (
+            "Gala,150,12,3,attic\nGala,150,12,3,cellar",
+            "data.csv have labels that are not classes of the model: 'attic' (1), 'cellar' (1)",
+        ),
         # A label that is longer than all classes and begins with one of them.
-        ("Gala,150,12,3,compost heap", "not classes of the model: 'compost heap' (1)"),
+        ("Gala,150,12,3,compost heap", "is not a class of the model: 'compost heap' (1)"),
         ("Gala,150,12,3", "no column 'goes to' with the true labels"),
     ],
 )
 def test_evaluate_rejects_tables_without_known_labels(orchard_model, write, cells, message):
-    names = ["variety", "weight g", "sugar %", "bruise mm", "goes to"][: cells.count(",") + 1]
+    n_columns = cells.splitlines()[0].count(",") + 1
+    names = ["variety", "weight g", "sugar %", "bruise mm", "goes to"][:n_columns]
     assert message in bad("evaluate", orchard_model, write(f"{','.join(names)}\n{cells}\n"))
 
 
@@ -173,6 +191,7 @@ def test_parameters_in_messages_are_printed_as_options():
         ("`strict`, `n_hidden`, 'keep'", "--strict, `n_hidden`, 'keep'"),
         ("monotonic_cst requires two classes", "--increasing or --decreasing requires two classes"),
         ("change_one_of contains 'change_one_of'", "--change-one-of contains 'change_one_of'"),
+        ("use eps and scale for other columns", "use --eps for other columns"),
         ("fixed: column 'a' does not exist", "--fixed: column 'a' does not exist"),
     ):
         assert with_options(message) == printed

@@ -34,6 +34,7 @@ def test_certify_unit_is_standard_deviation_of_training_data(orchard_model, tmp_
     printed = good("certify", orchard_model, one, "--eps", 0, "--eps", 1000, "--move-categories")
     assert f"ε and radii are in {DEVIATIONS}." in printed
     assert f"median certified radius {radius[7]:.4g}, minimum {radius[7]:.4g}" in printed
+    assert "do not change if each feature changes by up to" in printed
     assert re.search(r"1000 +0\.00%", printed)
     good("predict", orchard_model, one, *options)
     assert float(read_csv(out)[0][column]) == radius[7]
@@ -139,6 +140,7 @@ def test_certify_covers_joint_changes_of_numbers_and_a_category(orchard_model):
     assert "held fixed" not in printed
     message = bad("certify", orchard_model, ORCHARD, "--change-one-of", "sugar %")
     assert "--change-one-of contains 'sugar %', which is not a categorical or ordinal" in message
+    assert message.endswith("use --eps for other columns")
     message = bad("certify", orchard_model, ORCHARD, *joint, "--radii")
     assert "--radii is not available with --change-one-of" in message
 

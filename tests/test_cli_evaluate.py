@@ -20,7 +20,7 @@ from sklearn.metrics import (
 )
 
 import maxplus
-from commands import ORCHARD, bad, document, good, read_csv, train
+from commands import ORCHARD, bad, document, good, read_csv, run, train
 from maxplus.cli._console import percent
 from maxplus.cli._training import validation_table
 from maxplus.cli.evaluate import confusion_table
@@ -43,7 +43,11 @@ def test_evaluate_measures_and_plots_calibration(orchard_model, tmp_path):
     assert f"log loss       {maxplus.metrics.log_losses(codes, P).mean():.4f}" in printed
     assert "<svg" in picture.read_text(encoding="utf-8")
     message = bad("evaluate", orchard_model, ORCHARD, "--plot", tmp_path / "a.tiger")
-    assert "'tiger' is not supported" in message
+    assert "a.tiger must end in one of .png" in message
+    # Matplotlib would write a file with another name.
+    assert "reliability must end in one of" in bad(
+        "evaluate", orchard_model, ORCHARD, "--plot", tmp_path / "reliability"
+    )
 
 
 def test_evaluate_metrics_equal_scikit_learn(orchard_model):
@@ -154,6 +158,31 @@ def test_classes_with_lowest_recall_are_printed():
     _, text = validation_text(codes, P, [str(d) for d in range(15)])
     assert "recall of 0, 3 rows" in text.split("recall of 1,")[0]
     assert "3 other classes have an equal or higher recall" in text
+
+
+@pytest.mark.parametrize(
+    ("n", "message"),
+    [
+        (
+            1,
+            "1 of 240 rows of data.csv has a label that is not a class of the model: 'attic' (1); "
+            "its classes are compost, juice, shop. This row is dropped;",
+        ),
+        (
+            2,
+            "2 of 240 rows of data.csv have labels that are not classes of the model: 'attic' (2); "
+            "its classes are compost, juice, shop. These rows are dropped;",
+        ),
+    ],
+)
+def test_evaluate_warns_about_unknown_labels(orchard_model, write, monkeypatch, n, message):
+    head, *lines = Path(ORCHARD).read_text(encoding="utf-8").splitlines()
+    lines[:n] = [f"{line.rpartition(',')[0]},attic" for line in lines[:n]]
+    table = write("\n".join([head, *lines, ""]))
+    monkeypatch.chdir(table.parent)
+    result = run("evaluate", orchard_model, table.name)
+    assert f"Warning: {message}" in result.stderr
+    assert f"data.csv: {240 - n} rows" in result.stdout
 
 
 def test_evaluate_separates_training_rows_from_new_rows(orchard_model, tmp_path):

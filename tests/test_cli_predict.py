@@ -4,6 +4,7 @@ import csv
 from functools import partial
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import maxplus
@@ -61,6 +62,22 @@ def test_predict_keeps_selected_columns(orchard_model, write, tmp_path):
     assert [row["id"] for row in result["predictions"]] == ["07", "x9"]
     message = bad("predict", orchard_model, table, "--keep-columns", "name")
     assert "has no column 'name' (--keep-columns)" in message
+    # The message lists all columns, although only those of the model are read.
+    assert "'id'" in message
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_error_about_missing_columns_lists_all_columns_of_the_file(orchard_model, tmp_path, ending):
+    table = tmp_path / f"t.{ending}"
+    for columns in ({"Variety": ["Gala"], "weight g": [157.0]}, {"Variety": ["Gala"], "b": [1.0]}):
+        frame = pd.DataFrame(columns)
+        if ending == "csv":
+            frame.to_csv(table, index=False)
+        else:
+            frame.to_parquet(table)
+        message = bad("predict", orchard_model, table)
+        assert "lacks columns 'variety'," in message
+        assert message.endswith(f"it has {', '.join(map(repr, columns))}")
 
 
 def test_predict_in_batches_equals_whole_table(orchard_model, tmp_path, monkeypatch):

@@ -24,7 +24,7 @@ from sklearn.metrics import (
 from sklearn.model_selection import KFold, StratifiedKFold, cross_val_predict
 
 import maxplus
-from commands import IRIS, ORCHARD, SMALL, bad, document, good, read_csv, settings, train
+from commands import IRIS, ORCHARD, SMALL, bad, document, good, read_csv, run, settings, train
 from maxplus.training import Progress
 from maxplus.training.progress import ProgressBar
 from table_helpers import opened
@@ -303,6 +303,31 @@ def test_resumed_train_validates_with_the_same_columns(tmp_path):
     resumed = document(*train(IRIS, tmp_path / "n", "--resume", checkpoint, validate=2))
     assert resumed["features"] == 3
     assert resumed["validation"]["metrics"] == whole["validation"]["metrics"]
+
+
+def test_checkpoint_requires_a_single_network(tmp_path):
+    message = bad(*train(IRIS, tmp_path / "m", "--checkpoint", tmp_path / "c"))
+    assert "--checkpoint requires a single network, but the model is a sum of terms" in message
+    assert "--set n_hidden=50" in message
+
+
+def test_resumed_train_names_options_without_effect(tmp_path):
+    model, checkpoint = tmp_path / "m", tmp_path / "c"
+    good(*train(IRIS, model, "--drop", "sepal length", "--checkpoint", checkpoint, **SMALL))
+    result = run(*train(IRIS, model, "--resume", checkpoint))
+    assert (result.exit_code, "no effect" in result.stderr) == (0, False)
+    options = ("--seed", 0, "--task", "auto", "--drop", "petal width", "--remember-rows")
+    result = run(*train(IRIS, model, *options, "--resume", checkpoint, slope=2))
+    assert result.exit_code == 0, result.output
+    assert (
+        "--resume uses the options of the checkpoint, so these have no effect: --seed, --task, "
+        "--drop, --set\n"
+    ) in result.stderr
+    assert maxplus.load(model).encoder_.feature_names == [
+        "sepal width",
+        "petal length",
+        "petal width",
+    ]
 
 
 def test_resumed_train_rejects_other_data(tmp_path):

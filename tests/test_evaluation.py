@@ -169,6 +169,17 @@ def test_groups_of_a_data_frame_are_a_column_or_an_array(iris):
         validate(GaussianNB(), frame, y, groups=frame["ward"][:9])
 
 
+def test_validation_warns_that_the_encoder_does_not_standardize(iris):
+    frame = pd.DataFrame(iris.X, columns=list("abcd"))
+    encoder = maxplus.TableEncoder(standardize=True)
+    model, options = KNeighborsClassifier(), {"cv": 2}
+    expected = validate(model, frame, iris.y, **options).metrics.log_loss
+    for X, given_encoder in ((encoder.attach(frame), None), (frame, encoder)):
+        with pytest.warns(UserWarning, match="ignore the parameter standardize=True"):
+            result = validate(model, X, iris.y, encoder=given_encoder, **options)
+        assert result.metrics.log_loss == expected
+
+
 def test_ctrl_c_ends_validation(iris):
     def press(progress):
         import signal

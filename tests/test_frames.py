@@ -207,6 +207,7 @@ def test_excel_sheet_is_read(tmp_path, rows):
 
 
 def test_excel_error_names_missing_package(tmp_path, monkeypatch):
+    (tmp_path / "data.xlsx").touch()
     monkeypatch.setitem(__import__("sys").modules, "openpyxl", None)
     with pytest.raises(ImportError, match=r"maxplus\[excel\]"):
         read_table(tmp_path / "data.xlsx")

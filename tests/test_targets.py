@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from commands import bad, document, good, run, settings
-from maxplus.tables import RawTable, read_batches, read_table
+from maxplus.tables import RawTable, TableError, read_batches, read_table
 from table_helpers import decided, encoder_of, opened
 
 ARMS = ["None", "placebo", "drug"]
@@ -34,6 +34,24 @@ def test_string_none_is_a_class_of_the_target(tmp_path, ending):
     # In a feature, it is a missing value.
     assert "grade is missing" in samples.encoder.feature_names
     assert sum(part.n_rows for part in read_batches(path)) == 60
+
+
+def test_text_target_of_a_regression_is_rejected_with_a_remedy():
+    texts = np.array(["12", "n/a?", "14"] * 20)
+    with pytest.raises(TableError, match=r"row 2: 'price' contains 'n/a\?'.*correct it") as error:
+        opened(RawTable("t", {"x": np.arange(60.0), "price": texts}), task="regression")
+    assert "classification" not in str(error.value)
+    texts[texts == "14"] = "dear"
+    with pytest.raises(TableError, match=r"40 of 60 values are text.*`task='classification'`"):
+        opened(RawTable("t", {"x": np.arange(60.0), "price": texts}), task="regression")
+
+
+@pytest.mark.parametrize(("unit", "is_advised"), [("", True), (" EUR", False)])
+def test_regression_is_not_advised_for_a_text_target(unit, is_advised):
+    prices = np.array([f"{k}{unit}" for k in range(38)] + ["dear", "cheap"])
+    _, lines = decided(RawTable("t", {"x": np.arange(40) * 0.3, "price": prices}))
+    (line,) = [line for line in lines if line.startswith("few rows")]
+    assert ("`task='regression'`" in line) == is_advised
 
 
 def test_none_in_python_is_a_missing_label():

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 BAD_INPUT = 2
 INTERRUPTED = 130
+# Minimum similarity of the name of a file that is suggested for a missing file.
+MIN_SIMILARITY = 0.75
 # Maximum number of characters of a label in a table.
 MAX_LABEL_LENGTH = 24
 # Control characters other than tab and line feed.
@@ -35,13 +37,16 @@ PARAMETER = re.compile(
     r"""(?:=\[?('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")\]?)?`"""
 )
 # Parameters that messages of other packages do not put in backquotes.
-UNMARKED_PARAMETER = re.compile(r"(?<![\w'-])(?:monotonic_cst|change_one_of)(?![\w'=])|^fixed(?=:)")
+UNMARKED_PARAMETER = re.compile(
+    r"(?<![\w'-])(?:monotonic_cst|change_one_of|eps and scale)(?![\w'=])|^fixed(?=:)"
+)
 # Options whose name is not that of the parameter.
 OPTION_NAMES = {
     "extra_columns": "--keep-columns",
     "missing": "--set missing",
     "monotonic_cst": "--increasing or --decreasing",
     "change_one_of": "--change-one-of",
+    "eps and scale": "--eps",
 }
 
 
@@ -223,7 +228,8 @@ def _similar_file(name: object) -> str:
     if not folder.is_dir():
         return f"; the folder {folder} does not exist"
     try:
-        similar = get_close_matches(path.name, [file.name for file in folder.iterdir()], n=1)
+        names = [file.name for file in folder.iterdir()]
+        similar = get_close_matches(path.name, names, n=1, cutoff=MIN_SIMILARITY)
     except OSError:
         similar = []
     if similar:
@@ -237,6 +243,11 @@ def _similar_file(name: object) -> str:
 def percent(share: float | None) -> str:
     """Format a share as a percentage with one decimal; NaN and None as a dash."""
     return "–" if share is None or math.isnan(share) else f"{share:.1%}".replace("%", " %")
+
+
+def counted(n: int, noun: str) -> str:
+    """Return a number and a noun, such as "1 row" or "1,200 rows"."""
+    return f"{n:,} {noun}{'s' * (n != 1)}"
 
 
 def number(value: float) -> str:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from maxplus.cli._console import counted
+
 if TYPE_CHECKING:
     from maxplus.cli._console import Console
     from maxplus.tables import Dataset, TableEncoder
@@ -202,15 +204,19 @@ class UnknownLabels:
         most_common = [f"{label!r} ({n:,})" for label, n in self.counts.most_common(10)]
         listed = ", ".join(most_common) + (", …" if len(self.counts) > len(most_common) else "")
         classes = ", ".join(map(str, self._estimator.classes_[:20]))
+        if self.n_unknown == 1:
+            have, these, them = "has a label that is not a class", "This row is", "it"
+        else:
+            have, these, them = "have labels that are not classes", "These rows are", "them"
         message = (
-            f"{self.n_unknown:,} of {self.n_rows:,} rows of {self.name} have labels that are not "
-            f"classes of the model: {listed}; its classes are {classes}"
+            f"{self.n_unknown:,} of {counted(self.n_rows, 'row')} of {self.name} "
+            f"{have} of the model: {listed}; its classes are {classes}"
         )
         if self.strict or self.n_unknown == self.n_rows:
-            raise ValueError(f"{message}; correct them, or train with such rows")
+            raise ValueError(f"{message}; correct {them}, or train with such rows")
         console.print_message(
-            f"Warning: {message}. These rows are dropped; to predict these labels, run "
-            "maxplus train on rows that have them."
+            f"Warning: {message}. {these} dropped; to predict such labels, run maxplus train on "
+            "rows that have them."
         )
 
 

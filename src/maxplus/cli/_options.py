@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 
 COLUMNS = "Columns"  # Panel of the help text.
 AUTO, NONE = "auto", "none"
+# Suffixes of image formats that matplotlib writes.
+FIGURES = (".png", ".svg", ".pdf", ".jpg", ".jpeg", ".webp", ".tif", ".tiff", ".eps", ".ps")
 
 Data = Annotated[
     str,
@@ -128,7 +131,32 @@ def check_output_file(path: Path | None) -> Path | None:
         raise typer.BadParameter(f"{path}: the folder {folder} does not exist; create it first")
     if path.is_dir():
         raise typer.BadParameter(f"{path} is a folder; specify a file")
+    if not os.access(folder, os.W_OK):
+        raise typer.BadParameter(
+            f"{path}: the folder {folder} is not writable; choose another folder"
+        )
     return path
+
+
+def given_options(context: typer.Context, parameters: Iterable[str]) -> list[str]:
+    """Return the options of a command line that set one of the parameters of a command."""
+    return [
+        param.opts[0]
+        for param in context.command.params
+        if param.name in parameters
+        and getattr(context.get_parameter_source(param.name), "name", "") == "COMMANDLINE"
+    ]
+
+
+def figure_file(*, help: str) -> typer.models.OptionInfo:
+    """Return an option for a figure, which fails early if the file cannot be written."""
+    return typer.Option(help=help, callback=_check_figure_file)
+
+
+def _check_figure_file(path: Path | None) -> Path | None:
+    if path is not None and path.suffix.lower() not in FIGURES:
+        raise typer.BadParameter(f"{path} must end in one of {', '.join(FIGURES)}")
+    return check_output_file(path)
 
 
 def names(values: Iterable[str] | None) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ from sklearn.preprocessing import StandardScaler
 
 from maxplus import estimators
 from maxplus.cli._console import (
+    counted,
     label_cell,
     number,
     percent,
@@ -299,6 +300,11 @@ def train_table(
                 "option, or add --task classification"
             )
     estimator = build_estimator(**options, regression=is_regression)
+    if checkpoint is not None and getattr(estimator, "_is_sum", False):
+        raise ValueError(
+            "--checkpoint requires a single network, but the model is a sum of terms; omit the "
+            "option, or add --set n_hidden=50"
+        )
     if standardize is None:
         standardize = dataset.image_shape is None
     if is_subgradient:
@@ -407,8 +413,8 @@ def open_training(
     if regression:
         described = f"regression target {name!r}"
     console.print(
-        f"{dataset.name}: {comm.total(len(dataset.X)):,} rows, {dataset.X.shape[1]:,} features, "
-        f"{described}"
+        f"{dataset.name}: {counted(comm.total(len(dataset.X)), 'row')}, "
+        f"{counted(dataset.X.shape[1], 'feature')}, {described}"
     )
     decisions = [with_options(line) for line in dataset.decisions]
     for line in decisions:
@@ -515,7 +521,9 @@ def validation_table(validation: Validation) -> Table:
     lowest = np.argsort(recalls, kind="stable")[:MAX_RECALLS]
     for d in lowest if n_hidden > 0 else range(len(recalls)):
         class_metrics = metrics.classes[d]
-        name = f"recall of {label_cell(class_metrics.label)}, {class_metrics.n_rows:,} rows"
+        name = (
+            f"recall of {label_cell(class_metrics.label)}, {counted(class_metrics.n_rows, 'row')}"
+        )
         table.add_row(name, percent(class_metrics.recall), percent(baseline.classes[d].recall))
     if n_hidden > 0:
         others = "the other class has" if n_hidden == 1 else f"{n_hidden} other classes have"

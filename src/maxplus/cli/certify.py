@@ -63,7 +63,7 @@ def certify(
     ] = False,
     plot: Annotated[
         Path | None,
-        opt.output_file(
+        opt.figure_file(
             help="Write a plot of certified accuracy against ε to this file; none by default."
         ),
     ] = None,
@@ -116,7 +116,8 @@ def certify(
             table.add_row(f"{value:g}", f"{share:.2%}")
         console.rich.print(table)
         for line in _sentences(arrays, summary, perturbation, eps_values[-1], columns):
-            console.print(line)
+            # With --move-categories, the one-hot features of categories change as well.
+            console.print(line.replace("numeric feature", "feature") if move_categories else line)
         document = {
             "model": str(model),
             "data": data,

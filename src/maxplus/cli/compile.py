@@ -21,7 +21,7 @@ def compile_kernels(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[PART…]",
+            metavar="PART",
             help="Parts of the library to compile: default, subgradient, engines, regression, "
             "products. All by default.",
         ),

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from maxplus.cli import _options as opt
 from maxplus.cli._console import (
     Console,
+    counted,
     label_cell,
     number,
     open_console,
@@ -39,7 +40,7 @@ def evaluate(
     data: opt.Data,
     plot: Annotated[
         Path | None,
-        opt.output_file(help="Write a reliability diagram to this file; none by default."),
+        opt.figure_file(help="Write a reliability diagram to this file; none by default."),
     ] = None,
     strict: opt.Strict = False,
     as_json: opt.Json = False,
@@ -76,7 +77,7 @@ def evaluate(
         name, n_equal = unknown.name, int(columns["equal"].sum()) if "equal" in columns else None
         is_training = is_training_table(estimator, columns.get("loss", columns["y"]))
         note = _training_note(is_training, n_equal)
-        console.print(f"{name}: {len(columns['y']):,} rows{note}")
+        console.print(f"{name}: {counted(len(columns['y']), 'row')}{note}")
         document: dict[str, Any] = {
             "model": str(model),
             "data": name,

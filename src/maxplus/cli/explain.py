@@ -85,7 +85,7 @@ def explain(
     ] = None,
     picture: Annotated[
         Path | None,
-        opt.output_file(
+        opt.figure_file(
             help="File for a plot of the first explanation: the contributions or, for a single "
             "network that was trained on images, the units and pixels. None by default."
         ),

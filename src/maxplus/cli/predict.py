@@ -13,7 +13,7 @@ import typer
 from numpy.typing import NDArray
 
 from maxplus.cli import _options as opt
-from maxplus.cli._console import open_console
+from maxplus.cli._console import counted, open_console
 from maxplus.cli._model import (
     DEVIATIONS,
     Perturbation,
@@ -114,7 +114,7 @@ def predict(
             list(chunks)
         elif out is not None:
             n = write_csv(out, chunks, spreadsheet_safe=spreadsheet_safe)
-            console.print(f"{n:,} predictions in {out}")
+            console.print(f"{counted(n, 'prediction')} in {out}")
             console.print_json({**head, "rows": n, "out": str(out)})
         elif as_json:
             stream_json(sys.stdout, head, "predictions", chunks)

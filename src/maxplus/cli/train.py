@@ -16,9 +16,25 @@ PRIVACY_NOTE = (
     "The file contains a hash, the label and the loss of every training row: anyone with the file "
     "can test whether a given row was in the training data."
 )
+# Options that have no effect with --resume, which uses those of the checkpoint.
+NOT_RESUMED = (
+    "seed",
+    "target",
+    "task",
+    "drop",
+    "keep",
+    "categorical",
+    "numeric",
+    "groups",
+    "algorithm",
+    "increasing",
+    "decreasing",
+    "settings",
+)
 
 
 def train(
+    context: typer.Context,
     data: opt.Data,
     out: Annotated[
         Path, opt.output_file("--out", "-o", help="The model file to write.", panel=FILES)
@@ -106,7 +122,8 @@ def train(
     checkpoint: Annotated[
         Path | None,
         opt.output_file(
-            help="Write the state of training to this file every minute. None by default.",
+            help="Write the state of training of a single network to this file every minute. None "
+            "by default.",
             panel=FILES,
         ),
     ] = None,
@@ -163,6 +180,12 @@ def train(
             )
         else:
             _training.reject_ensemble("--resume", parameters)
+            ignored = opt.given_options(context, NOT_RESUMED)
+            if ignored:
+                console.print_message(
+                    "--resume uses the options of the checkpoint, so these have no effect: "
+                    f"{', '.join(ignored)}"
+                )
             training = _training.resume_training(data, resume, checkpoint or resume, console)
         training.save(out, remember_rows=remember_rows)
         document = training.describe(out)

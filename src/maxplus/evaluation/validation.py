@@ -243,7 +243,8 @@ def validate(
         Group labels, or the name of a column of a data frame. A group is never split.
     encoder : TableEncoder, optional
         Encoder of data frames. By default, the encoder that is attached to X, or
-        ``TableEncoder()``. Its parameter ``standardize`` is ignored: use a pipeline with a scaler.
+        ``TableEncoder()``. Its parameter ``standardize`` is ignored, with a warning: use a pipeline
+        with a scaler.
     random_state : int, default=0
         Seed for shuffling.
     on_progress : callable
@@ -267,6 +268,12 @@ def validate(
     data = as_dataset(X, y, groups)
     if encoder is None:
         encoder = data.encoder or data.table.encoder or TableEncoder()
+    if encoder.standardize:
+        warnings.warn(
+            "validate and compare ignore the parameter standardize=True of the encoder; to "
+            "standardise the features in each split, use make_pipeline(StandardScaler(), model)",
+            stacklevel=2,
+        )
     assert data.y is not None
     is_classification = is_classifier(model)
     splits = make_splits(

@@ -74,7 +74,8 @@ class Source:
     kept: bytes | None = None
     # True if bytes that are not UTF-8 were decoded as cp1252 or Latin-1.
     is_latin1: bool = field(default=False, init=False)
-    # Columns with decimal commas.
+    # Names of all columns, and columns with decimal commas.
+    names: tuple[str, ...] = field(default=(), init=False)
     commas: frozenset[str] = field(default=frozenset(), init=False)
 
     @classmethod
@@ -212,7 +213,9 @@ def sniff(text: io.BufferedReader, name: str) -> Dialect:
 def check_names(name: str, names: Sequence[str]) -> None:
     """Raise TableError if a column has no name, or if two have the same name."""
     if "" in names:
-        raise TableError(f"{name}: column {names.index('') + 1} has no name; name it")
+        raise TableError(
+            f"{name}: column {names.index('') + 1} has no name; name it, or remove the column"
+        )
     check_unique(name, names)
 
 
@@ -281,7 +284,7 @@ def csv_batches(
     """
     with _csv_errors(source) as ragged, source.open() as text:
         dialect = sniff(text, source.name)
-        source.commas = dialect.commas
+        source.names, source.commas = tuple(dialect.names), dialect.commas
         requested = set(dialect.names if only is None else only)
         names = [name for name in dialect.names if name in requested] or dialect.names
         for batch in _record_batches(text, dialect, names, ragged):

@@ -333,9 +333,11 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         names = [column.name for column in self.columns_]
         absent = [name for name in names if name not in table.columns]
         if absent:
+            # Columns that the model does not use may have been renamed: list them first.
+            present = sorted(table.names or table.columns, key=lambda name: name in names)
             raise TableError(
                 f"{table.name} lacks column{'s' * (len(absent) > 1)} {listed_names(absent)}, which "
-                f"the model needs; it has {listed_names(list(table.columns))}"
+                f"the model needs; it has {listed_names(present)}"
             )
         if self.missing == ERROR:
             check_not_missing(table, ((name, table.feature(name)) for name in names))

@@ -170,8 +170,10 @@ def _tables(path: str | Path, suffix: str, types: ReadAs | None) -> Iterator[Raw
             yield table
             first_row += table.n_rows
     else:
+        names = () if suffix in NUMPY else _parquet_names(Path(path))
         for columns in _batches(Path(path), suffix, only):
-            table = RawTable(str(path), columns, partial(row_text, first_row=first_row))
+            locate = partial(row_text, first_row=first_row)
+            table = RawTable(str(path), columns, locate, names=names)
             yield table
             first_row += table.n_rows
 
@@ -189,6 +191,8 @@ def _suffix(path: str | Path) -> str:
     path = Path(path)
     try:
         path.stat()
+    except FileNotFoundError:
+        raise
     except OSError as error:
         if error.errno == errno.ELOOP:
             raise TableError(
@@ -262,7 +266,8 @@ def _csv_table(
     def locate(row: int) -> str:
         return source.line_of(first_row + row)
 
-    table = RawTable(source.name, columns, locate, source.notes, source.commas)
+    names = source.names if len(columns) < len(source.names) else ()
+    table = RawTable(source.name, columns, locate, source.notes, source.commas, names=names)
     for name in columns:
         if types.get(name) is False:
             columns[name] = Number(name).numbers(table)
@@ -298,7 +303,8 @@ def _parquet_batches(
                 )
             if not rows and file == files[0]:
                 yield columns_from_arrow(content.schema_arrow.empty_table())
-            columns = None if only is None else [name for name in file_columns if name in only]
+            # If none of the requested columns exists, all are read.
+            columns = [name for name in file_columns if name in (only or ())] or None
             for group in range(content.num_row_groups):
                 n = content.metadata.row_group(group).num_rows
                 if first < rows.stop and first + n > rows.start:
@@ -310,6 +316,12 @@ def _parquet_batches(
                         if start < stop and batch.num_columns:
                             yield columns_from_arrow(batch.slice(start, stop - start))
                 first += n
+
+
+def _parquet_names(path: Path) -> tuple[str, ...]:
+    """Return the names of the columns of a file, or of the first file of a folder."""
+    with _open_parquet(_parquet_files(path)[0]) as content:
+        return tuple(content.schema_arrow.names)
 
 
 def _parquet_files(path: Path) -> list[Path]:

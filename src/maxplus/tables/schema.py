@@ -333,10 +333,7 @@ def _median(order: tuple[str, ...], cells: Categorical) -> str:
 
 def _check_numbers(table: RawTable, name: str, cells: Categorical) -> None:
     """Raise TableError if a numeric column contains a few text cells."""
-    counts, decimal_comma = cells.counts, name in table.commas
-    parsed = [parse_number(text, decimal_comma=decimal_comma) for text in cells.values]
-    is_text = np.isnan(parsed) & (counts > 0)
-    n, n_text = int(counts.sum()), int(counts[is_text].sum())
+    is_text, n_text, n = _text_values(table, name, cells)
     if not n_text or n - n_text < max(MIN_NUMBERS, SHARE_NUMBERS * n):
         return
     row = min(map(cells.first, np.flatnonzero(is_text).tolist()))
@@ -345,6 +342,19 @@ def _check_numbers(table: RawTable, name: str, cells: Categorical) -> None:
         f"{n - n_text:,} of {n:,} values are numbers; correct it or leave it empty, "
         f"or specify `categorical=[{name!r}]`"
     )
+
+
+def _text_values(table: RawTable, name: str, cells: Categorical) -> tuple[NDArray, int, int]:
+    """Return the mask of values that are not numbers, and the counts of their cells and of all."""
+    counts, decimal_comma = cells.counts, name in table.commas
+    parsed = [parse_number(text, decimal_comma=decimal_comma) for text in cells.values]
+    is_text = np.isnan(parsed) & (counts > 0)
+    return is_text, int(counts[is_text].sum()), int(counts.sum())
+
+
+def _is_mostly_text(table: RawTable, name: str, cells: Categorical) -> bool:
+    _, n_text, n = _text_values(table, name, cells)
+    return 2 * n_text > n
 
 
 # -- uninformative columns ------------------------------------------------------------------------
@@ -495,9 +505,24 @@ def infer_target(
     require(table, name, "target")
     lines: list[str] = []
     cells = table.columns[name]
-    task = _infer_task(cells, name, task, lines)
+    if task == REGRESSION:
+        _check_regression_target(table, name)
+    task = _infer_task(table, name, task, lines)
     target = Target(name, task, task == CLASSIFICATION and isinstance(cells, Categorical))
     return target, (*lines, *_similar_classes(cells, name))
+
+
+def _check_regression_target(table: RawTable, name: str) -> None:
+    """Raise TableError if most values of the target of a regression are not numbers."""
+    cells = table.feature(name)
+    if isinstance(cells, Categorical) and _is_mostly_text(table, name, cells):
+        is_text, n_text, n = _text_values(table, name, cells)
+        row = min(map(cells.first, np.flatnonzero(is_text).tolist()))
+        raise TableError(
+            f"{table.name}, {table.locate(row)}: the target {name!r} contains "
+            f"{quoted(cells[row])}, but numbers are expected; {n_text:,} of {n:,} values are text: "
+            "replace them by numbers, or specify `task='classification'`"
+        )
 
 
 def label_name(y: Any, table: RawTable) -> str:
@@ -509,9 +534,10 @@ def label_name(y: Any, table: RawTable) -> str:
     return free[0] if free else f"label of {table.name}"
 
 
-def _infer_task(cells: Cells, name: str, task: str, lines: list[str]) -> str:
+def _infer_task(table: RawTable, name: str, task: str, lines: list[str]) -> str:
     if task == REGRESSION:
         return REGRESSION
+    cells = table.columns[name]
     if isinstance(cells, Categorical):
         n, n_rows, is_integer = int(np.count_nonzero(cells.counts)), int(cells.counts.sum()), True
     else:
@@ -522,10 +548,11 @@ def _infer_task(cells: Cells, name: str, task: str, lines: list[str]) -> str:
     is_chosen = task == CLASSIFICATION or isinstance(cells, Categorical)
     if is_chosen or (is_integer and n <= MANY_CLASSES and not few_rows):
         if few_rows:
+            is_text = isinstance(cells, Categorical) and _is_mostly_text(table, name, cells)
+            regression = "" if is_text else ", `task='regression'` for regression"
             lines.append(
                 f"few rows: the target {name!r} has {n:,} classes in {n_rows:,} rows, fewer than "
-                f"{ROWS_PER_CLASS} per class (`target` for another column, `task='regression'` for "
-                "regression)"
+                f"{ROWS_PER_CLASS} per class (`target` for another column{regression})"
             )
         return CLASSIFICATION
     lines.append(

@@ -182,6 +182,8 @@ class RawTable:
         Encoder that is used by ``fit`` of an estimator.
     encoded : ndarray of shape (n_rows, n_features), optional
         Features computed by the encoder.
+    names : tuple of str, default=()
+        Names of all columns of the file if only some of them were read, for messages.
     """
 
     name: str
@@ -191,6 +193,7 @@ class RawTable:
     commas: frozenset[str] = frozenset()
     encoder: TableEncoder | None = None
     encoded: NDArray | None = None
+    names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if isinstance(self.columns, dict):
@@ -309,7 +312,7 @@ def require(table: RawTable, name: str, parameter: str, *others: str) -> None:
     The message lists the columns of the table and ``others``.
     """
     if name not in table.columns:
-        names = [*table.columns, *others]
+        names = [*(table.names or table.columns), *others]
         raise TableError(
             f"{table.name} has no column {name!r} (`{parameter}`); it has "
             f"{', '.join(map(repr, names[:20]))}"
