@@ -87,7 +87,7 @@ class Domain:
     ordinals: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Raise ValueError for inconsistent fields, and fix whole categorical columns."""
+        """Raise ValueError for inconsistent fields, and make limits and ``fixed`` consistent."""
         P = self.n_features
         if not (np.isfinite(self.unit).all() and (self.unit > 0).all()):
             raise ValueError(f"unit must be finite and > 0; got {self.unit!r:.80}")
@@ -125,6 +125,12 @@ class Domain:
         for category in self.categories:
             fixed[list(category.features)] |= fixed[list(category.features)].any()
         object.__setattr__(self, "fixed", fixed)
+        # Limits beyond 0 and 1, for example those of `within`, do not restrict 0/1 features.
+        binary = [*grouped, *self.indicators.values()]
+        for name in ("low", "high"):
+            limits = np.array(getattr(self, name), np.float64)
+            limits[binary] = np.clip(limits[binary], 0.0, 1.0)
+            object.__setattr__(self, name, limits)
 
     @classmethod
     def free(
