@@ -21,7 +21,7 @@ def test_explain_writes_every_row_by_default(orchard_model, tmp_path, monkeypatc
     printed = good("explain", orchard_model, ORCHARD, "--table", tmp_path / "t.csv")
     assert [n for n in range(1, 20) if f"Row {n}:" in printed] == [1, 2, 3]
     assert "decided by" in printed
-    assert "like training row" in printed
+    assert "initialised at training row" in printed
     rows = read_csv(tmp_path / "t.csv")
     assert [int(row["row"]) for row in rows] == [n for n in range(1, 241) for _ in range(3)]
     model = maxplus.load(orchard_model)

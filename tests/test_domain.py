@@ -14,7 +14,7 @@ from maxplus.certify import certified_radius
 from maxplus.explain import Domain, OneHotGroup, nearest_counterfactuals
 from maxplus.explain import domain as domain_module
 from maxplus.explain.boundary import DecisionBoundary
-from maxplus.explain.domain import held_columns
+from maxplus.explain.domain import fixed_columns
 from maxplus.models import LMM
 from strategies import DTYPES, SEEDS, grid_array
 
@@ -158,8 +158,8 @@ def test_certificates_hold_non_continuous_columns_fixed():
     everything = domain.certificate_scale(categories=True)
     assert np.array_equal(everything[moving], domain.unit[moving])
     assert everything[7] == 0.0
-    assert held_columns(domain.column_names, scale) == ["pain", "feature 8"]
-    assert held_columns(domain.column_names, everything) == []
+    assert fixed_columns(domain.column_names, scale) == ["pain", "feature 8"]
+    assert fixed_columns(domain.column_names, everything) == []
 
 
 # -- flips, against trying every allowed value -------------------------------------------------

@@ -115,7 +115,7 @@ def test_explanation_text_lists_best_class_first(fitted, why, iris):
             record = records[n, d]
             assert re.search(rf"\bclass {record['class']}\b", line)
             assert re.search(rf"\bunit {record['unit']}\b", line)
-            assert re.search(rf"\blike training row {record['prototype'] + 1}\b", line)
+            assert re.search(rf"\binitialised at training row {record['prototype'] + 1}\b", line)
             assert f"{record['feature']} = {record['value']:g} " in line
             assert re.search(rf"\bunit {record['runner_up']}\b", line)
             (score,) = re.findall(r"score (\S+),", line)
@@ -190,7 +190,7 @@ def test_explanation_omits_cancelled_columns(iris):
     why = clf.explain(iris.X, class_names=FLOWERS, feature_names=MEASURES)
     Z = clf.model_.scores(iris.X)
     order = np.argsort(-Z, axis=1, kind="stable")
-    offsets_decide = "no single column decides, the units' offsets do"
+    offsets_decide = "the margin depends on the offsets of the units, not on a column"
     cancelled = 0
     for n, x in enumerate(iris.X):
         lines = dict(re.findall(r"^  class (\w+): (.*)$", why.text(n), re.MULTILINE))

@@ -101,11 +101,13 @@ def test_a_network_has_the_contributions_flips_and_boxes_of_a_sum_with_one_term(
 
 
 def test_explain_predictions_needs_a_baseline_for_a_sum():
-    with pytest.raises(TypeError, match="without baseline requires a single LMM; got AdditiveLMM"):
+    with pytest.raises(
+        TypeError, match="without a baseline requires a single LMM; got AdditiveLMM"
+    ):
         explain_predictions(SUM, X, None, WORDS, FREE)
     why = explain_predictions(SUM, X, term_means(SUM, X), WORDS, FREE)
     assert why.paths is None
-    with pytest.raises(AttributeError, match="no deciding units; see its contributions"):
+    with pytest.raises(AttributeError, match="no active units; see its contributions"):
         _ = why.cancels
     single = explain_predictions(PLAIN, X, None, WORDS, FREE)
     assert single.contributions is None

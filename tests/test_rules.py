@@ -297,6 +297,18 @@ def test_rules_of_a_sum_name_categories():
     assert {"colour is 'blue'", "colour is not 'blue'"} <= {rule.premise for rule in rules}
 
 
+@pytest.mark.parametrize("limits", [(None, 100.0), (-100.0, None), (-9.0, 9.0)])
+def test_limits_of_numeric_columns_add_no_conditions_on_categories(limits):
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.random(300), np.eye(3)[rng.integers(0, 3, 300)]])
+    model = ramps(4, [2])
+    words = OneHotGroup("colour", (1, 2, 3), ("red", "blue", "gold"))
+    domain = Domain.of_rows(X, names=["size", "r", "b", "g"], categories=[words])
+    y = model.scores(X).argmax(axis=1)
+    rules = strongest_rules(model, X, y, domain.within(*limits), ["no", "yes"])
+    assert rules == strongest_rules(model, X, y, domain, ["no", "yes"])
+
+
 # -- few digits -------------------------------------------------------------------------------
 
 

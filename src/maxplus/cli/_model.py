@@ -38,7 +38,7 @@ class Perturbation(NamedTuple):
 
 def perturbation_of(estimator: Any, raw_units: bool, move_categories: bool = False) -> Perturbation:
     """Return the scale and the unit of perturbations."""
-    from maxplus.explain.domain import held_columns
+    from maxplus.explain.domain import fixed_columns
 
     encoder = encoder_of(estimator)
     if encoder is None:
@@ -48,7 +48,7 @@ def perturbation_of(estimator: Any, raw_units: bool, move_categories: bool = Fal
         scale = encoder.ranges_.deviations
     else:
         scale = estimator.certificate_scale(categories=move_categories)
-    held = tuple(held_columns(encoder.domain().column_names, scale))
+    held = tuple(fixed_columns(encoder.domain().column_names, scale))
     if not raw_units:
         return Perturbation(scale, DEVIATIONS, held)
     return Perturbation((scale > 0).astype(float) if held else None, RAW_UNITS, held)

@@ -107,8 +107,8 @@ class ExplainMixin:
         scale : array of shape (n_features,), optional
             Unit of the change for each feature, as in `certified_radius`.
         change_one_of : str or iterable of str, default=()
-            Names of categorical or ordinal columns, or of numeric columns with few distinct values
-            or a small range of integers.
+            Names of categorical or ordinal columns, or of numeric columns with two values or a
+            small range of integers.
 
         Returns
         -------
@@ -207,7 +207,10 @@ class ExplainMixin:
         except (TypeError, ValueError):
             radii = np.array(np.nan)
         if not (radii.ndim <= 1 and np.isfinite(radii).all() and (radii >= 0).all()):
-            raise ValueError(f"eps must be a finite number >= 0, or a list of them; got {eps!r}")
+            raise ValueError(
+                "eps must be a finite number >= 0, or a list of them for certified_accuracy; "
+                f"got {eps!r}"
+            )
         return radii, scale
 
     def _certified(
@@ -486,9 +489,9 @@ class ExplainMixin:
     def certificate_scale(self, *, categories: bool = False) -> NDArray:
         """Return a ``scale`` for certificates, derived from the training data.
 
-        It is the standard deviation of each feature in the training set, or ``scale_`` without an
-        encoder. It is 0 for indicators of missing values and, by default, for categorical columns
-        and numeric columns with two values.
+        It is the standard deviation of each feature in the training set. Without an encoder, it is
+        ``scale_``, or 1 if there is no ``scale_``. It is 0 for indicators of missing values and, by
+        default, for categorical columns and numeric columns with two values.
 
         Parameters
         ----------

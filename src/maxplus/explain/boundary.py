@@ -32,7 +32,7 @@ class FeatureBounds(NamedTuple):
     low: np.ndarray  # (P,)
     high: np.ndarray  # (P,)
     unit: np.ndarray  # (P,)
-    moves: np.ndarray  # (P,) of bool, or (N, P) for N samples
+    may_change: np.ndarray  # (P,) of bool, or (N, P) for N samples
 
 
 class FlatTerms(NamedTuple):
@@ -66,7 +66,8 @@ class FlatTerms(NamedTuple):
 def _segment(terms, p, x, sign):
     """Return φ_p(x), its slope just beyond x in a direction, and the end of the segment (or ±inf).
 
-    The sign of the direction is 1.0 or −1.0. A literal bool would compile the function twice.
+    The sign of the direction is 1.0 or −1.0. Numba would compile the function twice for literal
+    bools.
     """
     is_rising = sign > 0.0
     first, last = terms.first_knot[p], terms.first_knot[p + 1] - 1
@@ -130,15 +131,15 @@ def _lowest_line(at, slopes):
         if at[j] < at[k] or (at[j] == at[k] and slopes[j] < slopes[k]):
             k = j
     while True:
-        end, then = np.inf, k
+        end, following = np.inf, k
         for j in range(3):
             if slopes[j] < slopes[k] and at[j] < np.inf:
-                meet = (at[j] - at[k]) / (slopes[k] - slopes[j])
-                if meet < end:
-                    end, then = meet, j
+                crossing = (at[j] - at[k]) / (slopes[k] - slopes[j])
+                if crossing < end:
+                    end, following = crossing, j
         if end > 0.0:
             return slopes[k], at[k], end
-        k = then
+        k = following
 
 
 @njit(cache=True)
@@ -200,11 +201,11 @@ def _first_crossing(Z, S, y, lead):
     for d in range(Z.size):
         if d == y:
             continue
-        ahead, faster = Z[y] + lead - Z[d], S[d] - S[y]
-        gap = min(gap, ahead)
-        if faster > 0.0:
-            first = min(first, max(0.0, ahead / faster))
-        elif ahead < 0.0:
+        difference, rate = Z[y] + lead - Z[d], S[d] - S[y]
+        gap = min(gap, difference)
+        if rate > 0.0:
+            first = min(first, max(0.0, difference / rate))
+        elif difference < 0.0:
             first = 0.0
     return first, gap
 
@@ -267,7 +268,7 @@ def _sample_changes(x, y, flat, bounds, only_nearest, lead, change):
     nearest = np.inf
     for p in range(x.size):
         change[p, 0] = change[p, 1] = np.inf
-        if not bounds.moves[p] or terms.first_use[p] == terms.first_use[p + 1]:
+        if not bounds.may_change[p] or terms.first_use[p] == terms.first_use[p + 1]:
             continue
         # Loops, because Numba takes a second to compile the assignment of an array to a slice.
         for d in range(C):
@@ -294,15 +295,18 @@ def _sample_changes(x, y, flat, bounds, only_nearest, lead, change):
 
 
 @njit(cache=True, parallel=True)
-def _changes(X, y, terms, low, high, unit, moves, only_nearest, lead, change):
-    """Run `_sample_changes` for each sample; ``change`` has shape (N, P, 2), ``moves`` (N, P)."""
+def _changes(X, y, terms, low, high, unit, may_change, only_nearest, lead, change):
+    """Run `_sample_changes` for each sample.
+
+    ``change`` has shape (N, P, 2), and ``may_change`` has shape (N, P).
+    """
     for n in prange(X.shape[0]):
-        bounds = FeatureBounds(low, high, unit, moves[n])
+        bounds = FeatureBounds(low, high, unit, may_change[n])
         _sample_changes(X[n], y[n], terms, bounds, only_nearest, lead, change[n])
 
 
 class DecisionBoundary:
-    """The decision boundary of a model along single features, exact in float64."""
+    """The decision boundary of a model along single features, exact up to rounding in float64."""
 
     def __init__(self, model: TermSum) -> None:
         self.model = model
@@ -310,10 +314,10 @@ class DecisionBoundary:
         self._magnitude = Magnitude(model)
 
     def nearest(self, X: NDArray, y: NDArray, bounds: FeatureBounds) -> tuple[NDArray, NDArray]:
-        """Return the feature whose smallest change, in units, changes each class, and the change.
+        """Return the smallest change, in units, of a feature that changes each prediction.
 
-        The feature is −1 for samples without such a change. In sample n, only the features
-        ``bounds.moves[n]`` may change.
+        The result is the feature and the change. The feature is −1 for samples without such a
+        change. In sample n, only the features ``bounds.may_change[n]`` may change.
         """
         changes = self._changes(X, y, bounds, 0.0, True)
         distance = (changes / bounds.unit[:, None]).reshape(len(X), 2 * X.shape[1])
@@ -336,7 +340,7 @@ class DecisionBoundary:
         bounds. With ``only_nearest``, entries above the smallest one, in units, may be infinite as
         well.
         """
-        bounds = bounds._replace(moves=bounds.moves[None])
+        bounds = bounds._replace(may_change=bounds.may_change[None])
         return self._changes(x[None], np.array([y]), bounds, lead, only_nearest)[0]
 
     def _changes(
@@ -349,7 +353,7 @@ class DecisionBoundary:
         kernel(frozen(X), frozen(y), self.terms, *map(frozen, bounds), only_nearest, lead, change)
         return change
 
-    def rounding(self, x: NDArray) -> float:
+    def score_ulp(self, x: NDArray) -> float:
         """Return an ulp of the scores at x: machine epsilon times the largest summed magnitude."""
         model, size = self.model, np.abs(x)
         if model.feature_map is not None:
@@ -359,7 +363,7 @@ class DecisionBoundary:
         return float(np.finfo(model.dtype).eps) * largest * (1.0 + len(model.terms) / ERROR_ULPS)
 
     def _largest_value(self, p: int, size: float) -> float:
-        """Return the largest |φ_p|, plus the effect of rounding x to the model's float type."""
+        """Return the largest |φ_p|, plus its largest slope times |x_p|, for the rounding of x_p."""
         part = slice(*self.terms.first_knot[p : p + 2])
         inside = min(size, float(np.abs(self.terms.knots[part]).max()))
         return float(np.abs(self.terms.values[part]).max() + self.terms.rises[part].max() * inside)
@@ -381,7 +385,7 @@ def flat_terms(model: TermSum) -> FlatTerms:
     n_features = [term.features.size for term in model.terms]
     features = np.concatenate([term.features for term in model.terms])
     order = np.argsort(features, kind="stable")
-    feature_map, none = model.feature_map, np.empty(0)
+    feature_map, empty = model.feature_map, np.empty(0)
     return FlatTerms(
         first_position=_starts(n_features),
         first_unit=_starts([lmm.n_hidden for lmm in lmms]),
@@ -395,12 +399,12 @@ def flat_terms(model: TermSum) -> FlatTerms:
         used_term=np.repeat(np.arange(len(lmms)), n_features)[order],
         used_position=order,
         first_knot=_starts([0] * model.n_features) if feature_map is None else feature_map.starts,
-        knots=none if feature_map is None else feature_map.x,
-        values=none if feature_map is None else feature_map.u,
-        rises=none if feature_map is None else feature_map.rises,
+        knots=empty if feature_map is None else feature_map.x,
+        values=empty if feature_map is None else feature_map.u,
+        rises=empty if feature_map is None else feature_map.rises,
     )
 
 
 def _starts(sizes: list[int] | NDArray) -> NDArray:
-    """Return the start of each group in an array of concatenated groups, and its length."""
+    """Return the start of each group in an array of concatenated groups, and the total size."""
     return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)

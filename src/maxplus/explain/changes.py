@@ -121,20 +121,22 @@ def smallest_change(
         best = _no_change(row)
     if n_columns == 1 or best.distance == 0.0:
         return best
-    reach = best.distance if best.feature.size else n_columns * _largest_distance(row, domain)
-    slack = ERROR_ULPS * DecisionBoundary(model).rounding(np.abs(row) + reach * domain.unit)
+    max_distance = (
+        best.distance if best.feature.size else n_columns * _largest_distance(row, domain)
+    )
+    slack = ERROR_ULPS * DecisionBoundary(model).score_ulp(np.abs(row) + max_distance * domain.unit)
     exact = model.astype(np.float64)
     end, at_least = monotonic() + seconds, np.inf
     for d in np.argsort(-exact.scores(row[None])[0], kind="stable").tolist():
         if d == y:
             continue
         search = ChangeSearch(exact, row, y, d, domain)
-        if not search.build(n_columns, min(reach, best.distance), slack):
+        if not search.build(n_columns, min(max_distance, best.distance), slack):
             continue
         optimum = search.milp.solve(max(1.0, end - monotonic()))
         at_least = min(at_least, optimum.at_least)
         if optimum.values is not None:
-            several = _change(model, row, y, domain, *search.read(optimum.values), names)
+            several = _change(model, row, y, domain, *search.decode(optimum.values), names)
             best = min(best, several, key=lambda change: change.distance)
     if not best.feature.size and at_least < np.inf:
         # The search was stopped before infeasibility was proven.
@@ -144,13 +146,13 @@ def smallest_change(
 
 def _largest_distance(x: NDArray, domain: Domain) -> float:
     """Return the largest distance of a change of one column; raise ValueError if it is infinite."""
-    moves = domain.is_continuous | domain.is_unlisted
+    is_numeric = domain.is_continuous | domain.is_unlisted
     ends = np.maximum(domain.high - x, x - domain.low) / domain.unit
     feature, value = domain.candidates
     listed = domain.distances(x, domain.changed(x, feature, value))
-    largest = max(ends[moves].max(initial=0.0), listed.max(initial=0.0))
+    largest = max(ends[is_numeric].max(initial=0.0), listed.max(initial=0.0))
     if not np.isfinite(largest):
-        p = int(np.flatnonzero(moves & ~np.isfinite(ends))[0])
+        p = int(np.flatnonzero(is_numeric & ~np.isfinite(ends))[0])
         raise ValueError(
             "domain must have limits if no change of a single column flips the class; "
             f"{domain.names[p]!r} has none (give low and high)"
@@ -158,7 +160,7 @@ def _largest_distance(x: NDArray, domain: Domain) -> float:
     return float(largest)
 
 
-def _after(x: NDArray, domain: Domain, feature: NDArray, value: NDArray) -> NDArray:
+def _apply_changes(x: NDArray, domain: Domain, feature: NDArray, value: NDArray) -> NDArray:
     """Return sample x after all changes."""
     for p, v in zip(feature.tolist(), value.tolist(), strict=True):
         x = domain.changed(x, p, v)[0]
@@ -182,7 +184,7 @@ def _change(
 ) -> Change:
     """Return the change of these features, with its numbers rounded to few digits for printing."""
     distance = float(domain.distances(x, domain.changed(x, feature, value)).sum())
-    row = _after(x, domain, feature, value)
+    row = _apply_changes(x, domain, feature, value)
     becomes = int(model.scores(row[None]).argmax())
     if becomes == y:  # Due to rounding in the model's float type, the class does not change.
         return _no_change(x)
@@ -192,17 +194,17 @@ def _change(
         for j in continuous.tolist():
             exponent = int(np.floor(np.log10(domain.unit[feature[j]]))) - digits
             shown[j] = rounded_away(float(value[j]), float(x[feature[j]]), exponent)
-        tried = _after(x, domain, feature, shown)
+        tried = _apply_changes(x, domain, feature, shown)
         inside = (shown >= domain.low[feature]) & (shown <= domain.high[feature])
         if inside[continuous].all() and model.scores(tried[None]).argmax() == becomes:
             row = tried
             break
-    moves = [
+    phrases = [
         f"{domain.column_names[p]} goes from {domain.text(x, p)} to "
         f"{domain.text(row, p, exact=True)}"
         for p in feature.tolist()
     ]
-    text = f"flips to {class_names[becomes]} if " + " and ".join(moves)
+    text = f"flips to {class_names[becomes]} if " + " and ".join(phrases)
     return Change(feature, value, becomes, distance, distance, row, text)
 
 
@@ -248,16 +250,16 @@ class ChangeSearch:
         joint = [term.features for term in model.terms if term.features.size > 1]
         self.joint = set(np.concatenate([np.empty(0, int), *joint]).tolist())
 
-    def build(self, n_columns: int, reach: float, slack: float) -> bool:
-        """Add variables and constraints; return whether d can be predicted within ``reach``.
+    def build(self, n_columns: int, max_distance: float, slack: float) -> bool:
+        """Add variables and constraints; return whether d can be predicted within ``max_distance``.
 
         ``slack`` is the minimum margin of d over y.
         """
         for p in np.flatnonzero(self.domain.is_continuous | self.domain.is_unlisted).tolist():
-            self._add_segments(p, reach)
+            self._add_segments(p, max_distance)
         feature, value = self.domain.candidates
         rows = self.domain.changed(self.x, feature, value)
-        is_near = self.domain.distances(self.x, rows) <= reach
+        is_near = self.domain.distances(self.x, rows) <= max_distance
         for k in np.flatnonzero(is_near & (rows != self.x).any(axis=1)):
             self._add_options(int(feature[k]), value[[k]], value[[k]])
         columns: dict[str, list[_Option]] = defaultdict(list)
@@ -266,7 +268,7 @@ class ChangeSearch:
         for options in columns.values():
             self.milp.at_most({option.switch: 1.0 for option in options}, 1.0)
         self.milp.at_most({option.switch: 1.0 for option in self.options}, float(n_columns))
-        self.milp.at_most({j: cost for j, cost in enumerate(self.milp.cost) if cost}, reach)
+        self.milp.at_most({j: cost for j, cost in enumerate(self.milp.cost) if cost}, max_distance)
         return bool(self.options) and self._add_scores(list(columns.values()), slack)
 
     def _shape(self, p: int, u: float) -> float:
@@ -284,11 +286,11 @@ class ChangeSearch:
         move = end - self.u[p]
         self.span[:, p] = min(move, self.span[0, p]), max(move, self.span[1, p])
 
-    def _add_segments(self, p: int, reach: float) -> None:
+    def _add_segments(self, p: int, max_distance: float) -> None:
         """Add an option for each segment of a numeric feature, above and below its value in x."""
         domain, at, unit = self.domain, float(self.x[p]), float(self.domain.unit[p])
-        low = max(float(domain.low[p]), at - reach * unit)
-        high = min(float(domain.high[p]), at + reach * unit)
+        low = max(float(domain.low[p]), at - max_distance * unit)
+        high = min(float(domain.high[p]), at + max_distance * unit)
         if domain.whole[p]:
             low, high = float(np.ceil(low)), float(np.floor(high))
         indicator = domain.indicators.get(p, -1)
@@ -296,14 +298,16 @@ class ChangeSearch:
         if low > high or not (self.shapes[p] or p in self.joint or is_missing):
             return
         # Values at which the slope of φ_p or of a term may change.
-        bends = np.concatenate([np.empty(0), *(breakpoints(lmm) for lmm in self.shapes[p])])
+        slope_changes = np.concatenate([np.empty(0), *(breakpoints(lmm) for lmm in self.shapes[p])])
         feature_map = self.model.feature_map
         if feature_map is not None:
-            bends = np.append(feature_map.inverse(p, bends), feature_map.knots(p)[0])
+            slope_changes = np.append(
+                feature_map.inverse(p, slope_changes), feature_map.knots(p)[0]
+            )
         first = len(self.options)
         for begin, end in ((max(at, low), high), (min(at, high), low)):
             least, most = min(begin, end), max(begin, end)
-            inside = np.unique(bends[(bends > least) & (bends < most)])
+            inside = np.unique(slope_changes[(slope_changes > least) & (slope_changes < most)])
             points = np.concatenate([[begin], inside if begin < end else inside[::-1], [end]])
             if (end - begin) * (end - at) > 0.0:
                 self._add_options(p, points[:-1], points[1:])
@@ -359,7 +363,7 @@ class ChangeSearch:
             size += np.abs(begin).max() + np.abs(further).sum()
         for features, lmm in self.model.terms:
             if features.size > 1:
-                term = _WideTerm(self, features, lmm)
+                term = _JointTerm(self, features, lmm)
                 high, low = term.range(self.d)[1], term.range(self.y)[0]
                 lower = term.add_lower_bound(self.d, coefficients)
                 constant += lower - term.add_upper_bound(self.y, coefficients)
@@ -372,7 +376,7 @@ class ChangeSearch:
         self.milp.at_most(scaled, (constant - margin) / size)
         return True
 
-    def read(self, values: NDArray) -> tuple[NDArray, NDArray]:
+    def decode(self, values: NDArray) -> tuple[NDArray, NDArray]:
         """Return the changed features, and their values, for these values of the variables."""
         changes = {}
         for option in self.options:
@@ -388,21 +392,22 @@ class ChangeSearch:
         return feature, np.array([changes[p] for p in feature.tolist()], float)
 
 
-class _WideTerm:
+class _JointTerm:
     """Variables and constraints for the scores of a term over several features.
 
-    ``now`` (2m, H) are the values r_i(h) for the sample x. ``low`` and ``high`` (2m, H) are bounds
-    on r_i(h) after all possible changes. ``lowest`` and ``highest`` (H,) are bounds on the units.
+    ``original`` (2m, H) are the values r_i(h) for the sample x. ``low`` and ``high`` (2m, H) are
+    bounds on r_i(h) after all possible changes. ``lowest`` and ``highest`` (H,) are bounds on the
+    units.
     """
 
     def __init__(self, search: ChangeSearch, features: NDArray, lmm: LMM) -> None:
         self.search, self.features, self.lmm = search, features, lmm
         column = np.repeat(features, 2)
-        self.now = (lmm.W0 * search.u[column])[:, None] + lmm.W1
-        moves = np.sort(lmm.W0 * search.span[:, column], axis=0)
-        self.low, self.high = (self.now + move[:, None] for move in moves)
+        self.original = (lmm.W0 * search.u[column])[:, None] + lmm.W1
+        ranges = np.sort(lmm.W0 * search.span[:, column], axis=0)
+        self.low, self.high = (self.original + change[:, None] for change in ranges)
         self.lowest, self.highest = self.low.min(axis=0), self.high.min(axis=0)
-        self.size = float((moves[1] - moves[0]).max())
+        self.size = float((ranges[1] - ranges[0]).max())
 
     def range(self, d: int) -> tuple[float, float]:
         """Return the smallest and the largest score of class d."""
@@ -429,7 +434,7 @@ class _WideTerm:
         effects = self.search.effects.get(int(self.features[i // 2]), {}) if rate else {}
         coefficients = {j: rate * effect for j, effect in effects.items()}
         coefficients |= {variable: sign, switch: big}
-        limit = sign * (float(self.now[i, h] + self.lmm.W2[h, d]) - least) + big
+        limit = sign * (float(self.original[i, h] + self.lmm.W2[h, d]) - least) + big
         scaled = {j: c / self.size for j, c in coefficients.items()}
         self.search.milp.at_most(scaled, limit / self.size)
 

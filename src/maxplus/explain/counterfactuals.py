@@ -102,10 +102,10 @@ def nearest_counterfactuals(
     y = model.scores(X).argmax(axis=1)
     boundary = DecisionBoundary(model)
     # Continuous features that were not imputed.
-    moves = np.repeat(domain.is_continuous[None], len(X), axis=0)
+    may_change = np.repeat(domain.is_continuous[None], len(X), axis=0)
     for p, indicator in domain.indicators.items():
-        moves[:, p] &= X[:, indicator] == 0.0
-    feature, change = boundary.nearest(X, y, _bounds(domain, moves))
+        may_change[:, p] &= X[:, indicator] == 0.0
+    feature, change = boundary.nearest(X, y, _bounds(domain, may_change))
     flips, shown = [], []
     for n, x in enumerate(X):
         search = _FlipSearch(model, boundary, domain, x, int(y[n]))
@@ -113,8 +113,8 @@ def nearest_counterfactuals(
         if feature[n] >= 0:
             flip = search.at_crossing(int(feature[n]), float(change[n]))
             if flip is NO_FLIP:
-                flip = search.nearest_continuous(x, moves[n])
-        for p in np.flatnonzero(domain.is_continuous & ~moves[n]).tolist():
+                flip = search.nearest_continuous(x, may_change[n])
+        for p in np.flatnonzero(domain.is_continuous & ~may_change[n]).tolist():
             flip = min(flip, search.nearest_imputed(p))
         flip = min(flip, search.nearest_candidate(flip.distance))
         flips.append(min(flip, search.nearest_integer(flip.distance)))
@@ -154,38 +154,38 @@ class _FlipSearch(NamedTuple):
             return self._flip(p, float(self.x[p]), becomes)
         return self.nearest_continuous(base, np.arange(base.size) == p)
 
-    def nearest_candidate(self, reach: float) -> Flip:
-        """Return the nearest flip among the domain's candidates, within distance ``reach``."""
+    def nearest_candidate(self, max_distance: float) -> Flip:
+        """Return the nearest flip among the candidates, within ``max_distance``."""
         feature, value = self.domain.candidates
         if not feature.size:
             return NO_FLIP
         rows = self.domain.changed(self.x, feature, value)
         distance = self.domain.distances(self.x, rows)
         predicted = self.model.scores(rows).argmax(axis=1)
-        is_flip = (predicted != self.y) & (distance <= reach) & (rows != self.x).any(axis=1)
+        is_flip = (predicted != self.y) & (distance <= max_distance) & (rows != self.x).any(axis=1)
         if not is_flip.any():
             return NO_FLIP
         k = int(np.where(is_flip, distance, np.inf).argmin())
         return Flip(float(distance[k]), int(feature[k]), float(value[k]), int(predicted[k]))
 
-    def nearest_integer(self, reach: float) -> Flip:
-        """Return the nearest flip of features with many integers, within distance ``reach``."""
+    def nearest_integer(self, max_distance: float) -> Flip:
+        """Return the nearest flip of features with many integers, within ``max_distance``."""
         domain, x, best = self.domain, self.x, NO_FLIP
         if not domain.is_unlisted.any():
             return best
         ends = np.stack([np.abs(x), np.abs(domain.low), np.abs(domain.high)])
         ends[1:, ~domain.is_unlisted] = 0.0
-        # A class whose score is lower by more than this is not predicted due to rounding.
-        slack = ERROR_ULPS * self.boundary.rounding(
+        # Rounding cannot change the prediction to a class whose score is lower by more than this.
+        slack = ERROR_ULPS * self.boundary.score_ulp(
             np.where(np.isfinite(ends), ends, 0.0).max(axis=0)
         )
         missing = [p for p, i in domain.indicators.items() if domain.is_unlisted[p] and x[i] != 0.0]
-        moves = domain.is_unlisted.copy()
-        moves[missing] = False
-        first = self.boundary.along(x, self.y, _bounds(domain, moves), -slack)
+        may_change = domain.is_unlisted.copy()
+        may_change[missing] = False
+        first = self.boundary.along(x, self.y, _bounds(domain, may_change), -slack)
         for k in np.argsort(first / domain.unit[:, None], axis=None, kind="stable").tolist():
             p, side = divmod(k, 2)
-            nearest = min(reach, best.distance)
+            nearest = min(max_distance, best.distance)
             if not first[p, side] / domain.unit[p] <= nearest:
                 break
             best = min(
@@ -194,17 +194,18 @@ class _FlipSearch(NamedTuple):
         for p in missing:
             base = domain.changed(x, p, x[p])[0]
             for side in range(2):
-                nearest = min(reach, best.distance)
+                nearest = min(max_distance, best.distance)
                 best = min(best, self._nearest_integer_along(base, p, side, 0.0, slack, nearest))
         return best
 
     def _nearest_integer_along(
-        self, base: NDArray, p: int, side: int, change: float, slack: float, reach: float
+        self, base: NDArray, p: int, side: int, change: float, slack: float, max_distance: float
     ) -> Flip:
-        """Return the flip at the first integer as feature p increases (side 0) or decreases (1).
+        """Return the flip at the first integer that changes the prediction.
 
-        The search starts ``change`` away from the sample ``base``, where p is not missing. If p was
-        imputed, its imputed value is tried as well.
+        Feature p increases (side 0) or decreases (side 1). The search starts ``change`` away from
+        the sample ``base``, where p is not missing. If p was imputed, its imputed value is tried as
+        well.
         """
         if change == np.inf:
             return NO_FLIP
@@ -215,7 +216,7 @@ class _FlipSearch(NamedTuple):
         if k == at and base is self.x:
             k += sign
         tried = 0
-        while low <= k <= high and self._flip(p, k, -1).distance <= reach:
+        while low <= k <= high and self._flip(p, k, -1).distance <= max_distance:
             becomes = int(self._predict_changed(p, k)[0])
             if becomes != self.y:
                 return self._flip(p, k, becomes)
@@ -245,20 +246,23 @@ class _FlipSearch(NamedTuple):
         good = tried[inside & (self._predict_changed(p, tried) == flip.becomes)]
         return float(good[0]) if good.size else value
 
-    def nearest_continuous(self, base: NDArray, moves: NDArray) -> Flip:
-        """Return the nearest flip of the continuous features ``moves``.
+    def nearest_continuous(self, base: NDArray, may_change: NDArray) -> Flip:
+        """Return the nearest flip of the continuous features ``may_change``.
 
         At the first crossing along a feature, the prediction may be unchanged due to rounding.
         Points at which another class leads by one of LEADS are therefore tried as well, up to the
         nearest one with the largest lead.
         """
-        unit, ulp = self.domain.unit, self.boundary.rounding(base)
-        bounds = _bounds(self.domain, moves)
+        unit, ulp = self.domain.unit, self.boundary.score_ulp(base)
+        bounds = _bounds(self.domain, may_change)
         certain = self.boundary.along(base, self.y, bounds, LEADS[-1] * ulp, only_nearest=True)
-        reach = (certain / unit[:, None]).min(initial=np.inf) * unit
-        if np.isfinite(reach).all():
-            near = np.maximum(bounds.low, base - reach), np.minimum(bounds.high, base + reach)
-            possible = (near[0] <= near[1]) & moves
+        max_change = (certain / unit[:, None]).min(initial=np.inf) * unit
+        if np.isfinite(max_change).all():
+            near = (
+                np.maximum(bounds.low, base - max_change),
+                np.minimum(bounds.high, base + max_change),
+            )
+            possible = (near[0] <= near[1]) & may_change
             bounds = FeatureBounds(*near, unit, possible)
         tries = [self.boundary.along(base, self.y, bounds, lead * ulp) for lead in (0.0, *LEADS)]
         changes = np.stack([certain, *tries]) * np.array([1.0, -1.0])
@@ -274,7 +278,7 @@ class _FlipSearch(NamedTuple):
 
     def at_crossing(self, p: int, change: float) -> Flip:
         """Return the flip at or just beyond a crossing, or NO_FLIP if rounding prevents it."""
-        ulp, crossing = self.boundary.rounding(self.x), float(self.x[p]) + change
+        ulp, crossing = self.boundary.score_ulp(self.x), float(self.x[p]) + change
         eps = float(np.finfo(self.model.dtype).eps)
         step = max(ulp / self.boundary.steepest(p, crossing), eps * abs(crossing)) / ERROR_ULPS
         steps = np.concatenate([[0.0], step * 2.0 ** np.arange(10)])
@@ -288,6 +292,6 @@ class _FlipSearch(NamedTuple):
         return self._flip(p, float(tried[flipped[0]]), int(predicted[flipped[0]]))
 
 
-def _bounds(domain: Domain, moves: NDArray) -> FeatureBounds:
+def _bounds(domain: Domain, may_change: NDArray) -> FeatureBounds:
     """Return the limits of the domain, as arrays that may be changed."""
-    return FeatureBounds(domain.low.copy(), domain.high.copy(), domain.unit, moves)
+    return FeatureBounds(domain.low.copy(), domain.high.copy(), domain.unit, may_change)

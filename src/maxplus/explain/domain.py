@@ -87,7 +87,7 @@ class Domain:
     ordinals: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Raise ValueError for inconsistent fields, and fix whole categorical columns."""
+        """Raise ValueError for inconsistent fields, and make limits and ``fixed`` consistent."""
         P = self.n_features
         if not (np.isfinite(self.unit).all() and (self.unit > 0).all()):
             raise ValueError(f"unit must be finite and > 0; got {self.unit!r:.80}")
@@ -125,6 +125,12 @@ class Domain:
         for category in self.categories:
             fixed[list(category.features)] |= fixed[list(category.features)].any()
         object.__setattr__(self, "fixed", fixed)
+        # Limits beyond 0 and 1, for example those of `within`, do not restrict 0/1 features.
+        binary = [*grouped, *self.indicators.values()]
+        for name in ("low", "high"):
+            limits = np.array(getattr(self, name), np.float64)
+            limits[binary] = np.clip(limits[binary], 0.0, 1.0)
+            object.__setattr__(self, name, limits)
 
     @classmethod
     def free(
@@ -132,14 +138,14 @@ class Domain:
     ) -> Domain:
         """Return the domain in which every feature may take any real value."""
         P = n_features
-        none = np.zeros(P, bool)
+        no_feature = np.zeros(P, bool)
         names = [f"feature {p}" for p in range(P)] if names is None else names
         return cls(
             unit=feature_values("unit", unit, P),
             low=np.full(P, -np.inf),
             high=np.full(P, np.inf),
-            whole=none,
-            fixed=none,
+            whole=no_feature,
+            fixed=no_feature,
             names=tuple(str(name) for name in names),
         )
 
@@ -313,7 +319,7 @@ class Domain:
         return repr(str(chosen[0])) if len(chosen) == 1 else NO_CATEGORY
 
     def number(self, p: int, value: float) -> str:
-        """Format a value of a numeric feature with all digits, or as the name of an ordinal."""
+        """Format a value of a numeric feature with all digits, or an ordinal value by its name."""
         levels = self.ordinals.get(p, ())
         is_level = value == round(value) and 0 <= value < len(levels)
         return repr(str(levels[int(value)])) if is_level else number_text(value)
@@ -343,7 +349,7 @@ class Domain:
         return np.where(fixed, 0.0, self.unit)
 
 
-def held_columns(columns: Sequence[str], scale: NDArray) -> list[str]:
+def fixed_columns(columns: Sequence[str], scale: NDArray) -> list[str]:
     """Return the columns whose features all have scale 0 in certificates.
 
     ``columns[p]`` is the column of feature p.

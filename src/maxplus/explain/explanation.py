@@ -103,7 +103,7 @@ class Explanation(Tabular):
 
     def _require_paths(self) -> Paths:
         if self.paths is None:
-            raise AttributeError("a sum of terms has no deciding units; see its contributions")
+            raise AttributeError("a sum of terms has no active units; see its contributions")
         return self.paths
 
     @cached_property
@@ -113,8 +113,8 @@ class Explanation(Tabular):
         Only available for a sum of terms. In the interval, the contributions to the scores of the
         predicted class and the runner-up are linear functions of the mapped value. The ends are in
         raw units. They are infinite if the slope does not change on that side, for missing values,
-        and for groups other than a single numeric column with more than two values. O(N·log H) for
-        each numeric column, and O(C·H·log H) for its terms.
+        and for groups other than a single numeric column, neither ordinal nor with two values.
+        O(N·log H) for each numeric column, and O(C·H·log H) for its terms.
         """
         found, domain, model = self._require_contributions(), self.domain, self.model
         U = model.mapped(found.X).astype(np.float64)
@@ -341,7 +341,8 @@ class Explanation(Tabular):
         if self.cancels[n, order[0]]:
             first, second = (self.class_names[d] for d in order[:2])
             lines.append(
-                f"{first} rather than {second}: no single column decides, the units' offsets do"
+                f"{first} rather than {second}: the margin depends on the offsets of the units, "
+                "not on a column"
             )
         return lines
 
@@ -351,7 +352,7 @@ class Explanation(Tabular):
         unit, p = int(path.unit[n, d]), int(path.feature[n, d])
         text = f"class {self.class_names[d]}: score {path.score[n, d]:.4g}, unit {unit}"
         if self.prototypes is not None:
-            text += f", like training row {self.prototypes[unit] + 1}"
+            text += f", initialised at training row {self.prototypes[unit] + 1}"
         wall = f"{self.domain.phrase(p, float(self.X[n, p]))} (slope {self.slope[n, d]:.3g})"
         if self.cancels[n, d]:
             text += f"; {wall} cancels against class {self.class_names[self._rivals[n, d]]}"
@@ -423,7 +424,7 @@ def explain_predictions(
     paths = parts = None
     if baseline is None:
         remedy = "compute the baseline of a sum of terms with term_means"
-        paths = decisive_paths(check_lmm(model, "an explanation without baseline", remedy), X)
+        paths = decisive_paths(check_lmm(model, "an explanation without a baseline", remedy), X)
     else:
         parts = contributions(model, X, baseline, class_names=class_names, domain=domain)
     score = model.scores(X) if paths is None else paths.score

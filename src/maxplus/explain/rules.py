@@ -116,8 +116,8 @@ def strongest_rules(
 ) -> Rules:
     """Return boxes in which one class has the highest score, as rules.
 
-    *Single networks.* If the largest output weight of unit h is W2[h, d], unit h has the boxes
-    {x: g_h(x) ≥ t} of class d, with one limit for each row i of W0: W0[i]·x[i // 2] + W1[i, h] ≥ t.
+    *Single networks.* If the largest output weight of unit h is W2[h, d], the sets {x: g_h(x) ≥ t}
+    are boxes of class d, with one limit for each row i of W0: W0[i]·x[i // 2] + W1[i, h] ≥ t.
     The rule is the largest such box in which no other class can have the highest score for any
     values in the domain:
 
@@ -128,8 +128,8 @@ def strongest_rules(
     score wherever row i is the minimum of unit h. Units that determine the predicted class of no
     sample have no rule. O(N·P·H), and O(P·H) for each step of a bisection for each rule.
 
-    *Sums of terms.* Rules are boxes in which the smallest margin of the class over any other class,
-    summed over all terms, is positive. They have at most ten conditions.
+    *Sums of terms.* Rules are boxes in which, for each other class, the smallest margins of all
+    terms over this class have a positive sum. They have at most ten conditions.
 
     Limits of continuous features are rounded inwards by at most a hundredth of the unit of the
     column, limits of other features to allowed values. The conditions of a rule depend only on the

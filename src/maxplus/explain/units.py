@@ -38,7 +38,8 @@ def unit_boxes(model: LMM, level: float = 0.0) -> Boxes:
     """Return the set {x: g_h(x) ≥ level} of each unit h; O(P·H).
 
     It is a box because g_h is a minimum over features: g_h(x) ≥ level if and only if
-    a·x_p + A ≥ level for each row of W0, which is a half-line of x_p that ends at (level − A) / a.
+    a·x_p + A ≥ level for each row of W0. Each of these conditions restricts x_p to a half-line that
+    ends at (level − A) / a.
     After initialisation at prototypes, the boxes at level 0 are points: the prototypes.
 
     Parameters

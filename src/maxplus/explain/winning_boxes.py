@@ -255,18 +255,20 @@ class _BoxSearch:
         self.model, self.domain = model, domain
         self.exact = model.astype(np.float64)
         self.low, self.high = domain.low.astype(np.float64), domain.high.astype(np.float64)
-        self.members = {p: np.array([p]) for p in np.flatnonzero(domain.category_of < 0).tolist()}
+        self.features_of = {
+            p: np.array([p]) for p in np.flatnonzero(domain.category_of < 0).tolist()
+        }
         column_of = np.arange(domain.n_features)
         for category in domain.categories:
             features = np.sort(category.features)
-            self.members[int(features[0])], column_of[features] = features, features[0]
+            self.features_of[int(features[0])], column_of[features] = features, features[0]
             self.low[features], self.high[features] = 0.0, (self.high[features] >= 1.0) * 1.0
         in_terms = np.concatenate([term.features for term in model.terms])
         self.used = np.unique(column_of[in_terms]).tolist()
-        self._in_terms = np.concatenate([self.members[c] for c in self.used])
+        self._in_terms = np.concatenate([self.features_of[c] for c in self.used])
         self._magnitude = Magnitude(model)
         self.grids = {c: self._grid(c) for c in self.used}
-        # Terms over single numbers, over single categories, and over several features.
+        # Terms over one numeric feature, over one category, and over several features.
         shapes = {shape.feature: shape for shape in shapes_of(self.exact)}
         self._shapes = [s for p, s in shapes.items() if domain.category_of[p] < 0]
         self._tables = []
@@ -279,7 +281,7 @@ class _BoxSearch:
                 U = model.mapped(rows).astype(np.float64)
                 table = np.sum([sum_of_scores(s.lmms, U[:, s.feature]) for s in own], axis=0)
                 self._tables.append((category, table))
-        self._wide_terms = [
+        self._joint_terms = [
             (features, lmm, caps(lmm)) for features, lmm in self.exact.terms if features.size > 1
         ]
 
@@ -296,7 +298,7 @@ class _BoxSearch:
                 total += shape_margins(shape, bottom, top, y)
             for category, table in self._tables:
                 total += _category_margins(category, table, low, high, y)
-            for features, lmm, cap in self._wide_terms:
+            for features, lmm, cap in self._joint_terms:
                 total += term_margins(lmm, cap, bottom[:, features], top[:, features], y)
             rounding = 2.0 * self._magnitude.rounding(self._magnitude(bottom, top))
             margins = b[label] - b + total - rounding[:, None]
@@ -305,14 +307,14 @@ class _BoxSearch:
         return _Boxes(low, high, label, margins)
 
     def _grid(self, column: int) -> tuple[NDArray, NDArray, NDArray]:
-        """Return values for cuts of a column, and the fractions of samples below and up to each.
+        """Return values for cuts of a column, and fractions of samples below and up to each.
 
-        For a categorical column, the last array contains the fractions of its values, and the
-        others are empty.
+        The fractions are estimates, as in `rule_boxes`. For a categorical column, the last array
+        contains the fractions of its values, and the others are empty.
         """
         domain, feature_map = self.domain, self.model.feature_map
         if domain.category_of[column] >= 0:
-            features = self.members[column]
+            features = self.features_of[column]
             share = np.full(len(features), 1.0 / len(features))
             if feature_map is not None:
                 # Mapped features have mean 0: share·one + (1 − share)·zero = 0.
@@ -367,9 +369,10 @@ class _BoxSearch:
         return sorted(self.used, key=lambda c: -gains[c])[:MAX_COLUMNS]
 
     def _unit_centres(self, label: int) -> list[NDArray]:
-        """Return centres of units whose largest output is for a class, by decreasing margin.
+        """Return centres of units whose largest output weight is that of a class.
 
-        At most N_CENTRES units of terms over more than two features are returned. Values are NaN
+        At most N_CENTRES units of terms over more than two features are returned, by decreasing
+        margin. Values are NaN
         for categories, and for features without a wall on both sides.
         """
         middle = np.clip(np.zeros(len(self.low)), self.low, self.high)
@@ -401,9 +404,9 @@ class _BoxSearch:
         limited: list[int] = []
         while not box.gap > 0.0:
             allowed = columns if len(limited) < MAX_CONDITIONS else limited
-            boxes, which, lost = self._possible_cuts(box, allowed, point)
+            boxes, which, costs = self._possible_cuts(box, allowed, point)
             gain = box.shortfall - boxes.shortfall
-            rates = gain / (lost + 1e-3 + CONDITION_COST * ~np.isin(which, limited))
+            rates = gain / (costs + 1e-3 + CONDITION_COST * ~np.isin(which, limited))
             if not (rates > 0.0).any():
                 return None, []
             # Apply the best cut, and cuts of other columns whose rates are close to the best.
@@ -414,7 +417,7 @@ class _BoxSearch:
                 if len(changed) == MAX_CUTS or rates[k] < MIN_RATE * rates.max():
                     break
                 if column not in changed:
-                    own = self.members[column]
+                    own = self.features_of[column]
                     low[0, own], high[0, own] = boxes.low[k, own], boxes.high[k, own]
                     changed.append(column)
             box = self._boxes(low, high, box.label)
@@ -431,10 +434,10 @@ class _BoxSearch:
         """
         cuts = []
         for column in columns:
-            own = self.members[column]
-            for low, high, lost in self._narrow(column, box.low[0, own], box.high[0, own]):
+            own = self.features_of[column]
+            for low, high, cost in self._narrow(column, box.low[0, own], box.high[0, own]):
                 if point is None or not ((point[own] < low) | (point[own] > high)).any():
-                    cuts.append((column, own, low, high, lost))
+                    cuts.append((column, own, low, high, cost))
         lows, highs = (np.repeat(side, len(cuts), axis=0) for side in box[:2])
         for n, (_, own, low, high, _) in enumerate(cuts):
             lows[n, own], highs[n, own] = low, high
@@ -471,7 +474,7 @@ class _BoxSearch:
         """Drop unnecessary limits; also return the columns that remain limited."""
         limited = []
         for column in columns[::-1]:
-            own, low, high = self.members[column], box.low.copy(), box.high.copy()
+            own, low, high = self.features_of[column], box.low.copy(), box.high.copy()
             low[:, own], high[:, own] = self.low[own], self.high[own]
             other = self._boxes(low, high, box.label)
             if other.gap > 0.0:

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from maxplus.certify import CertifiedRows
 from maxplus.estimators._base import is_training_table, training_summary
 from maxplus.estimators._lmm import BaseLMMClassifier
-from maxplus.explain.domain import held_columns
+from maxplus.explain.domain import fixed_columns
 from maxplus.metrics import robust_errors, to_jsonable
 from maxplus.models import LOG2
 from maxplus.report import figures, model
@@ -249,7 +249,7 @@ def _certified(
     radii = radius[selected]
     largest = radii[np.isfinite(radii)].max(initial=0.0)
     eps = np.linspace(0.0, largest if largest > 0.0 else 1.0, CURVE_POINTS)
-    fixed = held_columns(columns, scale)
+    fixed = fixed_columns(columns, scale)
     n_certified = int((radii >= SMALL_RADIUS).sum())
     return {
         "has_labels": correct is not None,
