@@ -10,7 +10,11 @@ from sklearn.base import clone
 from commands import bad, good
 from maxplus import LMMClassifier, LMMEnsembleClassifier, LMMRegressor, load
 from maxplus.models import AdditiveLMM, FeatureMap
-from maxplus.training.smooth.monotone import Monotonic, constrain, seal
+from maxplus.training.smooth.monotone import (
+    MonotonicConstraints,
+    constrain,
+    deactivate_absent_weights,
+)
 from maxplus.training.smooth.structures import Structure, initial_terms
 from strategies import SEEDS, quick
 
@@ -47,14 +51,14 @@ def test_sealed_sums_with_random_weights_keep_the_order(seed, signs, dtype):
     start = initial_terms(
         STRUCTURE, feature_map(X), (score > 0).astype(int), 2, [(0, 1), (1, 2)], rng
     )
-    monotonic = Monotonic.of(signs, feature_map)
+    monotonic = MonotonicConstraints.of(signs, feature_map)
     model = constrain(start.model, signs)
     for term in model.terms:
         lmm = term.lmm
         lmm.W0[:] *= rng.exponential(size=lmm.W0.shape)
         for W in (lmm.W1, lmm.W2):
             W[np.abs(W) < 1e5] += rng.normal(size=np.count_nonzero(np.abs(W) < 1e5))
-    model = seal(model, monotonic)
+    model = deactivate_absent_weights(model, monotonic)
     model = AdditiveLMM(model.terms, 3, feature_map, [0.3, -0.2]).scaled(1.7).astype(dtype)
     scores = model.weights_by_name()
     assert max(np.abs(W).max() for W in scores.values()) < 1e4

@@ -102,7 +102,7 @@ def test_warm_up_is_invariant_to_rescaling(small, dtype):
     model = LMM(*(W.astype(dtype) for W in (model.W0, model.W1, model.W2)))
     X = X.astype(dtype) + 3
     scaling = Rescaling.of(model, X, size=4.5)
-    again = scaling.to_lmm(model, *scaling.offsets(model))
+    again = scaling.to_lmm(model, *scaling.rescaled_weights(model))
     assert again.dtype == dtype
     assert np.allclose(again.scores(X), model.scores(X), atol=1e-4)
     rows = scaling.transform(X)
@@ -294,7 +294,7 @@ def course(comm, layers, pushes):
     soft = SoftLMM(comm, W0, *layers)
     for k in range(STEPS):
         soft.loss(nothing, np.empty(0, int), 0.3 - 0.05 * k)
-        for own, push in zip(soft.layers(soft._sums), pushes, strict=True):
+        for own, push in zip(soft.layers(soft._derivatives), pushes, strict=True):
             own[:] = push[k].sum(axis=0)
         soft.move(0.1)
         state, soft = soft.state(), SoftLMM(comm, W0, *layers)

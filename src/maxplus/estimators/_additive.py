@@ -25,7 +25,11 @@ from maxplus.models import AdditiveLMM, FeatureMap, Model
 from maxplus.training import Status, TrainingMonitor, TrainingProblem
 from maxplus.training.result import StateError, TrainingState
 from maxplus.training.smooth.annealing import Annealing
-from maxplus.training.smooth.monotone import Monotonic, constrain, seal
+from maxplus.training.smooth.monotone import (
+    MonotonicConstraints,
+    constrain,
+    deactivate_absent_weights,
+)
 from maxplus.training.smooth.soft_terms import TERM_ANNEALING, OnEpoch, train_terms
 from maxplus.training.smooth.structures import Pair, Structure, initial_terms, select_pairs
 from maxplus.training.stages.base import Outcome
@@ -171,7 +175,7 @@ class TermTraining(ABC):
             prepared.weight,
             on_epoch,
             self.loss,
-            None if signs is None else Monotonic.of(signs, prepared.feature_map),
+            None if signs is None else MonotonicConstraints.of(signs, prepared.feature_map),
         )
 
     def train_on_all(
@@ -359,7 +363,9 @@ def initial_model(
     feature_map = FeatureMap.fit(data.X)
     model = initial_terms(Structure(), feature_map(data.X), data.y, n_classes, [], rng).model
     if signs is not None:
-        model = seal(constrain(model, signs), Monotonic.of(signs, feature_map))
+        model = deactivate_absent_weights(
+            constrain(model, signs), MonotonicConstraints.of(signs, feature_map)
+        )
     return AdditiveLMM(model.terms, data.X.shape[1], feature_map)
 
 

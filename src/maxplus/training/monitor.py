@@ -36,8 +36,8 @@ class Progress:
     loss, best_loss : current loss, and lowest loss so far
     seconds : time since the stage began
     model : the current model, a function of the scaled features that stages train on
-    is_last : whether no report with a state follows: training is interrupted, or the stage is
-        complete and no later stage has a state
+    is_last : whether it is known that no report with a state follows: training is interrupted, or
+        the stage is complete and no later stage has a state
     state : function that returns a copy of the state to resume from; None if the stage would be
         repeated from its beginning
     origin : the estimator and its data, or None; the same object in all reports
@@ -67,9 +67,8 @@ class KeepBestOnInterrupt:
     not use it in a grid search or a cross-validation, where a partly trained model would be scored
     like a complete one.
 
-    Signals can be handled in the main thread only, and a handler that is already installed for
-    SIGINT has precedence; in both cases the callback has no effect. With several ranks, pass it on
-    all ranks.
+    The callback has no effect outside the main thread, where Python cannot install signal handlers,
+    or if another handler for SIGINT is already installed. With several ranks, pass it on all ranks.
 
     Examples
     --------
@@ -136,7 +135,9 @@ class TrainingMonitor:
         parent: TrainingMonitor | None = None,
     ) -> None:
         self._callbacks = list(callbacks)
-        self._keepers = [c for c in self._callbacks if isinstance(c, KeepBestOnInterrupt)]
+        self._interrupt_callbacks = [
+            c for c in self._callbacks if isinstance(c, KeepBestOnInterrupt)
+        ]
         self._origin, self._parent = origin, parent
         self._complete_state: Callable[[TrainingState], TrainingState] | None = None
         self._handlers = ExitStack()
@@ -145,8 +146,8 @@ class TrainingMonitor:
 
     def __enter__(self) -> TrainingMonitor:
         """Install the signal handlers of `KeepBestOnInterrupt` callbacks."""
-        for keeper in self._keepers:
-            self._handlers.enter_context(keeper)
+        for callback in self._interrupt_callbacks:
+            self._handlers.enter_context(callback)
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -170,24 +171,25 @@ class TrainingMonitor:
     @property
     def keeps_interrupted(self) -> bool:
         """True if a `KeepBestOnInterrupt` is among the callbacks."""
-        return bool(self._keepers)
+        return bool(self._interrupt_callbacks)
 
     @property
     def interrupted(self) -> bool:
         """True if training ends at its next report with the model so far; equal on all ranks.
 
-        Ranks exchange Ctrl-C in `stop_reason`, because they must take the same steps.
+        Ranks exchange whether Ctrl-C was pressed in `stop_reason`, because they must take the same
+        steps.
         """
-        is_pressed = self._is_pressed and current().is_serial
+        is_requested = self._is_interrupt_requested and current().is_serial
         return (
             self._interrupted
-            or is_pressed
+            or is_requested
             or (self._parent is not None and self._parent.interrupted)
         )
 
     @property
-    def _is_pressed(self) -> bool:
-        return any(keeper.is_requested for keeper in self._keepers)
+    def _is_interrupt_requested(self) -> bool:
+        return any(callback.is_requested for callback in self._interrupt_callbacks)
 
     def interrupt(self) -> None:
         """End training at its next report."""
@@ -201,7 +203,9 @@ class TrainingMonitor:
         """
         comm = current()
         if not comm.is_serial:
-            reasons = comm.allgather((self.interrupted or self._is_pressed, self._stopped))
+            reasons = comm.allgather(
+                (self.interrupted or self._is_interrupt_requested, self._stopped)
+            )
             self._interrupted, self._stopped = (any(ranks) for ranks in zip(*reasons, strict=True))
         if self.interrupted:
             return Status.INTERRUPTED
@@ -281,16 +285,16 @@ def run_parallel(
         yield from sorted(results.items(), key=lambda item: item[0])
         return
     pool = ThreadPoolExecutor(n_threads, initializer=_use_one_core)
-    part = TrainingMonitor(parent=monitor)
+    job_monitor = TrainingMonitor(parent=monitor)
     futures: dict[Future[R], int] = {}
     try:
-        futures = {pool.submit(job, part): k for k, job in enumerate(jobs)}
+        futures = {pool.submit(job, job_monitor): k for k, job in enumerate(jobs)}
         for future in as_completed(futures):
             if monitor.interrupted:
                 break
             yield futures[future], future.result()
     finally:
-        part.interrupt()
+        job_monitor.interrupt()
         pool.shutdown(cancel_futures=True)
 
 

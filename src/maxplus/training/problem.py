@@ -96,7 +96,7 @@ def worst_first(losses: NDArray) -> NDArray:
 class TrimmedMaxLoss(MaxLoss):
     """Maximum without the k largest losses: L(W) is the (k + 1)-th largest Loss_n(W).
 
-    If the wrong labels are at most k and their samples have the largest losses, only samples with
+    If at most k labels are wrong and their samples have the largest losses, only samples with
     correct labels determine the objective. The samples to ignore are selected in each iteration.
     The objective is not convex in the scores: it can have several local minima. Ties are broken by
     the lowest index. The value is not finite if any loss is not finite, even an ignored one.
@@ -278,7 +278,10 @@ class TrainingProblem:
         return self.comm.allgatherv(model.losses(X, self.y))
 
     def model_of(self, state: TrainingState, prefix: str, kind: type[M]) -> M:
-        """Return the model of the weights with a name prefix; StateError if they do not fit X."""
+        """Return the model of the weights whose names begin with ``prefix``.
+
+        Raise StateError if they do not fit X.
+        """
         try:
             model = kind.of_weights(state.part(prefix))
         except ValueError as error:

@@ -60,7 +60,7 @@ class Status(Enum):
 
     @property
     def is_failure(self) -> bool:
-        """True if a score overflowed, or if the polish gave up samples."""
+        """True if a score overflowed, or if the polish gave up on samples."""
         return self in (Status.GIVEN_UP, Status.OVERFLOW)
 
     @property
@@ -173,7 +173,7 @@ class TrainingState:
         return self.part(BEFORE)
 
     def part(self, prefix: str) -> dict[str, NDArray]:
-        """Return the arrays whose names begin with ``prefix``, by the rest of their names."""
+        """Return the arrays whose names begin with ``prefix``, keyed by the rest of their names."""
         return {
             name.removeprefix(prefix): array
             for name, array in self.arrays.items()
@@ -207,7 +207,10 @@ class TrainingState:
         return array
 
     def restore_generator(self, rng: np.random.Generator | None) -> None:
-        """Set ``rng``, if any, to the saved state, if any; StateError if it is invalid."""
+        """Set ``rng`` to the saved state, unless one of them is None.
+
+        Raise StateError if the saved state is invalid.
+        """
         if rng is None or self.generator is None:
             return
         try:

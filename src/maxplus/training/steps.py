@@ -127,19 +127,20 @@ def two_phase(first: StepRule, then: StepRule, switch: int) -> StepRule:
 
 
 def level(horizon: int, target: float = 0.0, best: float = math.inf) -> StepRule:
-    """Return Polyak's rule with a target that moves from ``target`` to the lowest loss so far.
+    """Return Polyak's rule with a target that moves from ``target`` towards the lowest loss.
 
-    With L_best the lowest loss up to iteration t, and the share
-    s_t = max(1 − t / horizon, 1 / horizon) of the remaining iterations,
+    With L_best the lowest loss up to iteration t, and the fraction of iterations that remain,
+    s_t = max(1 − t / horizon, 1 / horizon),
 
         level_t = L_best − s_t·(L_best − target)
         α_t = (L(W_t) − level_t) / ‖L'(W_t)‖².
 
     The first step (t = 0) is a Polyak step with the given target. If the target is not attainable,
     Polyak's rule with a fixed target does not result in small steps. The gap L_best − level_t of
-    this rule decreases to (L_best − target) / horizon. It decreases linearly, because linear
-    schedules give subgradient methods the best last iterate (Zamani and Glineur, 2023). In
-    experiments, halving the gap whenever the loss stagnated made it small too early.
+    this rule decreases to (L_best − target) / horizon. It decreases linearly, because subgradient
+    methods with linearly decreasing step sizes attain the optimal convergence rate of the last
+    iterate (Zamani and Glineur, 2023). In experiments, halving the gap whenever the loss stagnated
+    made it small too early.
 
     Parameters
     ----------
@@ -193,8 +194,8 @@ def paper_alpha(learning_rate: float, n_classes: int) -> float:
 def step_size(rule, t, loss, squared_norm):
     """Return the step size of iteration t, counted from 0; O(1).
 
-    It is 0 if the squared norm is 0 or NaN, and for Polyak steps also if it is infinite. Call the
-    function once per iteration, because a level rule stores the loss.
+    It is 0 if the squared norm is 0 or NaN, and for Polyak steps also if it is infinite. The lowest
+    loss in the memory of a level rule is updated.
     """
     if not squared_norm > 0.0:
         return 0.0

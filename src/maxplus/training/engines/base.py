@@ -89,7 +89,7 @@ class Engine(ABC):
 
     @property
     def best(self) -> Model:
-        """The model with the lowest objective so far; initially a copy of the first model."""
+        """The model with the lowest objective so far; at first, a copy of the initial model."""
         return self._kept.model
 
     @property
@@ -98,7 +98,7 @@ class Engine(ABC):
         return self._kept.loss
 
     def state(self, signal: Signal) -> TrainingState:
-        """Return a copy of the state for `restore`; later iterations do not depend on it.
+        """Return a copy of the state for `restore`, which later iterations do not change.
 
         Bounds, trees and chunks are not included: engines rebuild them, and iterates do not depend
         on them.

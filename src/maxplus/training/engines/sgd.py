@@ -23,9 +23,8 @@ class SGDEngine(Engine):
 
     Samples n are drawn with probability proportional to their weight. O(P·H) per step. The history
     contains the loss of the drawn sample, an unbiased estimate of the mean loss. The mean loss is
-    computed before each epoch of N steps, which takes about as long as the epoch, and the weights
-    with the lowest mean loss are kept. No step is taken if the loss of the sample is at most the
-    target.
+    computed before each epoch of N steps, in about the time of an epoch, and the weights with the
+    lowest mean loss are kept. No step is taken if the loss of the sample is at most the target.
 
     Parameters
     ----------

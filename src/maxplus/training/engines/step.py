@@ -103,7 +103,7 @@ def descend(weights, grad, x, y, loss, t, rule, w0_update_interval, journal, ite
     """Take a step on one sample, W ← W − α·(subgradient of its loss), and return α; O(C²).
 
     ``grad`` contains z, h_star and i_star of the sample; its other arrays are filled. The journal
-    may be None. α is 0 if the subgradient is zero or its squared norm overflows.
+    may be None. α is 0 if no step is taken (see `step_size`).
     """
     subgradient_entries(x, y, updates_w0(t, w0_update_interval), grad)
     alpha = step_size(rule, t, loss, squared_norm(grad))
@@ -143,7 +143,7 @@ def add_sample(grad, total):
 def descend_mean(weights, total, n_samples, loss, t, rule, journal, iteration):
     """Take a step, W ← W − α·(total / n_samples), clear the sum, and return α; O(n_samples·C).
 
-    α is 0 if the subgradient is zero or its squared norm overflows.
+    α is 0 if no step is taken (see `step_size`).
     """
     norm = 0.0
     for layer in (LAYER_2, LAYER_1, LAYER_0):

@@ -157,12 +157,12 @@ def _set_row(n, h, i, X, weights, trees):
     tree = trees.minima[n, h]
     if not update(tree, trees.off_min, i, value, False):
         return False
-    moved = False
+    has_changed = False
     g = root(tree, trees.off_min)
     for d in range(weights.W2T.shape[0]):
         new = g + weights.W2T[d, h]
-        moved |= update(trees.maxima[n, d], trees.off_max, h, new, True)
-    return moved
+        has_changed |= update(trees.maxima[n, d], trees.off_max, h, new, True)
+    return has_changed
 
 
 @njit(cache=True)
@@ -173,20 +173,20 @@ def _update_sample(n, X, y, weights, grad, trees, losses):
     O(H·(log P + C·log H)) unless the feature is zero.
     """
     C = grad.z.size
-    moved = False
+    has_changed = False
     for j in range(grad.n[1]):
         i = grad.row0[j]
         if X[n, i // 2] != 0:
             for h in range(weights.W1T.shape[0]):
-                moved |= _set_row(n, h, i, X, weights, trees)
+                has_changed |= _set_row(n, h, i, X, weights, trees)
     for j in range(grad.n[0]):
-        moved |= _set_row(n, grad.unit1[j], grad.row1[j], X, weights, trees)
+        has_changed |= _set_row(n, grad.unit1[j], grad.row1[j], X, weights, trees)
     for d in range(C):
         h = grad.h_star[d]
         new = root(trees.minima[n, h], trees.off_min) + weights.W2T[d, h]
-        moved |= update(trees.maxima[n, d], trees.off_max, h, new, True)
+        has_changed |= update(trees.maxima[n, d], trees.off_max, h, new, True)
     losses[n] = -1.0
-    if moved:
+    if has_changed:
         z = np.empty(C, grad.z.dtype)
         _scores(trees.maxima[n], trees.off_max, z)
         losses[n] = _loss(z, y[n])

@@ -107,11 +107,11 @@ class AnnealingSchedule(NamedTuple):
 
     def at(self, step: int) -> tuple[float, float]:
         """Return the temperature and the step size of a step, counted from 0."""
-        return annealed.py_func(self, step)
+        return temperature_and_rate.py_func(self, step)
 
 
 @njit(cache=True, nogil=True)
-def annealed(schedule, step):
+def temperature_and_rate(schedule, step):
     """Return the temperature and the step size of a step, counted from 0; O(1)."""
     done = step / (schedule.n_batches * schedule.n_epochs)
     tau = schedule.hot * (schedule.cold / schedule.hot) ** min(1.0, done / COOLING)
@@ -125,8 +125,8 @@ class Batches:
 
     In a single process, batches of ``size`` samples are consecutive parts of a permutation of all
     samples, of which the last samples may be left out. With several ranks, each rank permutes its
-    samples and splits them into one part for each batch, so that batches depend on the number of
-    ranks.
+    samples and splits them into one part for each batch. Batches therefore depend on the number
+    of ranks.
     """
 
     comm: Communicator
@@ -142,9 +142,12 @@ class Batches:
             return [order[k * self.size :][: self.size] for k in range(self.n_batches)], rng
         own = np.random.default_rng([int(rng.integers(2**63)), self.comm.rank])
         order = own.permutation(n)
-        return [order[self._cut(n, k) : self._cut(n, k + 1)] for k in range(self.n_batches)], own
+        return [
+            order[self._batch_start(n, k) : self._batch_start(n, k + 1)]
+            for k in range(self.n_batches)
+        ], own
 
-    def _cut(self, n: int, k: int) -> int:
+    def _batch_start(self, n: int, k: int) -> int:
         """Return the position at which batch k begins in the n samples of a rank."""
         return k * n // self.n_batches
 
@@ -152,7 +155,7 @@ class Batches:
         """Return the fraction of the samples of batch k that belong to this rank."""
         if self.comm.is_serial:
             return 1.0
-        sizes = [self._cut(n, k + 1) - self._cut(n, k) for n in self.counts]
+        sizes = [self._batch_start(n, k + 1) - self._batch_start(n, k) for n in self.counts]
         return sizes[self.comm.rank] / sum(sizes)
 
 

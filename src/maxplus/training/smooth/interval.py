@@ -40,7 +40,13 @@ from maxplus._compile.intrinsics import fmax
 from maxplus._compile.jit import inner, njit
 from maxplus.models import AdditiveLMM
 from maxplus.training.result import TrainingOverflowError
-from maxplus.training.smooth.annealing import BETA2, Annealing, Augment, adam_move, annealed
+from maxplus.training.smooth.annealing import (
+    BETA2,
+    Annealing,
+    Augment,
+    adam_move,
+    temperature_and_rate,
+)
 from maxplus.training.smooth.soft_terms import (
     FAST,
     OnEpoch,
@@ -117,12 +123,12 @@ def train_interval(
     schedule = annealing.schedule(len(y), scale=annealing.scale)
     batch = schedule.batch
     largest = max(float(np.abs(model.feature_map.u).max()), np.finfo(np.float32).tiny)
-    most_slope, most_offset = INPUT_LIMIT * schedule.cold / largest, LIMIT * schedule.cold
-    limits = np.float32(most_slope), np.float32(most_offset)
+    max_slope, max_offset = INPUT_LIMIT * schedule.cold / largest, LIMIT * schedule.cold
+    limits = np.float32(max_slope), np.float32(max_offset)
     buffers = interval_buffers(state.layout, X.shape[1], model.n_classes, batch)
     labels = np.asarray(y, np.int64)
     weight = np.ones(len(y)) if weight is None else np.asarray(weight, np.float64)
-    kernel = train_boxes if is_parallel else train_boxes.serial
+    kernel = train_batches if is_parallel else train_batches.serial
     n_mapped, step = batch * max(1, MAX_MAPPED // (batch * X.shape[1])), 0
 
     def trained() -> AdditiveLMM:
@@ -161,7 +167,7 @@ def interval_buffers(
 
 
 @njit(cache=True, nogil=True, parallel=True, error_model="numpy", fastmath=FAST)
-def train_boxes(
+def train_batches(
     low,
     high,
     y,
@@ -185,14 +191,14 @@ def train_boxes(
     """
     U_low, U_high, Q = buffers.U_low, buffers.U_high, buffers.Q
     T, C, batch = Q.shape[0], Q.shape[1], schedule.batch
-    most_slope, most_offset = limits
+    max_slope, max_offset = limits
     z, share = np.empty((C, batch)), np.empty(batch)
     n_batches, loss = y.size // batch, 0.0
     for k in range(n_batches):
         rows = slice(k * batch, (k + 1) * batch)
         own = y[rows]
         share[:] = weight[rows] / weight[rows].sum()
-        tau, rate = annealed(schedule, step)
+        tau, rate = temperature_and_rate(schedule, step)
         step += 1
         for p in range(U_low.shape[0]):
             for b in range(batch):
@@ -215,9 +221,9 @@ def train_boxes(
         for t in prange(T):
             _margin_gradient(own, z, layout, buffers, slope_rate > 0.0, gradient, t)
             parts = term_parts(layout, t)
-            _move(parts, weights, first, second, gradient, step, rate, most_offset)
+            _move(parts, weights, first, second, gradient, step, rate, max_offset)
             if slope_rate > 0.0:
-                _move_slopes(parts, weights, first, second, gradient, step, slope_rate, most_slope)
+                _move_slopes(parts, weights, first, second, gradient, step, slope_rate, max_slope)
     return loss
 
 
@@ -265,7 +271,7 @@ def _lowest_margins(y, layout, weights, factor, buffers, t):
 
 @njit(cache=True, nogil=True, error_model="numpy", fastmath=FAST)
 def _margin_gradient(y, p, layout, buffers, has_slopes, gradient, t):
-    """Compute the gradient of a term; p (C, B) are derivatives of the loss by negative margins."""
+    """Compute the gradient of a term from p (C, B), derivatives with respect to −margins."""
     rows, units, walls = term_parts(layout, t)
     E_low, E_high, V2 = buffers.E_low[rows], buffers.E_high[rows], buffers.V2[units]
     L, H, R, D = buffers.L[units], buffers.H[units], buffers.R[units], buffers.D[units]

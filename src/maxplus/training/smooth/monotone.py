@@ -6,7 +6,8 @@ has no wall in the opposite direction. Minima, maxima, sums, and products with s
 are monotone in floating-point arithmetic, too, so rounding cannot violate the constraint.
 
 The weights of a network must be finite. An absent wall or score is therefore represented by a
-weight that is not active for any mapped input, which `seal` ensures after training.
+weight that is not active for any mapped input, which `deactivate_absent_weights`
+ensures after training.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ from numpy.typing import NDArray
 from maxplus.models import LMM, AdditiveLMM, FeatureMap, Term
 
 # Magnitude of absent weights during training, so that their exponentials are negligible.
-FAR = 1e6
+ABSENT = 1e6
 # Distance of an absent weight from being active, relative to the values it is compared with.
 DISTANCE = 1e-3
 
 
-class Monotonic(NamedTuple):
+class MonotonicConstraints(NamedTuple):
     """Signs of the features, 1, −1 or 0, and the ranges of their mapped values, arrays (P,)."""
 
     signs: NDArray
@@ -33,7 +34,7 @@ class Monotonic(NamedTuple):
     high: NDArray
 
     @classmethod
-    def of(cls, signs: NDArray, feature_map: FeatureMap) -> Monotonic:
+    def of(cls, signs: NDArray, feature_map: FeatureMap) -> MonotonicConstraints:
         """Return the constraints for features that are transformed by ``feature_map``."""
         starts = feature_map.starts
         return cls(signs, feature_map.u[starts[:-1]], feature_map.u[starts[1:] - 1])
@@ -67,33 +68,33 @@ def _constrained(lmm: LMM, signs: NDArray) -> LMM:
         W0[bound] = 0.0
         W1[wall], W1[bound] = -0.5 * centre, 0.5 * (centre + width)
         own[:-1], own[-1] = 1, 0
-        W1[wall, -1], W1[bound, -1] = FAR, 0.0
+        W1[wall, -1], W1[bound, -1] = ABSENT, 0.0
     else:
         for p in np.flatnonzero(signs):
-            # Rows of + slopes are even; units of class 1 lose the wall against the sign.
+            # Rows of + slopes are even; units of class 1 have no wall against the sign.
             against = 2 * p + (1 if signs[p] > 0 else 0)
-            W1[against, own == 1] = FAR
-            W1[against ^ 1, own == 0] = FAR
+            W1[against, own == 1] = ABSENT
+            W1[against ^ 1, own == 0] = ABSENT
     W2[np.arange(own.size), own] = W2.max(axis=1)
-    W2[np.arange(own.size), 1 - own] = -FAR
+    W2[np.arange(own.size), 1 - own] = -ABSENT
     return LMM(W0, W1, W2)
 
 
-def seal(model: AdditiveLMM, monotonic: Monotonic) -> AdditiveLMM:
+def deactivate_absent_weights(model: AdditiveLMM, monotonic: MonotonicConstraints) -> AdditiveLMM:
     """Return the model with absent weights that are not active for any input; O(weights)."""
     lmms = [
-        _sealed(lmm, monotonic.low[f], monotonic.high[f]) if monotonic.signs[f].any() else lmm
+        _deactivated(lmm, monotonic.low[f], monotonic.high[f]) if monotonic.signs[f].any() else lmm
         for f, lmm in model.terms
     ]
     return with_lmms(model, lmms)
 
 
-def _sealed(lmm: LMM, lowest: NDArray, highest: NDArray) -> LMM:
-    """Return an LMM of `seal` for inputs between ``lowest`` and ``highest``."""
+def _deactivated(lmm: LMM, lowest: NDArray, highest: NDArray) -> LMM:
+    """Return the LMM with inactive absent weights for inputs between ``lowest`` and ``highest``."""
     rows = np.repeat(np.stack([lowest, highest]), 2, axis=1) * lmm.W0
     low, high = rows.min(axis=0)[:, None], rows.max(axis=0)[:, None]
     W1, W2 = lmm.W1.copy(), lmm.W2.copy()
-    no_wall, no_score = W1 > 0.5 * FAR, W2 < -0.5 * FAR
+    no_wall, no_score = W1 > 0.5 * ABSENT, W2 < -0.5 * ABSENT
     # Bounds of units from their walls, and of scores from their units.
     least = np.where(no_wall, np.inf, W1 + low).min(axis=0)
     most = np.where(no_wall, np.inf, W1 + high).min(axis=0)

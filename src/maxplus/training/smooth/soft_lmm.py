@@ -1,9 +1,9 @@
 """Training of an LMM with soft minima and maxima, by matrix products of exponentials.
 
 g_h = −τ·log Σ_i exp(−(λ_i + W1[i, h])/τ) and z_d = τ·log Σ_h exp((g_h + W2[h, d])/τ) are matrix
-products of exponentials, and so are their gradients: BLAS computes them. As τ → 0 they converge to
-the minimum and the maximum. The soft minimum is at most τ·log 2P below the minimum, the soft
-maximum at most τ·log H above the maximum.
+products of exponentials, apart from the logarithms, and so are their gradients: BLAS computes
+them. As τ → 0 they converge to the minimum and the maximum. The soft minimum is at most τ·log 2P
+below the minimum, the soft maximum at most τ·log H above the maximum.
 
 All arrays are float32, in the units of a `Rescaling`. Denormal numbers have a negligible effect but
 are a hundred times slower, so small factors are set to zero before products. Element-wise kernels
@@ -35,8 +35,9 @@ _LIMIT, _ZERO = np.float32(LIMIT), np.float32(0.0)
 MIN_FACTOR, MIN_DERIVATIVE = np.float32(1e-19), np.float32(1e-15)
 # Derivatives below this share of the largest one become 0.
 NEGLIGIBLE = 1e-7
-# Lower bounds of the factors of a matrix product, so that their products are not denormal.
-SMALL, SMALLEST = np.float32(1e-13), np.float32(1e-24)
+# Lower bounds of the factors of the gradient with respect to W1, so that their products are not
+# denormal: derivatives of units, and exponentials of inputs.
+MIN_UNIT_FACTOR, MIN_INPUT_FACTOR = np.float32(1e-13), np.float32(1e-24)
 # Fraction of the values at each end of a feature that may be outliers.
 OUTLIER_SHARE = 0.005
 # Inputs are clipped at this multiple of the value at which exponents are clipped.
@@ -79,7 +80,7 @@ class Rescaling(NamedTuple):
             rows[part] = np.clip((X[part] - self.middle) / self.reach, -far, far)
         return rows
 
-    def offsets(self, model: LMM) -> tuple[NDArray, NDArray]:
+    def rescaled_weights(self, model: LMM) -> tuple[NDArray, NDArray]:
         """Return W1 and W2 in these units."""
         W1 = (model.W1.astype(np.float64) + self.offset[:, None]) / self.size
         W2 = model.W2 / self.size
@@ -93,7 +94,7 @@ class Rescaling(NamedTuple):
 
 
 def _typical_range(X: NDArray, reach: float) -> tuple[NDArray, NDArray]:
-    """Return the lowest and highest value of each feature without outliers; O(N·P).
+    """Return lower and upper bounds of the values of each feature that are not outliers; O(N·P).
 
     Outliers are farther from the range of 99 % of the values than both ``reach`` and the length of
     that range. Quantiles are computed for fewer than 20,000 rows.
@@ -122,7 +123,7 @@ class SoftLMM:
         self._adam = Adam(self.theta)
         # exp(−W1/τ), and the derivatives on this rank; those with respect to W1 without this
         # factor.
-        self._U, self._sums = np.empty(W1.shape, np.float32), np.empty_like(self.theta)
+        self._U, self._derivatives = np.empty(W1.shape, np.float32), np.empty_like(self.theta)
         self._E = np.empty((0, 0), np.float32)
 
     def loss(
@@ -141,12 +142,12 @@ class SoftLMM:
         rank without samples.
         """
         n, t = len(y), np.float32(tau)
-        U, (W1, W2), (d_W1, d_W2) = self._U, self.layers(self.theta), self.layers(self._sums)
+        U, (W1, W2), (d_W1, d_W2) = self._U, self.layers(self.theta), self.layers(self._derivatives)
         # In NumPy 1, a Python number divided by a float32 is a float64, which kernels reject.
         factor = np.float32(-1) / t
         exp_all(W1.reshape(-1), factor, U.reshape(-1))
         if n == 0:
-            self._sums[:] = 0.0
+            self._derivatives[:] = 0.0
             return 0.0
         if len(self._E) < n:
             self._E = np.empty((n, self._W0.size), np.float32)
@@ -177,9 +178,9 @@ class SoftLMM:
         # The factors of each sample are divided by its smallest sum, so that they do not overflow.
         least = S.min(axis=1)
         dg *= least[:, None] / S
-        dg[np.abs(dg) < SMALL] = 0.0
+        dg[np.abs(dg) < MIN_UNIT_FACTOR] = 0.0
         scale = (1 / least)[:, None]
-        is_relevant = SMALLEST / scale < E
+        is_relevant = MIN_INPUT_FACTOR / scale < E
         E *= scale
         E *= is_relevant
         np.matmul(E.T, dg, out=d_W1)
@@ -191,7 +192,7 @@ class SoftLMM:
 
         All ranks must call it together.
         """
-        total = self.comm.sum(self._sums)
+        total = self.comm.sum(self._derivatives)
         multiply_into(self._U.reshape(-1), total[: self._U.size])
         return total
 

@@ -27,8 +27,13 @@ from maxplus._compile.elementary import exp64, log64
 from maxplus._compile.jit import inner, njit
 from maxplus.models import LMM, AdditiveLMM
 from maxplus.training.result import TrainingOverflowError
-from maxplus.training.smooth.annealing import BETA2, Annealing, adam_move, annealed
-from maxplus.training.smooth.monotone import Monotonic, constrain, seal, with_lmms
+from maxplus.training.smooth.annealing import BETA2, Annealing, adam_move, temperature_and_rate
+from maxplus.training.smooth.monotone import (
+    MonotonicConstraints,
+    constrain,
+    deactivate_absent_weights,
+    with_lmms,
+)
 
 # Exponents are clipped to ±LIMIT: products of two exponentials and sums of many stay finite.
 LIMIT = 300.0
@@ -121,7 +126,7 @@ def train_terms(
     weight: NDArray | None = None,
     on_epoch: OnEpoch | None = None,
     loss: str = "log_loss",
-    monotonic: Monotonic | None = None,
+    monotonic: MonotonicConstraints | None = None,
 ) -> AdditiveLMM:
     """Train all weights of all terms jointly, by Adam on the mean loss of the sum.
 
@@ -154,7 +159,7 @@ def train_terms(
 
     def trained() -> AdditiveLMM:
         current = unpack(model, state.layout, state.weights)
-        return current if monotonic is None else seal(current, monotonic)
+        return current if monotonic is None else deactivate_absent_weights(current, monotonic)
 
     for epoch in range(schedule.n_epochs):
         step, order = epoch * schedule.n_batches, rng.permutation(len(y))
@@ -171,12 +176,12 @@ def train_terms(
 def pack(model: AdditiveLMM) -> tuple[TermLayout, FlatWeights]:
     """Return copies of the weights of all terms in flat float64 arrays, and their layout."""
     lmms = [term.lmm for term in model.terms]
-    units = np.repeat([2 * lmm.n_features for lmm in lmms], [lmm.n_hidden for lmm in lmms])
+    n_walls = np.repeat([2 * lmm.n_features for lmm in lmms], [lmm.n_hidden for lmm in lmms])
     layout = TermLayout(
         np.cumsum([0, *(lmm.n_features for lmm in lmms)]),
         np.concatenate([term.features for term in model.terms]),
         np.cumsum([0, *(lmm.n_hidden for lmm in lmms)]),
-        np.cumsum(units) - units,
+        np.cumsum(n_walls) - n_walls,
     )
     arrays = (
         [lmm.W0 for lmm in lmms],
@@ -194,13 +199,13 @@ def unpack(model: AdditiveLMM, layout: TermLayout, weights: FlatWeights) -> Addi
 
 def _lmms(layout: TermLayout, weights: FlatWeights) -> Iterator[LMM]:
     """Yield the LMM of each term."""
-    walls = 0
+    first_wall = 0
     for t in range(layout.feature_start.size - 1):
         rows = slice(2 * layout.feature_start[t], 2 * layout.feature_start[t + 1])
         units = slice(layout.unit_start[t], layout.unit_start[t + 1])
         shape = (units.stop - units.start, rows.stop - rows.start)
-        W1T = weights.W1[walls : walls + math.prod(shape)].reshape(shape)
-        walls += W1T.size
+        W1T = weights.W1[first_wall : first_wall + math.prod(shape)].reshape(shape)
+        first_wall += W1T.size
         yield LMM(weights.W0[rows].copy(), W1T.T, weights.W2[units].copy())
 
 
@@ -227,7 +232,7 @@ def train_epoch(X, y, weight, loss_kind, order, step, schedule, state, is_flat, 
             total += weight[n]
         for b in range(batch):
             share[b] /= total
-        tau, rate = annealed(schedule, step)
+        tau, rate = temperature_and_rate(schedule, step)
         step += 1
         soft_scores(U, layout, weights, state.intercept, tau, buffers)
         if loss_kind == CROSS_ENTROPY:

@@ -16,7 +16,7 @@ from maxplus.models.initialization import box_lmm
 from maxplus.training.smooth.soft_terms import TERM_ANNEALING
 
 # Difference between the initial heights of a unit for its own class and for other classes.
-DROP = 0.5
+HEIGHT_GAP = 0.5
 # Maximum number of units of a term over one or two features with more than two classes. If more
 # are required, all classes share them.
 MAX_UNITS = 24
@@ -88,9 +88,9 @@ def initial_terms(
 
     The half-width of a unit is the standard deviation of its class. The centres of the units are
     quantiles of the class in terms over one feature, and random samples of the class in other
-    terms. If a term over one or two features would have more than MAX_UNITS units, all classes
-    share its units. Terms use the features ``features``, in increasing order; all by default.
-    O(N·Σ_t m_t).
+    terms. If there are more than two classes, and a term over one or two features would have more
+    than MAX_UNITS units, all classes share its units. Terms use the features ``features``, in
+    increasing order; all by default. O(N·Σ_t m_t).
     """
     P = U.shape[1]
     used = range(P) if features is None else features
@@ -123,7 +123,7 @@ def _initial_lmm(classes: Sequence[NDArray], n_units: int, rng: np.random.Genera
         centre[d] = _centres(rows, n_units, rng)
         if len(rows) > 1:
             half_width[d] = rows.std(axis=0)
-    heights = np.repeat(DROP * np.eye(C) - DROP, n_units, axis=0)
+    heights = np.repeat(HEIGHT_GAP * np.eye(C) - HEIGHT_GAP, n_units, axis=0)
     return LMM.of_boxes(centre.reshape(-1, m), half_width.reshape(-1, m), heights, 1.0)
 
 
@@ -138,7 +138,7 @@ def _shared_units(classes: Sequence[NDArray], rng: np.random.Generator) -> LMM:
     half_width = np.broadcast_to(
         rows.std(axis=0) * (0.5 if rows.shape[1] > 1 else 0.1), centre.shape
     )
-    heights = DROP * share / share.max(axis=1, keepdims=True) - DROP
+    heights = HEIGHT_GAP * share / share.max(axis=1, keepdims=True) - HEIGHT_GAP
     return LMM.of_boxes(centre, half_width, heights, 1.0)
 
 
@@ -178,7 +178,7 @@ def window_terms(
     """
     scale, n_hidden = size / math.sqrt(len(windows)), n_units * n_classes
     terms = [
-        Term(own, box_lmm(U[:, own], y, n_hidden, n_classes, 1.0, DROP, rng).scaled(scale))
+        Term(own, box_lmm(U[:, own], y, n_hidden, n_classes, 1.0, HEIGHT_GAP, rng).scaled(scale))
         for own in windows
     ]
     return InitialSum(AdditiveLMM(terms, U.shape[1]), scale)
@@ -196,7 +196,7 @@ def select_pairs(U: NDArray, y: NDArray, Z: NDArray, n_pairs: int) -> list[Pair]
 
 
 def best_pairs(U: NDArray, residuals: NDArray, variances: NDArray, n_pairs: int) -> list[Pair]:
-    """Return at most ``n_pairs`` pairs p < q of features that explain most of the residuals.
+    """Return at most ``n_pairs`` pairs p < q of features that explain the residuals best.
 
     Each feature, a column of U (N, P), is divided into up to six quantile bins. The gain of a pair
     is Σ ((Σ r)² − Σ v)/(Σ v + PRIOR) over its 36 cells and all classes, for residuals r and

@@ -27,10 +27,10 @@ from maxplus.training.result import StateError, Status, TrainingState
 from maxplus.training.stages.base import Outcome
 from maxplus.training.steps import polyak, step_size
 
-# The target loss of a sweep is AIM·level. The distance from the level allows for increases of the
-# losses of other samples by a step. If sweeps do not reach the target, for example because similar
-# samples have different classes, the target is increased towards the level.
-AIM = 0.72
+# The initial target of sweeps is INITIAL_TARGET_RATIO·level. The distance from the level allows for
+# increases of the losses of other samples by a step. If sweeps do not reach the target, for example
+# because similar samples have different classes, the target is increased towards the level.
+INITIAL_TARGET_RATIO = 0.72
 # Factor of the step size of sweeps.
 DAMPING = 0.5
 MAX_SWEEPS = 100
@@ -97,7 +97,7 @@ class Polish:
 
     Parameters
     ----------
-    level : upper bound of all losses
+    level : threshold that all losses should be below
     skip : number of samples with the largest initial losses that are given up immediately if they
         are above the level, because their labels may be wrong
     max_rounds : maximum number of rounds
@@ -127,7 +127,7 @@ class Polish:
         """Train a copy of the model; ``problem.rng`` shuffles the active set."""
         level, model = self.level, model.copy()
         assert problem.rng is not None
-        aim = AIM
+        target_ratio = INITIAL_TARGET_RATIO
         # Each rank evaluates its samples; then all ranks take the same steps.
         n_samples = problem.n_samples
         active = np.zeros(n_samples, bool)
@@ -145,10 +145,10 @@ class Polish:
             if best is None or (above.sum(), losses.sum()) < (best[1].sum(), best[2].sum()):
                 best = model.copy(), above, losses
             failures[above & active] += 1
-            active |= losses > aim * level
+            active |= losses > target_ratio * level
             active &= failures < GIVE_UP_AFTER
             stuck = np.flatnonzero(above & (failures == REINITIALIZE_AFTER))
-            _reinitialize_units(model, problem, stuck, aim * level)
+            _reinitialize_units(model, problem, stuck, target_ratio * level)
             remaining -= n_samples
             is_complete = not (above & active).any() or n_round == self.max_rounds or remaining <= 0
             status = monitor.report(
@@ -164,12 +164,12 @@ class Polish:
                 break
             samples = problem.rows(np.flatnonzero(active))
             n_steps, evaluations, has_converged = _sweeps(
-                model, *samples, aim * level, problem.rng, monitor, remaining
+                model, *samples, target_ratio * level, problem.rng, monitor, remaining
             )
             steps += n_steps
             remaining -= evaluations
             if not has_converged:
-                aim = (aim + 1.0) / 2.0
+                target_ratio = (target_ratio + 1.0) / 2.0
             losses = problem.losses(model)
         assert best is not None
         assert status is not None
@@ -213,7 +213,7 @@ class ValidatedPolish:
         monitor: TrainingMonitor,
         state: TrainingState | None = None,
     ) -> PolishOutcome:
-        """Return the polished or the given model."""
+        """Polish a copy of the model, or return an outcome with the given model."""
         losses = problem.losses(model)
         above = np.flatnonzero(~(losses < self.polish.level))
         worst = float(losses.max())

@@ -241,7 +241,7 @@ class _Run:
     ) -> None:
         self._comm, self._scaling, self._start = comm, scaling, start
         self._held_out, self._rng = held_out, rng
-        self.soft = SoftLMM(comm, scaling.W0, *scaling.offsets(start), scaling.size)
+        self.soft = SoftLMM(comm, scaling.W0, *scaling.rescaled_weights(start), scaling.size)
         self.losses: list[float] = []
         self.scores: list[float] = []
         self.best: NDArray | None = None

@@ -175,7 +175,7 @@ def record_step(state, t, journal, first):
         else:
             new = np.float64(weights.W2T[row, column])
             events.pending[column, row] += abs(new - old)
-            merge = new > old or events.pending[column, row] > scale.small
+            merge = new > old or events.pending[column, row] > scale.small_fall
             if merge:
                 events.pending[column, row] = 0.0
             events.unit2[slot, j], events.class2[slot, j] = column, row

@@ -88,7 +88,7 @@ def _write_own_path(state, j, path):
 def find_worst(state):
     """Order the k worst samples of all ranks.
 
-    Return (the objective, its worst sample, whether messages between ranks succeeded).
+    Return (the objective, its worst sample, whether the communication between ranks succeeded).
     """
     worst, exchange = state.worst, state.exchange
     loss, sample = merge_sorted(
@@ -106,7 +106,7 @@ def find_worst(state):
 
 @inner
 def _collect_paths(state):
-    """Collect the paths of all samples to step on; return False if messages fail.
+    """Collect the paths of all samples to step on; return False if communication fails.
 
     O(C·(H + P)) for each sample of this rank.
     """
@@ -129,7 +129,7 @@ def _collect_paths(state):
 def add_worst(state, t, w0_update_interval):
     """Add up the subgradients of the samples to step on; O(C·(H + P + C)) for each.
 
-    Return False if messages between ranks fail.
+    Return False if the communication between ranks fails.
     """
     samples, exchange, grad, total = state.samples, state.exchange, state.grad, state.total
     n_ignored = state.worst.n_ignored

@@ -2,8 +2,8 @@
 
 An iteration may take a few hundred microseconds. So helper threads are started once per block and
 spin until the number of the next iteration is published; worker 0 spins until all helpers have
-published it. Parallel loops of Numba start threads at every call and, with the many arrays of the
-engine, take several times as long to compile as all kernels together.
+published it. Parallel loops of Numba dispatch work to threads at every call and, with the many
+arrays of the engine, take several times as long to compile as all kernels together.
 """
 
 import math
@@ -214,8 +214,9 @@ def _resolve(state, w, c, threshold):
     """Compute exact scores of the lane with the largest bound until its loss is below a threshold.
 
     The true class comes first, then the wrong classes by decreasing bound, so that the bound of
-    most lanes soon falls below the threshold. Return (loss, lane) if all scores were computed,
-    which are then in z, else (−inf, NONE). Exact scores are stored as bounds of the lane.
+    most lanes soon falls below the threshold. Return (loss, lane) if all scores were computed, and
+    store them in ``scratch.z[w]``; otherwise return (−inf, NONE). Exact scores are stored as bounds
+    of the lane.
     """
     samples, maxima, search, scratch = state.samples, state.maxima, state.search, state.scratch
     odds, label = search.odds[c], samples.label[c]

@@ -117,9 +117,10 @@ class Sizes(NamedTuple):
     def of(
         cls, model: LMM, problem: TrainingProblem, n_workers: int, n_slots: int | None = None
     ) -> Sizes:
-        """Return the sizes for ``n_workers`` of the ``n_slots`` that share thresholds; O(N).
+        """Return the sizes for ``n_workers`` workers of this rank; O(N).
 
-        By default, no other workers share them.
+        ``n_slots`` is the number of workers of all ranks that share thresholds, by default of this
+        rank only.
         """
         B = lanes_per_chunk(problem.y)
         k, n = count_worst(problem)
@@ -436,7 +437,7 @@ class Scale(NamedTuple):
 
     x_largest: float  # largest input in absolute value
     eps: float  # of the float type
-    small: float  # falls of W2 below this are ignored by bounds of wrong classes
+    small_fall: float  # falls of W2 below this are ignored by bounds of wrong classes
     small_rise: float  # rises of a unit below this are added to bounds of wrong classes
     margin: float  # distance from the largest bound of the units that a refresh merges first
     noise: Array = field("1", REAL)  # bound on the rounding error of a score
@@ -452,12 +453,12 @@ class Scratch(NamedTuple):
     z: Array = field("W C", F)  # scores of a lane, and whether each is exact
     known: Array = field("W C", np.int8)
     odds: Array = field("W B", np.float32)
-    shift: Array = field("W 4 B", F)  # effect of moved slopes on a lane: up, down, of one step
+    shift: Array = field("W 4 B", F)  # by changed slopes: rise, fall; extremes of one step
     unit_change: Array = field("W 2 H", REAL)  # rise and fall by one step: of a unit's rows,
     class_change: Array = field("W 2 C", REAL)  # of a class's score
     unit_mark: Array = field("W H", INT, 0)  # number of the update that merged the unit,
     pair_mark: Array = field("W H C", INT, 0)  # the unit in this class
-    counts: Array = field(f"W {LINE}", INT, 0)  # number of updates, and of refreshes by scores
+    counts: Array = field(f"W {LINE}", INT, 0)  # updates, and refreshes by `_exact_score`
 
 
 class Total(NamedTuple):

@@ -83,7 +83,7 @@ def reset_heaps(worst, w):
 def offer(worst, w, t, loss, n, c, q, z):
     """Add sample n, in lane q of chunk c, to the k worst of worker w; O(C + log k).
 
-    It replaces the last of these, if it comes before it.
+    The sample replaces the last of these if it is worse.
     """
     # NaN, after an overflow, counts as infinite.
     loss = loss if loss == loss else np.inf
@@ -161,7 +161,7 @@ def merge_sorted(loss, sample, place, n_ignored, taken, order):
         if j >= n_ignored or not math.isfinite(loss[best, at]):
             total += loss[best, at]
     first = sample[order[n_ignored, 0], order[n_ignored, 1]]
-    # After an overflow of bounds, no sample may be found: then the mean is −inf.
+    # If bounds have overflowed, it is possible that no sample is found: then the mean is −inf.
     return total / (k - n_ignored), np.int64(NONE) if first >= SENTINEL else np.int64(first)
 
 
@@ -192,7 +192,7 @@ def read_path(path, grad, x):
 
 @inner
 def exchange_worst(exchange, worst):
-    """Exchange the k worst samples of each rank; return False if messages fail."""
+    """Exchange the k worst samples of each rank; return False if communication fails."""
     k = worst.order.shape[0]
     for j in range(k):
         worker, place = worst.order[j, 0], worst.order[j, 1]
@@ -204,7 +204,7 @@ def exchange_worst(exchange, worst):
 
 @inner
 def exchange_paths(exchange):
-    """Exchange the paths of the k worst samples of all ranks; return False if messages fail."""
+    """Exchange the paths of the k worst samples of all ranks; return False after a failure."""
     return call_python(exchange.address, PATHS) == 0
 
 

@@ -103,7 +103,8 @@ class SparseEngine(CompiledEngine):
         self._callback = ExchangeCallback(comm)
         others: dict[str, dict[str, Any]] = {
             "samples": {"X": X, "y": self.problem.y},
-            # Engines of the same ranks and size share this memory, one block at a time.
+            # Engines of these ranks with equally many workers share this memory. Only one of them
+            # runs a block at a time.
             "worst": {
                 "threshold": comm.shared_memory((2, LINE * sizes.S)),
                 "first_slot": first_slot,
@@ -117,7 +118,7 @@ class SparseEngine(CompiledEngine):
             "scale": {
                 "x_largest": comm.largest(float(np.abs(X).max(initial=0.0))),
                 "eps": float(np.finfo(sizes.F).eps),
-                "small": 0.0125 * largest[2],
+                "small_fall": 0.0125 * largest[2],
                 "small_rise": 0.00075 * largest[2],
                 "margin": 0.075 * largest[2],
             },
