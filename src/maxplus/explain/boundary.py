@@ -397,7 +397,7 @@ def flat_terms(model: TermSum) -> FlatTerms:
         first_knot=_starts([0] * model.n_features) if feature_map is None else feature_map.starts,
         knots=none if feature_map is None else feature_map.x,
         values=none if feature_map is None else feature_map.u,
-        rises=none if feature_map is None else feature_map.rises,
+        rises=none if feature_map is None else feature_map.slopes,
     )
 
 

@@ -59,11 +59,11 @@ class Checkpoint:
     def __call__(self, progress: Progress) -> None:
         """Write the state if the interval has elapsed or training ends.
 
-        Stages without a state are not saved, and repeated by `resume`.
+        Stages without a state are not saved; `resume` repeats them.
         """
         now = time.monotonic()
         if progress.origin is not self._origin:
-            # Raise an error for parameters that cannot be stored now, not at the first checkpoint.
+            # Check at the start of training that the parameters can be stored.
             parameters_to_json(progress.origin.estimator)
             self._origin = progress.origin
             self._due = now - progress.seconds + self.every
