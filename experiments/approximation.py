@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from experiments.harness import Axes, Figure, Result, Settings, Table, panels
 from maxplus.models import LMM
-from maxplus.plots._canvas import BLUE, DASHED, GREEN, GREY, INK, VERMILION
+from maxplus.plots._style import BLUE, DASHED, GREEN, GREY, INK, VERMILION
 
 
 class Target(NamedTuple):

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from maxplus import datasets
 from maxplus._files import write_atomically
 from maxplus.datasets import DataNotFoundError
-from maxplus.plots._canvas import new_figure, quiet_frame
+from maxplus.plots._style import new_figure, style_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -169,7 +169,7 @@ def panels(
     figure = new_figure(width, height)
     row = figure.subplots(1, len(titles), squeeze=False, **options)[0]
     for ax, title in zip(row, titles, strict=True):
-        quiet_frame(ax, title)
+        style_axes(ax, title)
     return figure, row
 
 

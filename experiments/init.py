@@ -7,7 +7,7 @@ import numpy as np
 from experiments.harness import Figure, Result, Settings, Table, axes
 from experiments.iris import LMM_SETTINGS, MAX_SETTINGS, N_ITERATIONS, QUICK_ITERATIONS, iris_split
 from maxplus.estimators import SubgradientLMMClassifier
-from maxplus.plots._canvas import BLUE, GREY, VERMILION
+from maxplus.plots._style import BLUE, GREY, VERMILION
 
 FULL_RUNS, QUICK_RUNS = 10, 3
 STARTS = {"prototypes": "structured", "gaussian": "Gaussian", "uniform": "uniform"}

@@ -25,7 +25,7 @@ from experiments.comparison import (
 from experiments.harness import Axes, Figure, Result, Settings, Split, Table, mean_and_spread
 from maxplus.estimators import SubgradientLMMClassifier
 from maxplus.models import LOG2
-from maxplus.plots import _canvas as canvas
+from maxplus.plots import _style as style
 from maxplus.plots import plot_convergence
 
 N_HIDDEN, N_ITERATIONS, MLP_RATE = 20, 50_000, 0.01
@@ -182,7 +182,7 @@ LOWEST, RIGHT = 1.14, 1.30
 
 def plot_comparison(models: dict[str, TrainedModel]) -> Figure:
     """Plot the loss curve of LMM (max) and the probabilities of the true labels of all models."""
-    figure = canvas.new_figure(12.0, 4.8)
+    figure = style.new_figure(12.0, 4.8)
     left, right = figure.subplots(1, 2, gridspec_kw={"wspace": 0.08})
     # The step size is constant from this iteration.
     curve = models[LMM_MAX].loss_curve
@@ -195,33 +195,33 @@ def plot_comparison(models: dict[str, TrainedModel]) -> Figure:
 def _draw_confidence(ax: Axes, models: dict[str, TrainedModel]) -> None:
     """Draw the probability of the true label of each sample; ½ corresponds to a loss of log 2."""
     head, bottom = -0.85, BAND * len(models) - 0.5
-    label: dict[str, Any] = {"va": "center", "fontsize": canvas.SMALL}
+    label: dict[str, Any] = {"va": "center", "fontsize": style.SMALL}
     rows = []
-    colours = zip(models.items(), (canvas.VERMILION, canvas.GREEN, canvas.BLUE), strict=True)
+    colours = zip(models.items(), (style.VERMILION, style.GREEN, style.BLUE), strict=True)
     for band, ((name, model), colour) in enumerate(colours):
         top = band * BAND
-        ax.text(0, top, name, va="center", fontsize=canvas.TEXT, fontweight="bold", color=colour)
+        ax.text(0, top, name, va="center", fontsize=style.TEXT, fontweight="bold", color=colour)
         for y, evaluation, alpha in (
             (top + TRAIN, model.train, 0.4),
             (top + TEST, model.test, 1.0),
         ):
             # Multiples of the golden ratio are more evenly distributed than random numbers.
             jitter = np.arange(evaluation.losses.size) * GOLDEN % 1 - 0.5
-            ax.axhline(y, color=canvas.PALE, linewidth=0.6, zorder=0)
+            ax.axhline(y, color=style.PALE, linewidth=0.6, zorder=0)
             dots: dict[str, Any] = {"s": 12, "linewidth": 0, "color": colour, "alpha": alpha}
             ax.scatter(np.exp(-evaluation.losses), y + SPREAD * jitter, clip_on=False, **dots)
             lowest = _probability(evaluation.max_loss)
-            ax.text(LOWEST, y, lowest, ha="right", color=canvas.INK, **label)
-            ax.text(RIGHT, y, f"{evaluation.accuracy:.1%}", ha="right", color=canvas.INK, **label)
+            ax.text(LOWEST, y, lowest, ha="right", color=style.INK, **label)
+            ax.text(RIGHT, y, f"{evaluation.accuracy:.1%}", ha="right", color=style.INK, **label)
             rows.append(y)
     ax.set(xlim=(-0.02, 1.02), ylim=(bottom, head), xlabel="probability")
     ax.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", "¼", "½", "¾", "1"])
     ax.set_yticks(rows, ["train", "test"] * len(models))
-    ax.axvline(0.5, ymax=0.95, color=canvas.INK, linewidth=0.9, linestyle=canvas.DASHED, zorder=0)
-    ax.text(0.5, head, "→ provably correct (loss below log 2)", color=canvas.INK, **label)
-    ax.text(LOWEST, head, "lowest", ha="right", color=canvas.GREY, **label)
-    ax.text(RIGHT, head, "accuracy", ha="right", color=canvas.GREY, **label)
-    canvas.quiet_frame(ax, "Probability of the true label")
+    ax.axvline(0.5, ymax=0.95, color=style.INK, linewidth=0.9, linestyle=style.DASHED, zorder=0)
+    ax.text(0.5, head, "→ provably correct (loss below log 2)", color=style.INK, **label)
+    ax.text(LOWEST, head, "lowest", ha="right", color=style.GREY, **label)
+    ax.text(RIGHT, head, "accuracy", ha="right", color=style.GREY, **label)
+    style.style_axes(ax, "Probability of the true label")
     ax.spines["left"].set_visible(False)
     ax.tick_params(axis="y", length=0)
 

@@ -20,7 +20,7 @@ from experiments.comparison import (
     train_mlp,
 )
 from experiments.harness import Figure, Result, Settings, Table, axes, load_images, mean_and_spread
-from maxplus.plots import _canvas as canvas
+from maxplus.plots import _style as style
 from maxplus.plots import plot_convergence
 
 N_CLASSES, N_HIDDEN, BATCH = 10, 500, 32
@@ -46,7 +46,7 @@ PAPER = {
     MAIN: PaperResult((1.64, 1.21, 0.9154), (3.59, 1.23, 0.8875)),
 }
 PAPER_F1, PAPER_TEST = 0.89, PAPER[MAIN].test[2]
-COLOURS, N_BINS = (canvas.VERMILION, canvas.GREEN, canvas.BLUE), 40
+COLOURS, N_BINS = (style.VERMILION, style.GREEN, style.BLUE), 40
 
 
 def run(settings: Settings) -> Result:
@@ -131,18 +131,18 @@ def _draw_confusion(matrix: NDArray) -> Figure:
 
 def _draw_probabilities(losses: dict[str, NDArray]) -> Figure:
     """Draw histograms of the probability of the true label."""
-    figure = canvas.new_figure(7.0, 1.2 + 1.3 * len(losses))
+    figure = style.new_figure(7.0, 1.2 + 1.3 * len(losses))
     panels = figure.subplots(len(losses), 1, sharex=True, squeeze=False)[:, 0]
     for ax, colour, (name, values) in zip(panels, COLOURS, losses.items(), strict=False):
         probability = np.exp(-values)
         counts, edges = np.histogram(probability, N_BINS, (0.0, 1.0))
         ax.stairs(counts / counts.sum(), edges, fill=True, color=colour, alpha=0.8)
-        ax.axvline(0.5, color=canvas.PALE, linewidth=1, zorder=0)
-        canvas.quiet_frame(ax, "")
-        ax.set_ylabel("share", fontsize=canvas.SMALL)
+        ax.axvline(0.5, color=style.PALE, linewidth=1, zorder=0)
+        style.style_axes(ax, "")
+        ax.set_ylabel("share", fontsize=style.SMALL)
         below = f"{name}: {(probability < 0.5).mean():.1%} below ½"
-        ax.set_title(below, loc="left", fontsize=canvas.SMALL, color=canvas.GREY, pad=4)
-    canvas.figure_title(figure, "Probability of the true label")
+        ax.set_title(below, loc="left", fontsize=style.SMALL, color=style.GREY, pad=4)
+    style.figure_title(figure, "Probability of the true label")
     panels[-1].set(xlim=(0, 1), xlabel="probability of the true label")
     return figure
 

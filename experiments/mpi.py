@@ -31,7 +31,7 @@ from maxplus import datasets
 from maxplus.distributed import Communicator, current, use_mpi
 from maxplus.distributed.communicator import is_launched
 from maxplus.estimators import LMMClassifier
-from maxplus.plots._canvas import BLUE, VERMILION
+from maxplus.plots._style import BLUE, VERMILION
 from maxplus.training import History, MaxLoss, TrainingProblem
 from maxplus.training.engines.sparse import SparseEngine
 from maxplus.training.result import Block

@@ -15,7 +15,7 @@ from experiments.measure import timed
 from maxplus.estimators import LMMClassifier, LMMEnsembleClassifier, SubgradientLMMClassifier
 from maxplus.models import LOG2
 from maxplus.models.initialization import class_distance
-from maxplus.plots._canvas import BLUE, GREY, VERMILION
+from maxplus.plots._style import BLUE, GREY, VERMILION
 
 FULL_SEEDS, QUICK_SEEDS = 5, 1
 FLIPPED = 0.05

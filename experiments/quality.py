@@ -12,7 +12,7 @@ from maxplus.certify import certified_at
 from maxplus.estimators import LMMClassifier, LMMEnsembleClassifier
 from maxplus.images import GaussianBlur, RandomShift
 from maxplus.models import LOG2
-from maxplus.plots._canvas import BLUE, GREEN, GREY, INK, ORANGE, VERMILION
+from maxplus.plots._style import BLUE, GREEN, GREY, INK, ORANGE, VERMILION
 
 # Ensembles, which are slower to train, have a single seed.
 FULL_SEEDS, QUICK_SEEDS = 3, 1

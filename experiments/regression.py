@@ -21,7 +21,7 @@ from sklearn.preprocessing import StandardScaler
 
 from experiments.harness import Figure, Result, Settings, Table, axes, mean_and_spread
 from maxplus.estimators import LMMRegressor
-from maxplus.plots._canvas import BLUE, GREEN, GREY, INK, VERMILION
+from maxplus.plots._style import BLUE, GREEN, GREY, INK, VERMILION
 
 FOLDS = 5
 N_MADE, QUICK_MADE, QUICK_EPOCHS = 1_000, 200, 20

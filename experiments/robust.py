@@ -31,7 +31,7 @@ from experiments.measure import timed
 from maxplus.certify import certified_at
 from maxplus.estimators import LMMClassifier
 from maxplus.images import RandomShift
-from maxplus.plots._canvas import BLUE, GREY, VERMILION
+from maxplus.plots._style import BLUE, GREY, VERMILION
 
 find_folder = partial(
     data_folder, "MAXPLUS_ROBUST", "robust", "tables with the columns class and fold"

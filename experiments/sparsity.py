@@ -12,7 +12,7 @@ from experiments.measure import N_HIDDEN, initial_model
 from maxplus import datasets
 from maxplus.models import LinearMaxPlus, Model, ZeroHidden
 from maxplus.models.initialization import glorot_uniform
-from maxplus.plots._canvas import BLUE, GREY, INK, SMALL, VERMILION
+from maxplus.plots._style import BLUE, GREY, INK, SMALL, VERMILION
 
 N_CLASSES = 10
 WIDTHS = (5, 10, 20, 50, 100, 200, 500)

@@ -32,7 +32,7 @@ from maxplus.datasets import DataNotFoundError
 from maxplus.estimators import LMMClassifier
 from maxplus.evaluation.comparison import SKLEARN_CLASSIFIERS
 from maxplus.metrics import expected_calibration_error, log_losses
-from maxplus.plots._canvas import BLUE, GREEN, GREY, INK, ORANGE, PALE, SMALL, VERMILION
+from maxplus.plots._style import BLUE, GREEN, GREY, INK, ORANGE, PALE, SMALL, VERMILION
 from maxplus.tables import TableEncoder, TableError, read_table, split_target
 
 ENDINGS = (".csv", ".csv.gz")

@@ -15,7 +15,7 @@ from experiments.harness import Figure, Result, Settings, Table, panels
 from experiments.measure import in_a_process
 from maxplus import datasets
 from maxplus.models import LMM
-from maxplus.plots._canvas import BLUE, GREEN, GREY, SMALL, VERMILION
+from maxplus.plots._style import BLUE, GREEN, GREY, SMALL, VERMILION
 from maxplus.training import MaxLoss, TrainingProblem, polyak
 from maxplus.training.engines import TreeEngine
 from maxplus.training.memory import human_bytes

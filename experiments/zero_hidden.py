@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from experiments.harness import Figure, Result, Settings, Table, axes
 from maxplus import datasets
 from maxplus.estimators import MaxPlusClassifier
-from maxplus.plots._canvas import BLUE, DASHED, INK, SMALL, VERMILION
+from maxplus.plots._style import BLUE, DASHED, INK, SMALL, VERMILION
 
 N_ITERATIONS, QUICK_ITERATIONS, QUICK_IMAGES = 3_000, 500, 2_000
 STARTS = {"glorot": "Glorot", "gaussian": "Gaussian"}

@@ -10,7 +10,7 @@ from safetensors.numpy import load_file
 
 from maxplus.io import container
 
-# Half of a surrogate pair, which JSON can represent and UTF-8 cannot.
+# A lone surrogate, which JSON can represent and UTF-8 cannot.
 SURROGATE = "\ud800"
 
 

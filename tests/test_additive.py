@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import oracles
 from maxplus.models import LMM, AdditiveLMM, FeatureMap, Term
-from maxplus.models.additive import useless_units, with_units
+from maxplus.models.additive import dominated_units, with_units
 from maxplus.training.result import TrainingOverflowError
 from maxplus.training.smooth.soft_terms import (
     TERM_ANNEALING,
@@ -314,22 +314,22 @@ def test_activation_counts_of_a_sum():
 
 @quick(30)
 @given(seed=SEEDS)
-def test_useless_units_of_a_sum_change_no_score(seed):
+def test_dominated_units_of_a_sum_change_no_score(seed):
     rng = np.random.default_rng(seed)
     model, X = random_model(rng), grid_array(rng, (200, 4))
-    kept = np.flatnonzero(~useless_units(model))
+    kept = np.flatnonzero(~dominated_units(model))
     smaller = with_units(model, kept)
     assert smaller.n_hidden == kept.size
     assert_array_equal(smaller.scores(X), model.scores(X))
 
 
-def test_useless_units_are_compared_within_terms():
+def test_dominated_units_are_compared_within_terms():
     """Equal units of one term are useless, equal units of different terms are not."""
     rng = np.random.default_rng(21)
     single, double = random_lmm(rng, 1, 1, 2), random_lmm(rng, 1, 1, 2)
     twice = LMM(double.W0, np.repeat(double.W1, 2, 1), np.repeat(double.W2, 2, 0))
     model = AdditiveLMM([([0], single), ([0], twice), ([1], single)], 2)
-    assert_array_equal(useless_units(model), [False, False, True, False])
+    assert_array_equal(dominated_units(model), [False, False, True, False])
 
 
 def test_with_units_rejects_a_term_without_units():

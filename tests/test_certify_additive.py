@@ -102,14 +102,14 @@ def test_bounds_of_shape_functions_are_exact(seed, dtype, has_map, eps):
     X, scale = rng.normal(size=(6, 4)), rng.choice([0.0, 0.5, 1.0, 2.0], size=4)
     X = X.astype(dtype).astype(float)
     y = predict(model, X)
-    got = Margins(model, X, y, scale).lowest(np.arange(6), np.full(6, eps))
+    got = Margins(model, X, y, scale).lower_bounds(np.arange(6), np.full(6, eps))
     for n, x in enumerate(X):
         ends = np.stack([x - eps * scale, x + eps * scale])
         low, high = ends if model.feature_map is None else model.feature_map(ends)
         expected = np.delete(lowest_margins_on_a_grid(model, x, y[n], low, high), y[n]).min()
         slack = 4.0 * ROUNDING[model.dtype] * size(model, ends)
         # The ends of the box are rounded, and the map may be steep there.
-        steep = 1.0 if model.feature_map is None else max(1.0, model.feature_map.rises.max())
+        steep = 1.0 if model.feature_map is None else max(1.0, model.feature_map.slopes.max())
         assert_allclose(got.margin[n], expected, rtol=0.0, atol=steep * slack)
         assert got.gap[n] <= expected
         assert got.rounding[n] <= slack
@@ -159,7 +159,7 @@ def test_computed_and_exact_margins_are_above_their_bound(seed, kind, dtype, has
         model = AdditiveLMM(model.terms, 4, FeatureMap(far), model.intercept)
     X = 2.0 * rng.normal(size=(8, 4)) + 1e6 * has_map
     y, eps = predict(model, X), rng.choice([1e-3, 0.1, 1.0], size=8)
-    gap = Margins(model, X, y, np.ones(4)).lowest(np.arange(8), eps).gap
+    gap = Margins(model, X, y, np.ones(4)).lower_bounds(np.arange(8), eps).gap
     for share in [*rng.uniform(-1, 1, (20, 8, 4)), *rng.choice([-1.0, 1.0], (20, 8, 4))]:
         points = inside(X, eps[:, None] * share)
         assert (margins_of(model, points, y) >= gap).all()
@@ -174,7 +174,8 @@ def test_gap_falls_with_eps(seed, kind, dtype, has_map):
     X = rng.normal(size=(10, 4))
     margins = Margins(model, X, predict(model, X), rng.random(4))
     found = [
-        margins.lowest(np.arange(10), np.full(10, eps)) for eps in (0, 1e-9, 0.01, 0.1, 0.3, 1, 50)
+        margins.lower_bounds(np.arange(10), np.full(10, eps))
+        for eps in (0, 1e-9, 0.01, 0.1, 0.3, 1, 50)
     ]
     for one, next_ in pairwise(found):
         assert (next_.gap <= one.gap + one.rounding).all()

@@ -134,7 +134,7 @@ def test_certified_rows_are_correct_rows():
     for words in (
         "4 of 5 rows are predicted correctly",
         "half of these 4",
-        "0.2 training deviations",
+        "0.2 standard deviations of the training data",
         "up to 0.1",
         "(sex, pain, stage and 1 more held fixed)",
         "1 rows with wrong predictions",

@@ -113,7 +113,7 @@ def use(estimator, X, path):
         assert np.isfinite(model.scores(X)).all()
         assert model.activation_counts(X).shape == (model.n_hidden,)
         margins = Margins(model, X[:5], np.zeros(5, int), np.ones(model.n_features))
-        assert not np.isnan(margins.lowest(np.arange(5), np.full(5, 0.1))).any()
+        assert not np.isnan(margins.lower_bounds(np.arange(5), np.full(5, 0.1))).any()
         if hasattr(estimator, "term_means_"):
             shape_function(model, 0, estimator.term_means_)
     estimator.save(path)
@@ -229,10 +229,10 @@ DAMAGE = {
     "overflow": ("lmm", array("model.W1", lambda A: 0 * A - 1e308), "W1 are so large that scores"),
     # Attributes that are arrays.
     "no scale": ("lmm", without("scale"), "scale_ is missing"),
-    "negative scale": ("lmm", array("scale", lambda A: -A), "not all positive"),
+    "negative scale": ("lmm", array("scale", lambda A: -A), "finite numbers > 0"),
     "type of scale": ("lmm", array("scale", lambda A: A.astype(np.float32)), "wrong type"),
     "no term means": ("sum", without("term_means"), "term_means_ is missing"),
-    "term means NaN": ("made", array("term_means", lambda A: A * np.nan), "is not finite"),
+    "term means NaN": ("made", array("term_means", lambda A: A * np.nan), "not finite"),
     "no quantiles": ("regression", without("residual_quantiles"), "residual_quantiles_ is missing"),
     "too few quantiles": ("regression", array("residual_quantiles", [0.1]), "does not contain"),
     "quantile NaN": ("regression", array("residual_quantiles", [np.nan] * 23), "does not contain"),
@@ -321,7 +321,7 @@ SURROGATES = {
     "parameter": field("parameters.random_state", SURROGATE),
 }
 DAMAGE |= {
-    f"surrogate in {what}": ("frame", change, "half of a surrogate pair")
+    f"surrogate in {what}": ("frame", change, "a lone surrogate")
     for what, change in SURROGATES.items()
 }
 

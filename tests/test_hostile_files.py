@@ -86,7 +86,7 @@ HEADERS = {
     "string as array": lambda h: h.update({"model.W0": "F64"}),
     "list as metadata": lambda h: h.update(__metadata__=[1]),
     "number as metadata": lambda h: h["__metadata__"].update(version=1),
-    "half of a surrogate pair": lambda h: h["__metadata__"].update(document="\ud800"),
+    "lone surrogate": lambda h: h["__metadata__"].update(document="\ud800"),
 }
 
 

@@ -9,8 +9,8 @@ from sklearn.naive_bayes import GaussianNB
 
 from maxplus import validate
 from maxplus.certify import CertifiedRows
+from maxplus.metrics._formatting import format_number, format_with_error
 from maxplus.metrics._intervals import auc_error, fold_dispersion, score_interval, wilson_interval
-from maxplus.metrics._readable import readable, with_error
 
 TRIALS = 2000
 
@@ -112,7 +112,7 @@ def test_auc_error_is_the_deviation_of_areas(shift):
     ],
 )
 def test_numbers_are_printed_with_significant_digits(value, text):
-    assert readable(value) == text
+    assert format_number(value) == text
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_numbers_are_printed_with_significant_digits(value, text):
     ],
 )
 def test_standard_errors_are_printed_with_significant_digits(value, error, text):
-    assert with_error(value, error) == text
+    assert format_with_error(value, error) == text
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from maxplus.models.initialization import (
     box_lmm,
     box_lmm_bytes,
     prototype_lmm,
-    pyramids_bytes,
+    prototype_lmm_bytes,
     random_lmm,
     random_lmm_bytes,
 )
@@ -66,7 +66,7 @@ STARTS = {
     ),
     "pyramids": (
         lambda X, y, rng: prototype_lmm(X, y, 3, 1.0, 1.0),
-        lambda X, y: pyramids_bytes(*X.shape, 3, X.dtype),
+        lambda X, y: prototype_lmm_bytes(*X.shape, 3, X.dtype),
     ),
     "random": (
         lambda X, y, rng: random_lmm("gaussian", SHAPE, 1.0, 1.0, X.dtype, rng),

@@ -171,6 +171,19 @@ def test_regression_metrics_equal_scikit_learn(seed):
     assert (without["covered"], without["width"]) == (None, None)
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"losses": [1.0]}, r"losses must have shape \(2,\)"),
+        ({"predicted": [0]}, "predicted must be 2 integers"),
+        ({"predicted": [0, 2]}, "predicted must be column indices of P"),
+    ],
+)
+def test_classification_metrics_reject_invalid_losses_and_predictions(options, message):
+    with pytest.raises(ValueError, match=message):
+        classification_metrics([0, 1], [[0.9, 0.1], [0.2, 0.8]], "ab", **options)
+
+
 def test_regression_metrics_reject_invalid_predictions():
     with pytest.raises(ValueError, match=r"shapes \(2,\) and \(3,\)"):
         regression_metrics([1.0, 2.0], [1.0, 2.0, 3.0])

@@ -21,7 +21,7 @@ from maxplus.plots import (
     plot_shape_functions,
     plot_stages,
 )
-from maxplus.plots._canvas import new_figure
+from maxplus.plots._style import new_figure
 from maxplus.report.figures import draw_predictions
 
 pytest.importorskip("matplotlib")

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import maxplus
 from maxplus import LMMClassifier, SubgradientLMMClassifier
 from maxplus.models import LMM
-from maxplus.models.additive import useless_units, with_units
+from maxplus.models.additive import dominated_units, with_units
 
 
 def random_model(rng, P=3, H=8, C=3):
@@ -37,7 +37,7 @@ def test_activation_counts_match_active_paths(dtype, n):
 def test_provably_unused_units_change_no_score(seed):
     rng = np.random.default_rng(seed)
     model = random_model(rng)
-    useless = useless_units(model)
+    useless = dominated_units(model)
     assert not useless.all()
     # Sums of these values are exact.
     X = np.concatenate([rng.integers(-9, 10, (300, 3)), rng.integers(-900, 900, (300, 3)) / 8])
@@ -51,8 +51,8 @@ def test_unused_units_are_found():
     W1 = np.concatenate([model.W1, model.W1[:, :1], model.W1[:, 1:2] - 0.5], axis=1)
     W2 = np.concatenate([model.W2, model.W2[:1], model.W2[1:2] + 0.25])
     more = LMM(model.W0, W1, W2)  # A copy of unit 0, and unit 1 lowered by 1/4.
-    assert np.array_equal(np.flatnonzero(useless_units(more)[4:]), [0, 1])
-    assert useless_units(more)[:4].sum() == useless_units(model).sum()
+    assert np.array_equal(np.flatnonzero(dominated_units(more)[4:]), [0, 1])
+    assert dominated_units(more)[:4].sum() == dominated_units(model).sum()
 
 
 @pytest.mark.parametrize(

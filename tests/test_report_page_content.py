@@ -273,9 +273,9 @@ def test_page_contains_exact_weights(flowers, iris, dtype):
     for (_, own), packed in zip(terms, data["terms"], strict=True):
         for name, array in (("W0", own.W0), ("W1", own.W1.T), ("W2", own.W2.T)):
             np.testing.assert_array_equal(unpacked(packed[name], dtype), array.ravel())
-    for name in ("x", "u", "rises"):
+    for name, key in (("x", "x"), ("u", "u"), ("slopes", "slopes")):
         np.testing.assert_array_equal(
-            unpacked(data["map"][name], np.float64), getattr(feature_map, name)
+            unpacked(data["map"][key], np.float64), getattr(feature_map, name)
         )
     assert data["single"] == (dtype is np.float32)
 

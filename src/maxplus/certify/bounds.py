@@ -73,12 +73,12 @@ def box_bounds(model: TermSum, X: NDArray, eps: ArrayLike, scale: NDArray | None
     """
     X = as_rows(X, model.n_features, np.float64)
     eps, factors = check_box(model, len(X), eps, scale)
-    exact, magnitude = model.astype(np.float64), Magnitude(model)
+    model64, magnitude = model.astype(np.float64), Magnitude(model)
     with np.errstate(all="ignore"):
         low, high = mapped_box(model, X, eps, magnitude.effective_scale(factors))
         slack = magnitude.rounding(magnitude(low, high))[:, None]
-        below, above = (np.tile(exact.intercept, (len(X), 1)) for _ in range(2))
-        for features, lmm in exact.terms:
+        below, above = (np.tile(model64.intercept, (len(X), 1)) for _ in range(2))
+        for features, lmm in model64.terms:
             pairs = (np.repeat(end[:, features], 2, axis=1) for end in (low, high))
             # 0 · inf would be NaN.
             ends = [np.where(lmm.W0 == 0.0, 0.0, pair * lmm.W0) for pair in pairs]
@@ -144,7 +144,10 @@ def _fill_box(X, eps, scale, low, high):
 
 
 def caps(model: LMM) -> NDArray:
-    """Return the maximum of each unit over all inputs, inf if unbounded; O(P·H)."""
+    """Return the maximum of each unit over the features with slopes of opposite signs; O(P·H).
+
+    It is inf without such features.
+    """
     opposite = model.slopes.prod(axis=1) < 0
     if not opposite.any():
         return np.full(model.n_hidden, np.inf)
@@ -214,14 +217,14 @@ class Magnitude:
         return sums
 
     def rounding(self, sums: NDArray) -> NDArray:
-        """Return a bound on the rounding error of a score, (N,), for the sums (N,) of boxes.
+        """Return a bound on the rounding error of a score, (N,), for sums (N,) returned by a call.
 
         Let L be the largest absolute intercept plus the largest |W0[i]·u_p| + |W1[i, h]| +
         |W2[h, d]| of each term. The computation of a score in the float type of the model has one
         rounded product and two rounded sums for each of the T terms, and T more sums. Its error is
         at most (T + 3)·δ·L, up to terms in δ², where δ is half the machine epsilon. Bounds are
         computed in float64 with the same error. The points at which a slope changes are computed
-        with a few rounding errors, each of which has at most this effect on a score. Caps, mapped
+        with a few rounding errors, each of which changes a score by at most δ·L. Caps, mapped
         features and differences of offsets have errors below 12·δ·L. With a feature map, |u_p| is
         at most the largest absolute value of a knot.
         """
@@ -232,9 +235,9 @@ class Magnitude:
 
 @njit(cache=True, nogil=True)
 def _fill_sums(low, high, features, steep, starts, constants, intercept, sums):
-    """Compute `Magnitude.__call__` in ``sums``; NaN propagates."""
+    """Write the result of `Magnitude.__call__` to ``sums``; NaN propagates."""
     for n in range(low.shape[0]):
-        # The order of the additions is that of the scripts in reports.
+        # The JavaScript code of HTML reports adds in the same order.
         total = intercept
         for t in range(constants.size):
             largest = 0.0

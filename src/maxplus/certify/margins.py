@@ -18,7 +18,7 @@ from maxplus.models.additive import breakpoints
 from maxplus.models.lmm import TermSum
 
 
-class Shape(NamedTuple):
+class ShapeTerms(NamedTuple):
     """Terms over one feature, the points at which slopes change, and the summed scores there."""
 
     feature: int
@@ -27,7 +27,7 @@ class Shape(NamedTuple):
     scores: NDArray
 
 
-class LowestMargins(NamedTuple):
+class MarginBounds(NamedTuple):
     """Lower bounds of margins over boxes around N rows.
 
     Attributes
@@ -84,20 +84,20 @@ class Margins:
         self._intercepts = b[y][:, None] - b
 
     @cached_property
-    def exact(self) -> TermSum:
+    def model64(self) -> TermSum:
         """The model in float64."""
         return self.model.astype(np.float64)
 
     @cached_property
-    def _shapes(self) -> list[Shape]:
-        return shapes_of(self.exact)
+    def _shapes(self) -> list[ShapeTerms]:
+        return shape_terms(self.model64)
 
     @cached_property
     def _wide_terms(self) -> list[WideTerm]:
         """The terms over several features, evaluated at all rows."""
-        U = self.exact.mapped(self.X)
+        U = self.model64.mapped(self.X)
         terms = []
-        for features, lmm in self.exact.terms:
+        for features, lmm in self.model64.terms:
             if features.size > 1:
                 term = WideTerm.at(lmm, caps(lmm), features, U)
                 terms.append(term._replace(unit=(term.g + lmm.W2.T[self.y]).argmax(axis=1)))
@@ -105,19 +105,19 @@ class Margins:
 
     @property
     def slope(self) -> float:
-        """Lipschitz constant of scores in eps, Σ_t max_i |W0[i]|·rise_p·scale_p.
+        """Lipschitz constant of scores with respect to eps, Σ_t max_i |W0[i]|·rise_p·scale_p.
 
         rise_p is the largest slope of the feature map, and 1 without a map.
         """
         rise, feature_map = np.ones(self.model.n_features), self.model.feature_map
         if feature_map is not None:
-            rise = np.maximum.reduceat(feature_map.rises, feature_map.starts[:-1])
+            rise = np.maximum.reduceat(feature_map.slopes, feature_map.starts[:-1])
         with np.errstate(over="ignore"):
             rates = np.minimum(rise * self.scale, np.finfo(np.float64).max)
             slopes = self._magnitude.products(rates)
         return min(sum(slopes.tolist()), float(np.finfo(np.float64).max))
 
-    def lowest(self, rows: NDArray, eps: NDArray) -> LowestMargins:
+    def lower_bounds(self, rows: NDArray, eps: NDArray) -> MarginBounds:
         """Return lower bounds of the margins of some rows over boxes of different sizes.
 
         Bounds do not increase with eps, up to rounding. O(n·Σ_t H_t·(m_t + C)), and O(C) for each
@@ -132,7 +132,7 @@ class Margins:
 
         Returns
         -------
-        LowestMargins
+        MarginBounds
         """
         y, wide_terms = self.y[rows], self._wide_terms
         with np.errstate(all="ignore"):
@@ -153,7 +153,7 @@ class Margins:
             lowest, rounding = margins.min(axis=1), 2.0 * self._magnitude.rounding(sums)
             gap = lowest - rounding
             gap[np.isnan(gap)] = -np.inf
-            return LowestMargins(lowest, rounding, gap)
+            return MarginBounds(lowest, rounding, gap)
 
     def exceeds_lipschitz_bound(self, difference: NDArray, eps: NDArray) -> NDArray:
         """Return whether the gap for eps is positive by the Lipschitz bound of the scores.
@@ -179,33 +179,33 @@ class Margins:
         The result is also 0 if the gap differs from 0 by no more than its rounding error.
         """
         with np.errstate(over="ignore", invalid="ignore"):
-            beyond = self.lowest(rows, (1.0 + 2.0 * tolerance) * eps)
-            # The gap decreases by at most 2·slope per eps.
+            beyond = self.lower_bounds(rows, (1.0 + 2.0 * tolerance) * eps)
+            # The gap decreases by at most 2·slope per unit of eps.
             decrease = 4.0 * tolerance * eps * self.slope + 4.0 * beyond.rounding
             sign = np.where(beyond.gap > beyond.rounding, 1, -1)
             near = np.flatnonzero((sign < 0) & ~(beyond.gap < -decrease))
-        at = self.lowest(rows[near], eps[near])
+        at = self.lower_bounds(rows[near], eps[near])
         sign[near] = np.where(at.gap < -at.rounding, -1, 0)
         return sign
 
-    def is_bounded(self) -> NDArray:
+    def has_finite_radius(self) -> NDArray:
         """Return whether the gap of each row is ≤ 0 for an infinite eps; True without a map."""
         if self.model.feature_map is None:
             return np.ones(len(self.X), bool)
         rows = np.arange(len(self.X))
-        return ~(self.lowest(rows, np.full(rows.size, np.inf)).gap > 0.0)
+        return ~(self.lower_bounds(rows, np.full(rows.size, np.inf)).gap > 0.0)
 
 
-def shapes_of(exact: TermSum) -> list[Shape]:
+def shape_terms(model64: TermSum) -> list[ShapeTerms]:
     """Return the terms over one feature, grouped by feature."""
     terms: dict[int, list[LMM]] = {}
-    for features, lmm in exact.terms:
+    for features, lmm in model64.terms:
         if features.size == 1:
             terms.setdefault(int(features[0]), []).append(lmm)
     shapes = []
     for feature, lmms in terms.items():
         points = np.unique(np.concatenate([breakpoints(lmm) for lmm in lmms]))
-        shapes.append(Shape(feature, lmms, points, sum_of_scores(lmms, points)))
+        shapes.append(ShapeTerms(feature, lmms, points, sum_of_scores(lmms, points)))
     return shapes
 
 
@@ -214,7 +214,7 @@ def sum_of_scores(lmms: list[LMM], u: NDArray) -> NDArray:
     return np.sum([lmm.scores(u[:, None]) for lmm in lmms], axis=0)
 
 
-def shape_margins(shape: Shape, low: NDArray, high: NDArray, y: NDArray) -> NDArray:
+def shape_margins(shape: ShapeTerms, low: NDArray, high: NDArray, y: NDArray) -> NDArray:
     """Return the exact minimum margins z_y − z_d of the terms over one feature, (N, C).
 
     ``low`` and ``high`` are the ends of all mapped features, (N, P).
@@ -262,8 +262,8 @@ def term_margins(
 
     - max_k (min g_k + W2[k, y]), where g_h ≤ max g_h,
     - g_h + W2[h, y],
-    - g_k + W2[k, y] for the given unit k, where g_k − g_h ≥ D_h: if row i is the minimum of unit k,
-      then g_k = λ_i + W1[i, k] ≥ min λ_i + W1[i, k], and g_h ≤ λ_i + W1[i, h], so that
+    - g_k + W2[k, y] for the given unit k, where g_k − g_h ≥ D_h: if row i attains the minimum of
+      unit k, then g_k = λ_i + W1[i, k] ≥ min λ_i + W1[i, k], and g_h ≤ λ_i + W1[i, h], so that
       D_h = min_i (W1[i, k] + max(−W1[i, h], min λ_i − max g_h)).
 
     The bound is the minimum over h of the largest of the three. min g and max g are exact, as in
@@ -292,10 +292,11 @@ def add_term_margins(
 ) -> None:
     """Add `term_margins` of some rows of a term to margins (n, C).
 
-    The boxes ``low`` to ``high``, of all mapped features (n, P), contain ``term.u[rows]``. In the
-    box, a unit exceeds its value there by at most max_i (max λ_i − W0[i]·u_p). So most units can be
-    neither the maximum of class y nor the minimum of the margins, and are skipped. Margins of d = y
-    do not change. With ``only_lowest``, all other margins of a row are set to their minimum.
+    The boxes ``low`` to ``high``, of all mapped features (n, P), contain ``term.u[rows]``. In a
+    box, the value of a unit exceeds that at ``term.u`` by at most max_i (max λ_i − W0[i]·u_p).
+    Therefore most units can attain neither the maximum of class y nor the minimum of the margins,
+    and are skipped. Margins of d = y do not change. With ``only_lowest``, all other margins of a
+    row are set to their minimum.
     """
     if term.features.size < low.shape[1]:
         low, high = low.take(term.features, axis=1), high.take(term.features, axis=1)
@@ -323,11 +324,11 @@ def _add_rows(caps, u, g, unit, W0, W1T, W2T, rows, low, high, y, only_lowest, m
     """Run `add_term_margins` on one thread; O((m + C)·H) for a row, often O(m + C·H)."""
     (C, H), size = W2T.shape, W0.size
     lowest, highest = np.empty(size), np.empty(size)
-    top, ahead, bound = np.empty(H), np.empty(H), np.empty(H)
-    # For unit h, top is an upper bound of g_h, ahead is a lower bound of z_y − g_h, and bound is a
-    # lower bound of the margins if unit h determines z_d. Stage 0: top is the value at u plus
-    # `rise`; 1: top is the exact maximum; 2: ahead includes the comparison with `unit`. own is a
-    # lower bound of z_y.
+    top, difference, bound = np.empty(H), np.empty(H), np.empty(H)
+    # For unit h, top is an upper bound of g_h, difference is a lower bound of z_y − g_h, and bound
+    # is a lower bound of the margins if unit h determines z_d. Stage 0: top is the value at u plus
+    # `rise`; 1: top is the exact maximum; 2: difference includes the comparison with `unit`.
+    # lowest_y is a lower bound of z_y.
     stage = np.empty(H, np.int8)
     for n in range(begin, end):
         row, label, rise = rows[n], y[n], -np.inf
@@ -340,13 +341,13 @@ def _add_rows(caps, u, g, unit, W0, W1T, W2T, rows, low, high, y, only_lowest, m
         for h in range(H):
             if g[row, h] + heights[h] > g[row, start] + heights[start]:
                 start = h
-        own = minplus_cell(lowest, W1T[start]) + heights[start]
+        lowest_y = minplus_cell(lowest, W1T[start]) + heights[start]
         for h in range(H):
-            if g[row, h] + heights[h] > own and h != start:
-                own = max(own, minplus_cell(lowest, W1T[h]) + heights[h])
+            if g[row, h] + heights[h] > lowest_y and h != start:
+                lowest_y = max(lowest_y, minplus_cell(lowest, W1T[h]) + heights[h])
         for h in range(H):
             top[h], stage[h] = min(g[row, h] + rise, caps[h]), 0
-            ahead[h] = max(own - top[h], heights[h])
+            difference[h] = max(lowest_y - top[h], heights[h])
         width = C if only_lowest else 1
         for first in range(0, C, width):
             for h in range(H):
@@ -354,7 +355,7 @@ def _add_rows(caps, u, g, unit, W0, W1T, W2T, rows, low, high, y, only_lowest, m
             for d in range(first, first + width):
                 if d != label:
                     for h in range(H):
-                        bound[h] = fmin(bound[h], margins[n, d] + (ahead[h] - W2T[d, h]))
+                        bound[h] = fmin(bound[h], margins[n, d] + (difference[h] - W2T[d, h]))
             start, least = 0, np.inf
             for h in range(1, H):
                 if bound[h] < bound[start]:
@@ -364,17 +365,17 @@ def _add_rows(caps, u, g, unit, W0, W1T, W2T, rows, low, high, y, only_lowest, m
                 while bound[h] < least and stage[h] < 2:
                     if stage[h] == 0:
                         top[h] = min(minplus_cell(highest, W1T[h]), caps[h])
-                        ahead[h] = max(own - top[h], heights[h])
+                        difference[h] = max(lowest_y - top[h], heights[h])
                     elif unit.size > 0:
                         k, lead = unit[row], np.inf
                         for i in range(size):
                             lead = fmin(lead, W1T[k, i] + fmax(-W1T[h, i], lowest[i] - top[h]))
-                        ahead[h] = max(ahead[h], lead + heights[k])
+                        difference[h] = max(difference[h], lead + heights[k])
                     stage[h] += 1
                     bound[h] = np.inf
                     for d in range(first, first + width):
                         if d != label:
-                            bound[h] = min(bound[h], margins[n, d] + (ahead[h] - W2T[d, h]))
+                            bound[h] = min(bound[h], margins[n, d] + (difference[h] - W2T[d, h]))
                 least = min(least, bound[h])
             for d in range(first, first + width):
                 if d != label:
@@ -391,7 +392,7 @@ def add_lowest_margins(low, high, ends, points, scores, y, margins):
     """
     N, C = margins.shape
     for n in range(N):
-        own = y[n]
+        label = y[n]
         # Binary search for the first point above low[n]; np.searchsorted would take a third of a
         # second to compile.
         first, end = 0, points.size
@@ -404,7 +405,7 @@ def add_lowest_margins(low, high, ends, points, scores, y, margins):
         while end < points.size and points[end] < high[n]:
             end += 1
         for d in range(C):
-            lowest = min(ends[n, own] - ends[n, d], ends[N + n, own] - ends[N + n, d])
+            lowest = min(ends[n, label] - ends[n, d], ends[N + n, label] - ends[N + n, d])
             for k in range(first, end):
-                lowest = min(lowest, scores[k, own] - scores[k, d])
+                lowest = min(lowest, scores[k, label] - scores[k, d])
             margins[n, d] += lowest

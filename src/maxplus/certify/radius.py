@@ -124,7 +124,7 @@ def certified_radius(model: TermSum, X: NDArray, scale: ArrayLike | None = None)
     2·eps·slope, where slope is the sum of max_i |W0[i]|·scale_p over all terms. With a feature map,
     scale_p is multiplied by the largest slope of φ_p. The sum is positive at least up to
     (z₁ − z₂) / (2·slope), where the search starts; z₁ and z₂ are the two highest scores. The search
-    evaluates all rows together, usually fewer than twenty times. Each evaluation costs at most two
+    evaluates all rows together, usually about twenty times. Each evaluation costs at most two
     forward passes over the rows whose search has not ended, O(N·Σ_t H_t·(m_t + C)).
 
     Parameters
@@ -158,14 +158,14 @@ def certified_radius(model: TermSum, X: NDArray, scale: ArrayLike | None = None)
     radius = np.full(len(X), np.inf)
     for rows in _blocks(model, np.arange(len(X))):
         margins = Margins(model, X[rows], y[rows], factors)
-        bounded = np.flatnonzero(margins.is_bounded())
+        bounded = np.flatnonzero(margins.has_finite_radius())
         radius[rows[bounded]] = _search(margins, bounded)
     return radius
 
 
 def _search(margins: Margins, rows: NDArray) -> NDArray:
     """Return the largest eps with a gap > 0 for some rows, rounded down by at most 1e-6·eps."""
-    slope, gap_low = margins.slope, margins.lowest(rows, np.zeros(len(rows))).gap
+    slope, gap_low = margins.slope, margins.lower_bounds(rows, np.zeros(len(rows))).gap
     if slope == 0.0:
         return np.where(gap_low > 0.0, np.inf, 0.0)
     radius = np.zeros(len(rows))
@@ -177,7 +177,7 @@ def _search(margins: Margins, rows: NDArray) -> NDArray:
     with np.errstate(over="ignore", invalid="ignore"):
         while index.size:
             eps = _next_eps(step, low, high, gap_low, gap_high, slope)
-            gap = margins.lowest(rows[index], eps).gap
+            gap = margins.lower_bounds(rows[index], eps).gap
             # False if there is no float between the two ends.
             is_inside = (eps > low) & (eps < high)
             is_low = is_inside & (gap > 0.0)
@@ -247,7 +247,9 @@ class CertifiedRows(NamedTuple):
         # Radii may be infinite, so the two middle radii are not averaged; take the smaller one.
         return cls(len(radii), kept.size, float(kept[(kept.size - 1) // 2]), float(kept[0]))
 
-    def sentence(self, unit: str = "training deviations", held: Sequence[str] = ()) -> str:
+    def sentence(
+        self, unit: str = "standard deviations of the training data", held: Sequence[str] = ()
+    ) -> str:
         """Describe the number of correct rows and their certified radii in words.
 
         Parameters

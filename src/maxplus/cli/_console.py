@@ -282,14 +282,14 @@ def plain_table(*headers: str, title: str | None = None) -> Table:
 
 def regression_rows(metrics: RegressionMetrics) -> list[tuple[str, str]]:
     """Return the names and values of the metrics of a regression."""
+    from maxplus.metrics._formatting import format_number, format_with_error
     from maxplus.metrics._intervals import Z_95
-    from maxplus.metrics._readable import readable, with_error
 
-    error = with_error(metrics.mae, Z_95 * metrics.mae_error)
+    error = format_with_error(metrics.mae, Z_95 * metrics.mae_error)
     rows = [
         ("R²", number(metrics.r2)),
         ("mean absolute error, 95 % interval", error),
-        ("root mean square error", readable(metrics.rmse)),
+        ("root mean square error", format_number(metrics.rmse)),
     ]
     if not math.isnan(metrics.covered):
         rows.append(("inside the 90 % interval", percent(metrics.covered)))

@@ -38,7 +38,7 @@ from maxplus.evaluation.leaks import find_leaks
 from maxplus.io import Checkpoint, save
 from maxplus.io.checkpoints import read_checkpoint, resume
 from maxplus.metrics import ClassificationMetrics
-from maxplus.metrics._readable import readable
+from maxplus.metrics._formatting import format_number
 from maxplus.models import LOG2
 from maxplus.tables import Dataset, TableEncoder, load_dataset, load_training, row_hashes
 from maxplus.tables.dataset import BUILT_IN_TABLES
@@ -501,7 +501,12 @@ def validation_table(validation: Validation) -> Table:
     baseline: Any = validation.baseline
     if not isinstance(metrics, ClassificationMetrics):
         table = plain_table("held-out rows", "this model", "always the mean")
-        baseline_cells = number(baseline.r2), readable(baseline.mae), readable(baseline.rmse), "–"
+        baseline_cells = (
+            number(baseline.r2),
+            format_number(baseline.mae),
+            format_number(baseline.rmse),
+            "–",
+        )
         for row, cell in zip(regression_rows(metrics), baseline_cells, strict=False):
             table.add_row(*row, cell)
         return table

@@ -189,7 +189,7 @@ def _sentences(
     change_one_of: Sequence[str],
 ) -> Iterator[str]:
     """Yield sentences about the certified rows; ``eps`` is the largest ε."""
-    from maxplus.metrics._readable import readable
+    from maxplus.metrics._formatting import format_number
 
     unit = perturbation.unit if perturbation.unit == DEVIATIONS else f"in {perturbation.unit}"
     if perturbation.scale is not None and not perturbation.scale.any():
@@ -199,7 +199,7 @@ def _sentences(
         )
     elif summary is not None:
         if summary.n_correct:
-            median, minimum = readable(summary.median), readable(summary.least)
+            median, minimum = format_number(summary.median), format_number(summary.least)
             yield f"median certified radius {median}, minimum {minimum}"
         yield summary.sentence(unit, perturbation.held)
         if n_equal := np.count_nonzero(arrays.get("equal", 0)):

@@ -154,7 +154,7 @@ class Metric(NamedTuple):
 
 def _metrics(comparison: Comparison) -> tuple[Metric, ...]:
     from maxplus.metrics import ClassificationMetrics
-    from maxplus.metrics._readable import readable
+    from maxplus.metrics._formatting import format_number
 
     seconds = Metric("seconds", lambda v: v.seconds_per_split, lambda s: f"{s:.2f}")
     first = next(iter(comparison.validations.values()))
@@ -173,8 +173,8 @@ def _metrics(comparison: Comparison) -> tuple[Metric, ...]:
         )
     return (
         Metric("R²", lambda v: v.metrics.r2, number, max),
-        Metric("mean abs.\nerror", lambda v: v.metrics.mae, readable),
-        Metric("root mean\nsquare error", lambda v: v.metrics.rmse, readable),
+        Metric("mean abs.\nerror", lambda v: v.metrics.mae, format_number),
+        Metric("root mean\nsquare error", lambda v: v.metrics.rmse, format_number),
         Metric("inside 90 %\ninterval", lambda v: v.metrics.covered, percent, None),
         seconds,
     )

@@ -228,14 +228,14 @@ def _largest_confusions(metrics: ClassificationMetrics) -> Table:
 def _report_regression(columns: dict[str, NDArray], console: Console) -> dict[str, Any]:
     """Print the metrics of a regressor and return the JSON document."""
     from maxplus.metrics import regression_metrics
-    from maxplus.metrics._readable import readable
+    from maxplus.metrics._formatting import format_number
 
     metrics = regression_metrics(
         columns["y"], columns["predicted"], columns["lower"], columns["upper"]
     )
     table = plain_table("", "")
     table.show_header = False
-    for row in (*regression_rows(metrics), ("width of the interval", readable(metrics.width))):
+    for row in (*regression_rows(metrics), ("width of the interval", format_number(metrics.width))):
         table.add_row(*row)
     console.rich.print(table)
     return metrics.to_json()

@@ -32,7 +32,7 @@ from maxplus.estimators._training_data import (
 from maxplus.explain import feature_importances, term_means
 from maxplus.explain.importances import MAX_ROWS
 from maxplus.models import LMM, LOG2, AdditiveLMM
-from maxplus.models.additive import useless_units, with_units
+from maxplus.models.additive import dominated_units, with_units
 from maxplus.models.initialization import box_lmm, box_lmm_bytes, class_distance
 from maxplus.training import Status, memory
 from maxplus.training.stages import TrainingResult
@@ -287,7 +287,7 @@ class BaseLMMClassifier(ExplainMixin, WeightsMixin, BaseMaxPlusClassifier):
         ----------
         only_provable : bool, default=False
             If True, drop only units that are provably inactive for all inputs
-            (``maxplus.models.additive.useless_units``). Predictions do not change in this case,
+            (``maxplus.models.additive.dominated_units``). Predictions do not change in this case,
             except for ties and rounding.
 
         Returns
@@ -313,7 +313,7 @@ class BaseLMMClassifier(ExplainMixin, WeightsMixin, BaseMaxPlusClassifier):
                 "only_provable=True"
             )
         inactive = self.unit_activation_counts_ == 0
-        provable = useless_units(self.model_) & inactive
+        provable = dominated_units(self.model_) & inactive
         drop = provable if only_provable else inactive
         keep = np.flatnonzero(~drop)
         fitted: dict[str, Any] = {"model_": with_units(self.model_, keep)}

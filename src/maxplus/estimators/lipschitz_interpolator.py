@@ -14,7 +14,7 @@ from maxplus.estimators._base import BaseMaxPlusRegressor, WeightsMixin
 from maxplus.estimators._parameters import COMMON, Parameters, integer, real, warn_user
 from maxplus.estimators._training_data import TrainingData, predict_in_batches
 from maxplus.models import LMM
-from maxplus.models.initialization import lipschitz_constant, pyramids_bytes
+from maxplus.models.initialization import lipschitz_constant, prototype_lmm_bytes
 from maxplus.training import memory
 
 
@@ -121,7 +121,7 @@ class LipschitzInterpolator(WeightsMixin, BaseMaxPlusRegressor):
             rng = check_random_state(self.random_state)
             chosen = np.sort(rng.choice(len(points), int(self.n_hidden), replace=False))
             points, targets, index = points[chosen], targets[chosen], index[chosen]
-        needed = pyramids_bytes(len(points), points.shape[1], 1, points.dtype)
+        needed = prototype_lmm_bytes(len(points), points.shape[1], 1, points.dtype)
         memory.require(needed, f"{len(points):,} pyramids", memory.FEWER_UNITS)
         model = LMM.of_boxes(points, 0.0, targets[:, None], K)
         return {

@@ -392,7 +392,7 @@ class LMMRegressor(StatusMixin, BaseMaxPlusRegressor):
         index, reach = np.arange(len(X)), np.broadcast_to(reach, len(X))
         with threads(self.n_jobs):
             lower, negated_upper = (
-                Margins(self.model_, X, np.full(len(X), d), factors).lowest(index, reach).gap
+                Margins(self.model_, X, np.full(len(X), d), factors).lower_bounds(index, reach).gap
                 for d in (1, 0)
             )
         low, high = self.bounds_.astype(np.float64)

@@ -33,7 +33,7 @@ from maxplus.models.initialization import (
     glorot_uniform,
     median_distance,
     prototype_lmm,
-    pyramids_bytes,
+    prototype_lmm_bytes,
     random_lmm,
     random_lmm_bytes,
     uniform,
@@ -519,7 +519,7 @@ max_loss_, mean_loss_, perfect_fit_, training_losses_, training_labels_
         (N, P), H = X.shape, int(self.n_hidden)
         has_prototypes, shape = self.init == "prototypes", (P, H, n_classes)
         memory.require(
-            pyramids_bytes(min(H, N), P, n_classes, X.dtype)
+            prototype_lmm_bytes(min(H, N), P, n_classes, X.dtype)
             if has_prototypes
             else random_lmm_bytes(shape, X.dtype),
             f"an initial model with n_hidden={H:,}",

@@ -59,7 +59,7 @@ class FlatTerms(NamedTuple):
     first_knot: np.ndarray  # (P + 1,)
     knots: np.ndarray  # (knots,)
     values: np.ndarray  # (knots,)
-    rises: np.ndarray  # (knots,), the slope of the segment that starts at each knot
+    map_slopes: np.ndarray  # (knots,), the slope of the segment that starts at each knot
 
 
 @njit(cache=True)
@@ -84,8 +84,8 @@ def _segment(terms, p, x, sign):
             low = middle
         else:
             high = middle
-    u = min(terms.values[low] + terms.rises[low] * (x - terms.knots[low]), terms.values[high])
-    return u, terms.rises[low], terms.knots[high if is_rising else low]
+    u = min(terms.values[low] + terms.map_slopes[low] * (x - terms.knots[low]), terms.values[high])
+    return u, terms.map_slopes[low], terms.knots[high if is_rising else low]
 
 
 @njit(cache=True)
@@ -366,7 +366,9 @@ class DecisionBoundary:
         """Return the largest |φ_p|, plus its largest slope times |x_p|, for the rounding of x_p."""
         part = slice(*self.terms.first_knot[p : p + 2])
         inside = min(size, float(np.abs(self.terms.knots[part]).max()))
-        return float(np.abs(self.terms.values[part]).max() + self.terms.rises[part].max() * inside)
+        return float(
+            np.abs(self.terms.values[part]).max() + self.terms.map_slopes[part].max() * inside
+        )
 
     def steepest(self, p: int, value: float) -> float:
         """Return a bound of the slopes of scores along feature p near a value; inf if all are 0."""
@@ -374,7 +376,7 @@ class DecisionBoundary:
         if self.model.feature_map is not None:
             part = slice(*self.terms.first_knot[p : p + 2])
             k = int(np.searchsorted(self.terms.knots[part], value))
-            rise = float(self.terms.rises[part][max(0, k - 1) : k + 1].max(initial=0.0))
+            rise = float(self.terms.map_slopes[part][max(0, k - 1) : k + 1].max(initial=0.0))
         steepest = rise * float(self._magnitude.steep[self.terms.features == p].sum())
         return steepest if steepest > 0.0 else np.inf
 
@@ -401,7 +403,7 @@ def flat_terms(model: TermSum) -> FlatTerms:
         first_knot=_starts([0] * model.n_features) if feature_map is None else feature_map.starts,
         knots=empty if feature_map is None else feature_map.x,
         values=empty if feature_map is None else feature_map.u,
-        rises=empty if feature_map is None else feature_map.rises,
+        map_slopes=empty if feature_map is None else feature_map.slopes,
     )
 
 

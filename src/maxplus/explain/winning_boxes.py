@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
 from maxplus.certify.bounds import Magnitude, caps
-from maxplus.certify.margins import shape_margins, shapes_of, sum_of_scores, term_margins
+from maxplus.certify.margins import shape_margins, shape_terms, sum_of_scores, term_margins
 from maxplus.explain.domain import Domain, OneHotGroup, roundings
 from maxplus.explain.units import unit_boxes
 from maxplus.models import LMM
@@ -269,7 +269,7 @@ class _BoxSearch:
         self._magnitude = Magnitude(model)
         self.grids = {c: self._grid(c) for c in self.used}
         # Terms over one numeric feature, over one category, and over several features.
-        shapes = {shape.feature: shape for shape in shapes_of(self.exact)}
+        shapes = {shape.feature: shape for shape in shape_terms(self.exact)}
         self._shapes = [s for p, s in shapes.items() if domain.category_of[p] < 0]
         self._tables = []
         for category in domain.categories:

@@ -163,8 +163,8 @@ def add_feature_map(graph: Graph, feature_map: FeatureMap, x: str, dtype: np.dty
     n_steps = int(np.diff(feature_map.starts).max() - 1).bit_length()
     width = 1 << n_steps
     tables = feature_map.segments(width)
-    names = ("knots", "values", "rises", "ends")
-    knots, values, rises, ends = (
+    names = ("knots", "values", "slopes", "ends")
+    knots, values, slopes, ends = (
         graph.constant(name, table.ravel()) for name, table in zip(names, tables, strict=True)
     )
     x = graph.node("Cast", [x], "x_double", to=onnx.TensorProto.DOUBLE)
@@ -180,7 +180,7 @@ def add_feature_map(graph: Graph, feature_map: FeatureMap, x: str, dtype: np.dty
         position = graph.node("Where", [is_before, probe, position], f"position_{k}")
     knot, value, rise, end = (
         graph.node("Gather", [table, position], f"{table}_here")
-        for table in (knots, values, rises, ends)
+        for table in (knots, values, slopes, ends)
     )
     risen = graph.node("Mul", [rise, graph.node("Sub", [x, knot], "run")], "risen")
     u = graph.node("Min", [graph.node("Add", [value, risen], "on_line"), end], "mapped_double")

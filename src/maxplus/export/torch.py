@@ -126,7 +126,7 @@ class FeatureMapLayer(nn.Module):
 
     knots: Tensor
     values: Tensor
-    rises: Tensor
+    slopes: Tensor
     ends: Tensor
     last_knots: Tensor
 
@@ -142,7 +142,7 @@ class FeatureMapLayer(nn.Module):
         """Map features (N, P) to φ(x), (N, P); O(P·log K) per row for K knots."""
         columns = x.T.to(self.knots.dtype).contiguous().clamp(self.knots[:, :1], self.last_knots)
         segment = torch.searchsorted(self.knots, columns.detach(), right=True) - 1
-        tables = (self.knots, self.values, self.rises, self.ends)
+        tables = (self.knots, self.values, self.slopes, self.ends)
         # The index of NaN may be −1; the result is NaN for any segment.
         knot, value, rise, end = (table.gather(1, segment.clamp(0)) for table in tables)
         u = torch.minimum(value + rise * (columns - knot), end)

@@ -24,7 +24,7 @@ KIND = "maxplus-checkpoint"
 
 
 class Checkpoint:
-    """Callback that saves the training state to a file periodically and at the end of training.
+    """Callback that saves the training state to a file periodically and when training is complete.
 
     After a crash, `maxplus.resume` continues from the file. The resulting weights are bit-identical
     to those of an uninterrupted fit. If the file cannot be written, for example because the disk is
@@ -57,13 +57,13 @@ class Checkpoint:
         self._origin: Origin | None = None
 
     def __call__(self, progress: Progress) -> None:
-        """Write the state if the interval has elapsed or training ends.
+        """Write the state if the interval has elapsed, or if training is complete or interrupted.
 
-        Stages without a state are not saved, and repeated by `resume`.
+        Stages without a state are not saved; `resume` repeats them.
         """
         now = time.monotonic()
         if progress.origin is not self._origin:
-            # Raise an error for parameters that cannot be stored now, not at the first checkpoint.
+            # Check at the start of training that the parameters can be stored.
             parameters_to_json(progress.origin.estimator)
             self._origin = progress.origin
             self._due = now - progress.seconds + self.every

@@ -143,12 +143,12 @@ def parse(text: str) -> Any:
     try:
         value = json.loads(text, parse_int=_parse_integer)
         if "\\u" in text:
-            # Half of a surrogate pair, which only an escape can contain, cannot be encoded.
+            # A lone surrogate, which only an escape sequence can represent, cannot be encoded.
             json.dumps(value, ensure_ascii=False).encode()
     except RecursionError:
         raise ValueError("its lists and objects are nested too deeply") from None
     except UnicodeEncodeError:
-        raise ValueError("a string is not valid Unicode: it has half of a surrogate pair") from None
+        raise ValueError("a string is not valid Unicode: it has a lone surrogate") from None
     return value
 
 

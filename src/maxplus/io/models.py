@@ -227,7 +227,7 @@ def deserialize(document: dict[str, Any], arrays: dict[str, NDArray]) -> Any:
     encoder = document.get("encoder")
     n_features = document.get("n_features")
     n_columns = check(document.get("n_columns"), is_positive, "n_columns")
-    # The columns of a data frame are encoded as a different number of features.
+    # The columns of a data frame may be encoded as a different number of features.
     if n_features != model.n_features or (encoder is None and n_columns != n_features):
         raise FileError(f"the number of features cannot be {n_features!r:.40}")
     estimator.n_features_in_ = n_columns
@@ -377,8 +377,8 @@ def _sum_from_arrays(weights: dict[str, NDArray]) -> AdditiveLMM:
         raise FileError("feature_start and unit_start have different numbers of terms")
     offset_start = np.cumsum([0, *(2 * np.diff(feature_start) * np.diff(unit_start))])
     terms = [
-        Term(own, LMM(own_W0, own_W1.reshape(-1, own_W0.size).T, own_W2))
-        for own, own_W0, own_W1, own_W2 in zip(
+        Term(features_t, LMM(W0_t, W1_t.reshape(-1, W0_t.size).T, W2_t))
+        for features_t, W0_t, W1_t, W2_t in zip(
             term_features,
             _split("W0", 2 * feature_start, W0),
             _split("W1", offset_start, W1),

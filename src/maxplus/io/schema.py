@@ -144,7 +144,7 @@ def read_history(arrays: dict[str, NDArray]) -> History:
 
 @dataclass(frozen=True)
 class Array:
-    """Fitted attribute that is stored as an array, under its name without the last "_".
+    """Fitted attribute that is stored as an array, under its name without trailing underscore.
 
     ``axes`` contains the length of each axis: H hidden units, P features, T terms, C classes, the
     number 2, or n for any length. If ``dtype`` is None, it is that of the model. ``defect``
@@ -211,13 +211,13 @@ ATTRIBUTES: dict[str, Array | Callable[[Any], bool]] = {
         np.float64,
         "n",
         _are_quantiles,
-        "does not contain an ascending number >= 0 for each coverage",
+        "does not contain a number >= 0 for each coverage, in ascending order",
     ),
     "scale_": Array(
         np.float64,
         "P",
         lambda A: ((A > 0) & np.isfinite(A)).all(),
-        "is not all positive and finite",
+        "does not contain finite numbers > 0",
     ),
     "robust_eps_": Array(
         np.float64,
@@ -229,9 +229,11 @@ ATTRIBUTES: dict[str, Array | Callable[[Any], bool]] = {
         np.float64,
         "P",
         lambda A: (A >= 0).all() and A.sum() <= 1.0 + 1e-9,
-        "does not contain shares with a sum of at most 1",
+        "does not contain numbers >= 0 with a sum of at most 1",
     ),
-    "term_means_": Array(np.float64, "T C", _are_means, "is not finite or too large"),
+    "term_means_": Array(
+        np.float64, "T C", _are_means, "contains values that are not finite or too large"
+    ),
     "bounds_": Array(
         None,
         "2",
@@ -392,7 +394,7 @@ _OPTIONAL_FIELDS: dict[str, Schema] = {
 def check_validation(record: Any, classes: list[str] | None) -> dict[str, Any]:
     """Return a record of `maxplus.evaluation.Validation.to_json`; raise FileError if it is invalid.
 
-    ``classes`` are the classes of the model as text, or None for a regression.
+    ``classes`` are the classes of the model as text, or None for a regressor.
     """
     check(record, _VALIDATION, "validation")
     if classes is None:
@@ -431,7 +433,8 @@ def read_search(record: Any) -> dict[str, Any]:
 def labels_to_json(labels: NDArray) -> dict[str, Any]:
     """Return labels as JSON values with their NumPy type.
 
-    Raise ValueError if they are too large, and TypeError for other types.
+    Raise ValueError if they are too large, and TypeError for types other than strings, numbers and
+    booleans.
     """
     if labels.nbytes > MAX_LABEL_BYTES:
         raise ValueError(
@@ -448,7 +451,7 @@ def labels_to_json(labels: NDArray) -> dict[str, Any]:
 
 
 def read_classes(record: Any) -> NDArray:
-    """Invert `labels_to_json`; raise FileError unless two or more labels are in ascending order."""
+    """Invert `labels_to_json`; raise FileError unless there are ≥ 2 labels in ascending order."""
     check(record, {"type": is_text, "values": []}, "classes")
     name, values = record["type"], record["values"]
     if name == "object":
@@ -486,7 +489,7 @@ def parameters_to_json(estimator: Any) -> dict[str, Any]:
         if values[name] is None and None not in valid:
             raise ValueError(
                 f"{name}={parameters[name]!r:.80} cannot be stored in a file; save the estimator "
-                f"with pickle, or set a name first, for example set_params({name}="
+                f"with pickle, or replace it by a name first, for example set_params({name}="
                 f"{inspect.signature(type(estimator)).parameters[name].default!r})"
             )
     return values

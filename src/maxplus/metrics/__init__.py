@@ -1,6 +1,6 @@
 """Metrics for classification, regression and robustness."""
 
-from maxplus.metrics._readable import to_jsonable
+from maxplus.metrics._formatting import to_jsonable
 from maxplus.metrics.classification import (
     ClassificationMetrics,
     ClassMetrics,

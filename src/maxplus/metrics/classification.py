@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.metrics import confusion_matrix, precision_recall_fscore_support, roc_auc_score
 
-from maxplus.metrics._readable import to_jsonable
+from maxplus.metrics._formatting import to_jsonable
 
 # Tolerance for probabilities that exceed 1 because of rounding.
 TOLERANCE = 1e-6
@@ -20,7 +20,9 @@ FLOOR = 1e-15
 N_BINS = 15
 
 
-def check_predictions(codes: ArrayLike, P: ArrayLike) -> tuple[NDArray, NDArray]:
+def check_predictions(
+    codes: ArrayLike, P: ArrayLike, name: str = "codes"
+) -> tuple[NDArray, NDArray]:
     """Validate class indices (N,) and probabilities (N, C), and return them as arrays."""
     codes, P = np.asarray(codes), np.asarray(P, float)
     if P.ndim != 2 or not P.size:
@@ -30,12 +32,12 @@ def check_predictions(codes: ArrayLike, P: ArrayLike) -> tuple[NDArray, NDArray]
         raise ValueError(f"P must hold probabilities from 0 to 1; row {bad} is {P[bad]}")
     if codes.shape != (len(P),) or codes.dtype.kind not in "iu":
         raise ValueError(
-            f"codes must be {len(P)} integers, one for each row of P; got shape "
+            f"{name} must be {len(P)} integers, one for each row of P; got shape "
             f"{codes.shape} of {codes.dtype}"
         )
     if codes.min() < 0 or codes.max() >= P.shape[1]:
         raise ValueError(
-            f"codes must be column indices of P, from 0 to {P.shape[1] - 1}; got "
+            f"{name} must be column indices of P, from 0 to {P.shape[1] - 1}; got "
             f"{codes.min()} to {codes.max()}"
         )
     return codes, P
@@ -258,7 +260,10 @@ def classification_metrics(
     if len(labels) != C:
         raise ValueError(f"labels must name the {C} columns of P; got {len(labels)} names")
     sample_losses = log_losses(codes, P) if losses is None else np.asarray(losses, float)
-    predicted = P.argmax(axis=1) if predicted is None else np.asarray(predicted)
+    if sample_losses.shape != (n,):
+        raise ValueError(f"losses must have shape ({n},), like codes; got {sample_losses.shape}")
+    predicted = P.argmax(axis=1) if predicted is None else predicted
+    predicted, _ = check_predictions(predicted, P, "predicted")
     counts = np.bincount(codes, minlength=C)
     n_predicted = np.bincount(predicted, minlength=C)
     precision, recall, f1, _ = precision_recall_fscore_support(

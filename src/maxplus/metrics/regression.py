@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.metrics import mean_absolute_error, r2_score, root_mean_squared_error
 
-from maxplus.metrics._readable import to_jsonable
+from maxplus.metrics._formatting import to_jsonable
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from maxplus.certify import certified_at
 from maxplus.models.lmm import TermSum
 
-# Expected fraction of the features that a step of the attack resamples; 1 resamples the point.
+# Expected fraction of the features that a step of the attack resamples; 1 resamples all of them.
 CHANGED_FRACTIONS = (1.0, 0.5, 0.25, 0.1)
 
 
@@ -122,7 +122,8 @@ def _margins(model: TermSum, X: NDArray, y: NDArray) -> NDArray:
 def robust_outcomes(classifier: Any, X: ArrayLike, y: ArrayLike) -> NDArray:
     """Return whether each row is correct, correct under attack, and certified.
 
-    The half-widths of the box are ``robust_eps_``. The attack changes numeric columns only.
+    The half-widths of the box are ``robust_eps_``. If columns were encoded, the attack does not
+    change categorical and binary columns.
 
     Parameters
     ----------
@@ -181,6 +182,8 @@ def robust_errors(classifier: Any, X: ArrayLike, y: ArrayLike) -> RobustErrors:
     True
     """
     rows, labels = classifier._validated(X), np.asarray(y)
+    if getattr(classifier, "robust_eps_", None) is None:
+        raise ValueError("robust_errors needs a classifier that was fitted with robust_eps")
     if labels.shape != (len(rows),):
         raise ValueError(
             f"y must have shape ({len(rows)},), a label for each row of X; got {labels.shape}"

@@ -34,10 +34,10 @@ class LMMWeights(NamedTuple):
 
 
 class LMMGradient(NamedTuple):
-    """Buffers for the path and the subgradient of one sample; arrays have C entries.
+    """Buffers for the path and the subgradient of one sample.
 
-    Entries of W1 and W0 that several classes share are merged: only the first ``n[0]`` of (row1,
-    unit1, value1) and ``n[1]`` of (row0, value0) are valid.
+    Arrays have length C, except ``n``. Entries of W1 and W0 that several classes share are merged:
+    only the first ``n[0]`` of (row1, unit1, value1) and ``n[1]`` of (row0, value0) are valid.
     """
 
     z: np.ndarray
@@ -77,7 +77,7 @@ def empty_gradient(n_classes: int, dtype: np.dtype) -> LMMGradient:
 
 @njit(cache=True)
 def linear(x, W0, lam):
-    """Compute λ_i = W0[i] · x[p(i)] in ``lam``; O(P)."""
+    """Write λ_i = W0[i] · x[p(i)] to ``lam``; O(P)."""
     for p in range(x.size):
         lam[2 * p] = W0[2 * p] * x[p]
         lam[2 * p + 1] = W0[2 * p + 1] * x[p]
@@ -94,7 +94,7 @@ def _forward_rows(X, weights, g, Z, unit, row, runner_up, margin):
         g = np.empty((n, H), X.dtype)
     minplus_rows(lam, weights.W1T, g)
     for r in range(n):
-        # For few classes, as fast as a tiled product, which takes longer to compile.
+        # For few classes, this is as fast as a tiled product, which takes longer to compile.
         for d in range(Z.shape[1]):
             heights = weights.W2T[d]
             top = maxplus_cell(g[r], heights)
@@ -165,7 +165,7 @@ def active_path(x, weights, lam, g, z, h_star, i_star):
 
 @njit(cache=True)
 def subgradient_entries(x, y, with_w0, grad):
-    """Compute the subgradient in ``grad`` from its z, h_star and i_star; O(C²).
+    """Write the subgradient to ``grad``, given its z, h_star and i_star; O(C²).
 
     ∂/∂W2[h*_d, d] = e_d; ∂/∂W1[i*_d, h*_d] = Σ e_d and ∂/∂W0[i*_d] = Σ e_d · x[p(i*_d)], summed
     over the classes that share the entry (as in the appendix of the paper). Entries of W0 are

@@ -15,7 +15,7 @@ from maxplus._compile.jit import njit
 # A sample with a smaller loss is classified correctly: its label has a probability above 1/2.
 LOG2 = math.log(2.0)
 
-# Number of scores from which a parallel loop is faster.
+# Minimum number of scores for which a parallel loop is faster.
 PARALLEL_FROM = 50_000
 
 

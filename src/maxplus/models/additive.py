@@ -249,16 +249,16 @@ def breakpoints(lmm: LMM) -> NDArray:
     return points[np.isfinite(points)]
 
 
-def useless_units(model: TermSum) -> NDArray:
-    """Return the mask, of shape (H,), of dominated units, which determine no score for any input.
+def dominated_units(model: TermSum) -> NDArray:
+    """Return the mask, of shape (H,), of dominated units, whose removal does not change any score.
 
     Units are numbered consecutively, in the order of the terms, and compared within a term; at
     least one unit of each term is not dominated. O(Σ_t H_t²·(m_t + C)).
     """
-    return np.concatenate([_dominated_units(lmm) for _, lmm in model.terms])
+    return np.concatenate([_dominated_in_term(lmm) for _, lmm in model.terms])
 
 
-def _dominated_units(lmm: LMM) -> NDArray:
+def _dominated_in_term(lmm: LMM) -> NDArray:
     """Return the mask, of shape (H,), of dominated units of an LMM.
 
     g_k(x) − g_h(x) ≥ D[h, k] = min_i (W1[i, k] − W1[i, h]) for all x, because the same λ_i is added

@@ -33,8 +33,9 @@ class Subgradient(dict[str, SparseUpdate]):
     """Sparse subgradient: entries by layer name, in the order in which their squares are summed."""
 
     def squared_norm(self) -> float:
-        """Return the squared Euclidean norm, with squares added from left to right.
+        """Return the squared Euclidean norm.
 
+        The squares of each layer are added from left to right, and then the sums of the layers.
         Compiled engines use the same order, so that Polyak steps are bit-identical.
 
         Returns

@@ -13,13 +13,14 @@ from maxplus.models._checks import as_rows, check_affine, check_index
 
 # Columns with at most this number of distinct values are mapped to equally spaced values.
 MAX_LEVELS = 5
-# Values beyond the quantile ORDINARY on one side of the median may be outliers. The map is constant
-# beyond REACH times the distance of this quantile from the median.
-ORDINARY, REACH = 0.98, 1.5
-# Tails are compressed if the interval extends further than HEAVY_TAIL spreads from the median, or
-# if more than the fraction MOSTLY_EQUAL of the values is equal to the median.
+# Values beyond the quantile OUTLIER_QUANTILE on one side of the median may be outliers. The map is
+# constant beyond CLIP_FACTOR times the distance of this quantile from the median.
+OUTLIER_QUANTILE, CLIP_FACTOR = 0.98, 1.5
+# Tails are compressed if the clipping interval extends further from the median than HEAVY_TAIL
+# times the normalised interquartile range, or if more than the fraction MOSTLY_EQUAL of the values
+# is equal to the median.
 HEAVY_TAIL, MOSTLY_EQUAL = 7.5, 0.5
-# Knots of a compressed column.
+# Number of knots of a compressed column.
 N_KNOTS = 33
 # Smallest standard deviation by which features can be divided without overflow.
 MIN_DEVIATION = 1e-290
@@ -32,13 +33,13 @@ WIDTH = 1.0
 class Segments(NamedTuple):
     """Linear segments of the map of each feature, float64 arrays of shape (P, width).
 
-    Between a knot and the next one, φ is min(values + rises·(x − knots), ends). Rows are padded
+    Between a knot and the next one, φ is min(values + slopes·(x − knots), ends). Rows are padded
     with knots at infinity.
     """
 
     knots: NDArray
     values: NDArray
-    rises: NDArray
+    slopes: NDArray
     ends: NDArray
 
 
@@ -85,8 +86,8 @@ class FeatureMap:
         self.x = np.concatenate([x for x, _ in pairs])
         self.u = np.concatenate([u for _, u in pairs])
         # Divide by two before taking differences, which could overflow otherwise.
-        rises = [np.append(np.diff(u / 2) / np.diff(x / 2), 0.0) for x, u in pairs]
-        self.rises = np.minimum(np.concatenate(rises), np.finfo(np.float64).max)
+        slopes = [np.append(np.diff(u / 2) / np.diff(x / 2), 0.0) for x, u in pairs]
+        self.slopes = np.minimum(np.concatenate(slopes), np.finfo(np.float64).max)
 
     @classmethod
     def fit(cls, X: NDArray) -> FeatureMap:
@@ -172,7 +173,7 @@ class FeatureMap:
         """Return φ(X), shape (N, P), in float64; O(N·P·log K) for K knots."""
         rows = as_rows(X, self.n_features, np.float64)
         U = np.empty(rows.shape)
-        map_rows(rows, self.starts, self.x, self.u, self.rises, U)
+        map_rows(rows, self.starts, self.x, self.u, self.slopes, U)
         return U
 
     def __eq__(self, other: object) -> bool:
@@ -198,7 +199,7 @@ class FeatureMap:
         ends = np.append(self.u[1:], 0.0)
         ends[self.starts[1:] - 1] = self.u[self.starts[1:] - 1]
         tables = []
-        for values, fill in ((self.x, np.inf), (self.u, 0.0), (self.rises, 0.0), (ends, 0.0)):
+        for values, fill in ((self.x, np.inf), (self.u, 0.0), (self.slopes, 0.0), (ends, 0.0)):
             table = np.full(is_segment.shape, fill)
             table[is_segment] = values
             tables.append(table)
@@ -288,8 +289,8 @@ def _column_knots(column: NDArray) -> tuple[NDArray, NDArray]:
     if levels.size <= MAX_LEVELS:
         return levels, _standardise(np.arange(float(levels.size)), counts)
     median = levels[np.searchsorted(np.cumsum(counts), 0.5 * column.size)]
-    low = median - REACH * _ordinary_distance(median - column[column < median])
-    high = median + REACH * _ordinary_distance(column[column > median] - median)
+    low = median - CLIP_FACTOR * _high_quantile(median - column[column < median])
+    high = median + CLIP_FACTOR * _high_quantile(column[column > median] - median)
     inside = np.clip(column, low, high)
     spread = float(np.subtract(*np.quantile(inside, (0.75, 0.25)))) / 1.349
     if spread <= 0.0:
@@ -312,11 +313,11 @@ def _column_knots(column: NDArray) -> tuple[NDArray, NDArray]:
     return x, (value - mapped.mean()) * (DEVIATION / mapped.std())
 
 
-def _ordinary_distance(distances: NDArray) -> float:
+def _high_quantile(distances: NDArray) -> float:
     """Return a high quantile, at most the second-largest distance; 0 for fewer than two."""
     if distances.size < 2:
         return 0.0
-    k = min(int(ORDINARY * (distances.size - 1)), distances.size - 2)
+    k = min(int(OUTLIER_QUANTILE * (distances.size - 1)), distances.size - 2)
     return float(np.partition(distances, k)[k])
 
 
@@ -328,7 +329,7 @@ def _standardise(values: NDArray, counts: NDArray) -> NDArray:
 
 
 @njit(cache=True)
-def map_rows(X, starts, knots, values, rises, U):
+def map_rows(X, starts, knots, values, slopes, U):
     """Compute U[n, p] = φ_p(X[n, p]), and NaN for NaN; O(N·P·log K) for K knots."""
     for p in range(X.shape[1]):
         first, last = starts[p], starts[p + 1] - 1
@@ -348,4 +349,4 @@ def map_rows(X, starts, knots, values, rises, U):
                         low = middle
                     else:
                         high = middle
-                U[n, p] = min(values[low] + rises[low] * (x - knots[low]), values[high])
+                U[n, p] = min(values[low] + slopes[low] * (x - knots[low]), values[high])

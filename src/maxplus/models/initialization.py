@@ -40,7 +40,7 @@ def box_lmm(
     """
     centres, spreads = [], []
     labels: list[int] = []
-    for d, n_units in enumerate(_shares(_available(y, n_classes), n_hidden)):
+    for d, n_units in enumerate(_units_per_class(_available(y, n_classes), n_hidden)):
         if n_units:
             rows = _subsample(np.flatnonzero(y == d), rng)
             centre, spread = _clusters(X[rows], n_units, rng)
@@ -63,7 +63,7 @@ def box_lmm_bytes(X: NDArray, y: NDArray, n_hidden: int, n_classes: int) -> int:
     return item * (clusters + H * (8 * X.shape[1] + 2 * n_classes))
 
 
-def pyramids_bytes(n_points: int, n_features: int, n_classes: int, dtype: np.dtype) -> int:
+def prototype_lmm_bytes(n_points: int, n_features: int, n_classes: int, dtype: np.dtype) -> int:
     """Return the approximate peak memory of `prototype_lmm` in bytes."""
     return n_points * (8 * n_features + 2 * n_classes) * dtype.itemsize
 
@@ -79,7 +79,7 @@ def _available(y: NDArray, n_classes: int) -> NDArray:
     return np.minimum(np.bincount(y, minlength=n_classes), MAX_SAMPLES)
 
 
-def _shares(available: NDArray, n_hidden: int) -> list[int]:
+def _units_per_class(available: NDArray, n_hidden: int) -> list[int]:
     """Return the number of units of each class, assigned round-robin."""
     label = np.nonzero(np.arange(available.max(initial=0))[:, None] < available)[1]
     return np.bincount(label[:n_hidden], minlength=len(available)).tolist()
@@ -143,7 +143,7 @@ def prototype_lmm(
 
 
 def random_lmm(
-    draw: str,
+    distribution: str,
     shape: tuple[int, int, int],
     slope: float,
     init_margin: float,
@@ -155,7 +155,7 @@ def random_lmm(
     k is ``slope`` for W0 and W1, and ``init_margin`` for W2.
     """
     P, H, C = shape
-    sample = {"gaussian": gaussian, "uniform": uniform}[draw]
+    sample = {"gaussian": gaussian, "uniform": uniform}[distribution]
     return LMM(
         sample((2 * P,), slope, rng).astype(dtype),
         sample((2 * P, H), slope, rng).astype(dtype),

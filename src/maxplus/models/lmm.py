@@ -218,7 +218,7 @@ class LMM(Model, TermSum):
     ) -> LMM:
         """Return an LMM whose unit h is the box centre_h ± half_width_h.
 
-        W0 = ±k, W1 = k·(half_width ∓ centre), W2 = heights, hence
+        With k = slope, W0 = ±k, W1 = k·(half_width ∓ centre) and W2 = heights, hence
         g_h(x) = k·min_p (half_width_hp − |x_p − centre_hp|), which is positive inside the box.
         With half_width 0 a unit is a pyramid, g_h(x) = −k·‖x − centre_h‖∞, and exactly 0 at its
         centre.

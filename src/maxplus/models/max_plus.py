@@ -64,7 +64,7 @@ class _MaxPlusModel(Model):
 class ZeroHidden(_MaxPlusModel):
     """Max-plus network without hidden layers, z_d(x) = max_p (x_p + W[d, p]).
 
-    Equation 1 of the paper. Scores take O(N·P·C).
+    Equation 1 of the paper. Computing the scores takes O(N·P·C).
 
     Parameters
     ----------
@@ -101,8 +101,8 @@ class LinearMaxPlus(_MaxPlusModel):
     """Dense linear layer with ReLU, a(x) = max(0, xA + b), and z_d(x) = max_h (a_h(x) + W[h, d]).
 
     The model of the sparsity figures in the paper (after Zhang et al., 2019). The subgradient with
-    respect to A has up to P entries for each unit that determines a score, at most C·P. Scores
-    take O(N·H·(P + C)).
+    respect to A has up to P entries for each unit that determines a score, at most C·P.
+    Computing the scores takes O(N·H·(P + C)).
 
     Parameters
     ----------

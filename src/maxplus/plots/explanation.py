@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from maxplus.explain import Contributions, PredictionContributions
 from maxplus.models._checks import check_index
-from maxplus.plots._canvas import (
+from maxplus.plots._style import (
     BLUE,
     GREY,
     INK,
@@ -19,7 +19,7 @@ from maxplus.plots._canvas import (
     TEXT,
     VERMILION,
     new_figure,
-    quiet_frame,
+    style_axes,
 )
 
 if TYPE_CHECKING:
@@ -38,8 +38,8 @@ def plot_explanation(
     """Plot the explanation of one prediction.
 
     For a sum of terms, plot the largest contributions to the margin over the second-best class or,
-    for a regressor, to the prediction. For a single network of images, plot the input and the
-    active unit and pixel of each class, in descending order of the scores.
+    for a regressor, to the prediction. For a single network trained on images, plot the input and
+    the active unit and pixel of each class, in descending order of the scores.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ def _bar_plot(
     """Plot horizontal bars; ``height`` is the height of the title and the axis in inches."""
     figure = new_figure(6.5, height + 0.28 * len(labels))
     ax = figure.subplots()
-    quiet_frame(ax, title)
+    style_axes(ax, title)
     positions = np.arange(len(labels))
     ax.barh(positions, values, height=0.7, **options)
     ax.set_yticks(positions, labels, fontsize=SMALL, color=INK)
@@ -176,7 +176,7 @@ def plot_importances(
     names : sequence of P str
         Names of the features.
     errors : array of shape (P,), optional
-        Lengths of the error bars, for example ``importances_std``.
+        Half-lengths of the error bars, for example ``importances_std``.
     n : int, default=15
         Maximum number of features.
     label : str, default="importance"

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from maxplus.metrics import Reliability
-from maxplus.plots._canvas import BLUE, DASHED, GREY, PALE, SMALL, new_figure, quiet_frame
+from maxplus.plots._style import BLUE, DASHED, GREY, PALE, SMALL, new_figure, style_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -73,7 +73,7 @@ def _draw_accuracy(ax: Axes, bins: Reliability) -> None:
         "below: overconfident"
     )
     ax.text(0.01, 0.97, note, va="top", fontsize=SMALL, color=GREY)
-    quiet_frame(ax, "Reliability diagram")
+    style_axes(ax, "Reliability diagram")
 
 
 def _draw_counts(ax: Axes, bins: Reliability) -> None:
@@ -83,7 +83,7 @@ def _draw_counts(ax: Axes, bins: Reliability) -> None:
     ax.set_xlabel("probability of the predicted class")
     ax.set_ylabel("samples")
     ax.locator_params(axis="y", nbins=3, integer=True)
-    quiet_frame(ax, "")
+    style_axes(ax, "")
 
 
 def plot_certified_accuracy(
@@ -136,5 +136,5 @@ def plot_certified_accuracy(
     label = "ε: largest change of every feature" + ("" if unit is None else f", in {unit}")
     ax.set(xlim=(0, end), ylim=(0, 1.08), xlabel=label)
     ax.set_yticks(*PERCENT)
-    quiet_frame(ax, "Certified accuracy")
+    style_axes(ax, "Certified accuracy")
     return figure

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from maxplus.explain import Contributions, Domain, contributions, shape_function, term_means
 from maxplus.models import AdditiveLMM
-from maxplus.plots._canvas import (
+from maxplus.plots._style import (
     BLUE,
     GREEN,
     GREY,
@@ -23,7 +23,7 @@ from maxplus.plots._canvas import (
     VERMILION,
     figure_title,
     new_figure,
-    quiet_frame,
+    style_axes,
 )
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ MAX_LEVELS = 8
 QUANTILES = 0.01, 0.99
 N_BINS, N_POINTS = 30, 80
 # Fraction of the panel height that is used for the histogram.
-BAND = 0.16
+HISTOGRAM_HEIGHT = 0.16
 # Maximum number of characters of a name, of a name in a pair, and of the tick labels of an axis.
 MAX_LENGTH, MAX_LENGTH_IN_PAIR, MAX_TICK_LENGTH = 26, 15, 36
 # Colours of the classes; a colour map is used for more classes.
@@ -76,10 +76,10 @@ def plot_shape_functions(
     Each panel shows the sum of the terms of a column, centred over the reference rows, and the
     distribution of the column in X. For two classes, the curve is z_1 − z_0, and positive values
     favour the second class. For more classes, there is a curve for each class, relative to the mean
-    over the classes. All panels have the same score axis, and continuous columns are limited to the
-    central 98 % of the rows. Up to
-    three pairs of columns among the ``max_features`` most important groups are plotted as surfaces.
-    The importance is the mean absolute contribution to the margin of the predicted class.
+    over the classes. All curves share the score axis, and the axis of a continuous column covers
+    the central 98 % of its values. Up to three pairs of columns among the ``max_features`` most
+    important groups are plotted as surfaces. The importance is the mean absolute contribution to
+    the margin of the predicted class.
 
     Parameters
     ----------
@@ -231,9 +231,12 @@ def _draw_curves(
     pad = 0.05 * (high - low) or 1.0
     low, high = low - pad, high + pad
     for ax, curve, values in zip(panels, curves, scores, strict=False):
-        quiet_frame(ax, _truncate(curve.name), TEXT)
+        style_axes(ax, _truncate(curve.name), TEXT)
         _set_ticks(ax.xaxis, curve)
-        ax.set(xlim=curve.limits, ylim=(low - (high - low) * BAND / (1.0 - BAND), high))
+        ax.set(
+            xlim=curve.limits,
+            ylim=(low - (high - low) * HISTOGRAM_HEIGHT / (1.0 - HISTOGRAM_HEIGHT), high),
+        )
         ax.axhline(0.0, color=PALE, lw=0.8, zorder=0)
         if values.shape[1] == 1:
             _draw_margin(ax, curve, values[:, 0], colours)
@@ -242,9 +245,9 @@ def _draw_curves(
             for colour, z in zip(colours, values.T, strict=True):
                 ax.plot(curve.x, z, style, color=colour, lw=1.4, ms=3.5)
         left, right = curve.edges
-        height = 0.8 * BAND * curve.counts / max(1, curve.counts.max())
-        across = ax.get_xaxis_transform()
-        ax.bar(left, height, right - left, align="edge", color=PALE, lw=0, transform=across)
+        height = 0.8 * HISTOGRAM_HEIGHT * curve.counts / max(1, curve.counts.max())
+        transform = ax.get_xaxis_transform()
+        ax.bar(left, height, right - left, align="edge", color=PALE, lw=0, transform=transform)
 
 
 def _draw_margin(ax: Axes, curve: _Column, z: NDArray, colours: list[str]) -> None:
@@ -270,29 +273,29 @@ def _draw_surfaces(
     from matplotlib.colors import LinearSegmentedColormap, to_rgb
 
     surfaces = []
-    for (across, up), pair in zip(columns, pairs, strict=True):
-        rows = across.rows[None] + up.rows[:, None]
+    for (x_column, y_column), pair in zip(columns, pairs, strict=True):
+        rows = x_column.rows[None] + y_column.rows[:, None]
         values = scores_of(pair, rows.reshape(-1, rows.shape[2]))
-        surfaces.append((across, up, values.reshape(*rows.shape[:2], -1)))
+        surfaces.append((x_column, y_column, values.reshape(*rows.shape[:2], -1)))
     reach = max((float(np.abs(values).max()) for *_, values in surfaces), default=0.0) or 1.0
     diverging = LinearSegmentedColormap.from_list("classes", [colours[0], "white", colours[1]])
     mesh = None
-    for ax, (across, up, values) in zip(panels, surfaces, strict=True):
-        names = [_truncate(column.name, MAX_LENGTH_IN_PAIR) for column in (across, up)]
-        quiet_frame(ax, " × ".join(names), TEXT)
-        for axis, column, name in ((ax.xaxis, across, names[0]), (ax.yaxis, up, names[1])):
+    for ax, (x_column, y_column, values) in zip(panels, surfaces, strict=True):
+        names = [_truncate(column.name, MAX_LENGTH_IN_PAIR) for column in (x_column, y_column)]
+        style_axes(ax, " × ".join(names), TEXT)
+        for axis, column, name in ((ax.xaxis, x_column, names[0]), (ax.yaxis, y_column, names[1])):
             _set_ticks(axis, column)
             axis.set_label_text(name, fontsize=SMALL, color=GREY)
         options: dict[str, Any] = {"shading": "nearest", "rasterized": True}
         if values.shape[2] == 1:
             options |= {"cmap": diverging, "vmin": -reach, "vmax": reach}
-            mesh = ax.pcolormesh(across.x, up.x, values[..., 0], **options)
+            mesh = ax.pcolormesh(x_column.x, y_column.x, values[..., 0], **options)
         else:
             ordered = np.sort(values, axis=2)
             lead = ((ordered[..., -1] - ordered[..., -2]) / reach)[..., None]
             of_class = np.array([to_rgb(colour) for colour in colours])[values.argmax(axis=2)]
             cells = 1.0 - np.sqrt(np.clip(lead, 0.0, 1.0)) * (1.0 - of_class)
-            ax.pcolormesh(across.x, up.x, cells, **options)
+            ax.pcolormesh(x_column.x, y_column.x, cells, **options)
     return mesh
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from maxplus.models import LOG2
-from maxplus.plots._canvas import (
+from maxplus.plots._style import (
     BLUE,
     DASHED,
     GREY,
@@ -19,15 +19,15 @@ from maxplus.plots._canvas import (
     SMALL,
     VERMILION,
     new_figure,
-    quiet_frame,
+    style_axes,
 )
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Horizontal resolution of a curve.
-N_COLUMNS = 500
+# Maximum number of bins of a curve.
+MAX_BINS = 500
 # Losses are clipped below at this value, because the axis is logarithmic.
 FLOOR = 1e-3
 
@@ -99,7 +99,7 @@ def plot_convergence(
         axis.set_minor_locator(NullLocator())
     ax.grid(axis="y", color=PALE, linewidth=0.6)
     ax.set_axisbelow(True)
-    quiet_frame(ax, f"Loss of the worst training {sample}")
+    style_axes(ax, f"Loss of the worst training {sample}")
     ax.legend(
         loc="upper left",
         bbox_to_anchor=(0.0, -0.16),
@@ -117,7 +117,7 @@ def _envelope(loss: NDArray, scale: str) -> tuple[NDArray, NDArray, NDArray]:
     Iterations are 1-based. The last values are repeated to complete a step plot.
     """
     spaced = np.geomspace if scale == "log" else np.linspace
-    edges = spaced(1, loss.size + 1, N_COLUMNS + 1).astype(int)
+    edges = spaced(1, loss.size + 1, MAX_BINS + 1).astype(int)
     first = np.unique(edges[:-1])
     low = np.minimum.reduceat(loss, first - 1)
     high = np.maximum.reduceat(loss, first - 1)
@@ -159,13 +159,13 @@ def plot_stages(
     axes = figure.subplots(1, 2 if polish.size else 1, squeeze=False)[0]
     axes[0].plot(1 + np.arange(warmup.size), warmup, "o-", color=BLUE, linewidth=2, markersize=4)
     axes[0].set_xlabel("epoch of the warm-up")
-    quiet_frame(axes[0], "Mean soft loss")
+    style_axes(axes[0], "Mean soft loss")
     if polish.size:
         axes[1].plot(polish, "o-", color=VERMILION, linewidth=2, markersize=4)
         name = "log 2" if level == LOG2 else f"{level:g}"
         axes[1].axhline(level, color=GREY, linestyle=DASHED, linewidth=1, label=name)
         axes[1].set_xlabel("round of the polish")
-        quiet_frame(axes[1], "Largest loss")
+        style_axes(axes[1], "Largest loss")
         axes[1].legend(frameon=False, fontsize=SMALL, labelcolor=GREY)
     for ax in axes:
         ax.set_ylim(bottom=0)
@@ -183,7 +183,7 @@ def plot_search(candidates: Sequence[str], losses: ArrayLike, chosen: int) -> Fi
     losses : array of shape (K, n_splits)
         Held-out losses; infinite for splits on which a candidate was not evaluated.
     chosen : int
-        Index of the candidate that was trained.
+        Index of the selected candidate.
 
     Returns
     -------
@@ -221,6 +221,6 @@ def plot_search(candidates: Sequence[str], losses: ArrayLike, chosen: int) -> Fi
     ax.set_yticks(np.arange(len(order)), [names[k] for k in order])
     ax.invert_yaxis()
     ax.set_xlabel("held-out loss of each split, and its mean")
-    quiet_frame(ax, "Model search")
+    style_axes(ax, "Model search")
     ax.tick_params(axis="y", labelcolor=INK)
     return figure

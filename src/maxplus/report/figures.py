@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from maxplus.explain import Domain
 from maxplus.explain.contributions import groups_of
 from maxplus.metrics import Reliability
-from maxplus.metrics._readable import readable
+from maxplus.metrics._formatting import format_number
 from maxplus.models import LOG2
 from maxplus.plots import (
     plot_certified_accuracy,
@@ -21,7 +21,7 @@ from maxplus.plots import (
     plot_shape_functions,
     plot_stages,
 )
-from maxplus.plots._canvas import BLUE, DASHED, GREY, SMALL, new_figure, quiet_frame
+from maxplus.plots._style import BLUE, DASHED, GREY, SMALL, new_figure, style_axes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -52,7 +52,7 @@ def predictions_figure(y: NDArray, predicted: NDArray, half_width: float) -> dic
         "predictions",
         "True against predicted values",
         f"A point for each of {len(y):,} rows; the mean absolute error is "
-        f"{readable(mean_absolute_error)}.",
+        f"{format_number(mean_absolute_error)}.",
         draw_predictions(y, predicted, half_width),
     )
 
@@ -74,7 +74,7 @@ def draw_predictions(y: NDArray, predicted: NDArray, half_width: float) -> Figur
     ax.plot(ends, ends, color=GREY, linewidth=1, linestyle=DASHED, zorder=1)
     ax.scatter(predicted[shown], y[shown], s=14, color=BLUE, alpha=0.5, linewidth=0, zorder=2)
     ax.set(xlabel="predicted", ylabel="true")
-    quiet_frame(ax, "True against predicted values")
+    style_axes(ax, "True against predicted values")
     return figure
 
 

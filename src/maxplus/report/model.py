@@ -13,7 +13,7 @@ from numpy.typing import DTypeLike, NDArray
 
 import maxplus
 from maxplus.certify.bounds import caps
-from maxplus.certify.margins import Margins, shapes_of
+from maxplus.certify.margins import Margins, shape_terms
 from maxplus.estimators._base import training_summary
 from maxplus.explain import feature_importances
 from maxplus.models import LMM, AdditiveLMM
@@ -144,7 +144,7 @@ def model_data(model: LMM | AdditiveLMM, scale: NDArray) -> dict[str, Any]:
                     if term.features.tolist() == [shape.feature]
                 ],
             }
-            for shape in shapes_of(exact)
+            for shape in shape_terms(exact)
         ],
         "map": None
         if feature_map is None
@@ -152,7 +152,7 @@ def model_data(model: LMM | AdditiveLMM, scale: NDArray) -> dict[str, Any]:
             "starts": feature_map.starts.tolist(),
             "x": _packed(feature_map.x, np.float64),
             "u": _packed(feature_map.u, np.float64),
-            "rises": _packed(feature_map.rises, np.float64),
+            "slopes": _packed(feature_map.slopes, np.float64),
         },
         "intercept": _packed(model.intercept, dtype),
         "single": dtype == np.float32,

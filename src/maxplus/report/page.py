@@ -9,7 +9,7 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from maxplus.metrics._readable import readable, to_jsonable, with_error
+from maxplus.metrics._formatting import format_number, format_with_error, to_jsonable
 from maxplus.report import _text
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def _environment(package: str) -> Environment:
         name: getattr(_text, name)
         for name in ("distinguishable", "fixed", "percent", "plural", "probability")
     }
-    environment.filters |= {"readable": readable, "with_error": with_error}
+    environment.filters |= {"format_number": format_number, "format_with_error": format_with_error}
     environment.filters |= {"base64": _base64, "sha256": _sha256}
     environment.globals |= {"asset": _asset, "exp": math.exp}
     environment.policies["json.dumps_kwargs"] = {

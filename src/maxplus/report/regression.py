@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from maxplus.estimators._base import is_training_table, training_summary
 from maxplus.metrics import regression_metrics
+from maxplus.metrics._formatting import format_number, format_with_error
 from maxplus.metrics._intervals import Z_95
-from maxplus.metrics._readable import readable, with_error
 from maxplus.report import figures, model
 from maxplus.report._text import percent, plural
 from maxplus.report.data import MAX_COUNTED, PageRows
@@ -137,14 +137,14 @@ def _compare_errors(source: dict[str, Any]) -> tuple[bool, str]:
     Without a baseline, return whether R² is positive.
     """
     metrics, baseline = source["metrics"], source["baseline"]
-    error = with_error(metrics["mae"], Z_95 * metrics["mae_error"])
+    error = format_with_error(metrics["mae"], Z_95 * metrics["mae_error"])
     text = (
         f"On {plural(metrics['n_rows'], 'row')} {source['whose']}, the mean absolute error is "
         f"{error} (95 % interval){_explained_variance_text(metrics['r2'])}."
     )
     is_better = metrics["r2"] is not None and metrics["r2"] > 0.0
     if baseline is not None:
-        text += f" The error of always predicting the mean is {readable(baseline['mae'])}."
+        text += f" The error of always predicting the mean is {format_number(baseline['mae'])}."
         is_better = is_better and metrics["mae"] + Z_95 * metrics["mae_error"] < baseline["mae"]
     return is_better, text
 
@@ -155,4 +155,4 @@ def _explained_variance_text(r2: float | None) -> str:
         return ""
     if r2 > 0.0:
         return f" and the explained variance {percent(r2)} (R²)"
-    return f"; R² is {readable(r2, 3)}: the squared errors are larger than those of the mean"
+    return f"; R² is {format_number(r2, 3)}: the squared errors are larger than those of the mean"

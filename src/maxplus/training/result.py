@@ -32,7 +32,7 @@ class Status(Enum):
 
     MAX_ITER = "max_iter", "all iterations done"
     TARGET = "target", "the objective reached the target"
-    STATIONARY = "stationary", "the subgradient is zero: no step can be taken"
+    STATIONARY = "stationary", "the subgradient is zero, or its squared norm overflows"
     OVERFLOW = "overflow", "a score overflowed: scale the features or take smaller steps"
     VALIDATION = "validation", "the validation accuracy stopped improving"
     POLISHED = "polished", "every training loss is below the polish's level"

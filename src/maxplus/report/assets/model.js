@@ -25,7 +25,7 @@ function readNetwork(data) {
     scores: unpack(shape.scores, Float64Array), // point by point
   }));
   const map = data.map && { starts: data.map.starts, x: unpack(data.map.x, Float64Array),
-    u: unpack(data.map.u, Float64Array), rises: unpack(data.map.rises, Float64Array) };
+    u: unpack(data.map.u, Float64Array), slopes: unpack(data.map.slopes, Float64Array) };
   return { ...data, terms, shapes, map, intercept: unpack(data.intercept, kind),
     round: data.single ? Math.fround : double };
 }
@@ -41,7 +41,7 @@ function mappedValue(map, p, x) {
     if (map.x[middle] <= x) low = middle;
     else high = middle;
   }
-  return Math.min(map.u[low] + map.rises[low] * (x - map.x[low]), map.u[high]);
+  return Math.min(map.u[low] + map.slopes[low] * (x - map.x[low]), map.u[high]);
 }
 
 const mappedRow = ({ map }, row, round) => row.map((x, p) => round(mappedValue(map, p, round(x))));

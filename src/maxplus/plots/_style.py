@@ -28,7 +28,7 @@ def new_figure(width: float, height: float) -> Figure:
     return Figure(figsize=(width, height), dpi=DPI, layout="constrained")
 
 
-def quiet_frame(ax: Axes, title: str, size: float = TITLE) -> None:
+def style_axes(ax: Axes, title: str, size: float = TITLE) -> None:
     """Set a left-aligned title, hide the top and right spines, and use small grey ticks."""
     pad = 14 if size == TITLE else 5
     ax.set_title(title, loc="left", fontsize=size, fontweight="bold", color=INK, pad=pad)

@@ -12,12 +12,12 @@ import numpy as np
 MIN_DECIMAL, MAX_DECIMAL = 1e-4, 1e12
 
 
-def readable(value: float | None, digits: int = 4) -> str:
+def format_number(value: float | None, digits: int = 4) -> str:
     """Format a number with ``digits`` significant digits; None and NaN as a dash.
 
     Examples
     --------
-    >>> readable(16180.4), readable(0.012345), readable(-175.62)
+    >>> format_number(16180.4), format_number(0.012345), format_number(-175.62)
     ('16,180', '0.01235', '−175.6')
     """
     if value is None or math.isnan(value):
@@ -29,17 +29,17 @@ def readable(value: float | None, digits: int = 4) -> str:
     return _with_decimals(value, digits - 1 - _magnitude(value, digits))
 
 
-def with_error(value: float, error: float) -> str:
+def format_with_error(value: float, error: float) -> str:
     """Format a number and its error, rounded to two significant digits of the error.
 
     Examples
     --------
-    >>> with_error(16180.4, 970.1), with_error(0.51234, 0.0234)
+    >>> format_with_error(16180.4, 970.1), format_with_error(0.51234, 0.0234)
     ('16,180 ± 970', '0.512 ± 0.023')
     """
     is_decimal = math.isfinite(value) and error >= MIN_DECIMAL
     if not is_decimal or max(abs(value), error) >= MAX_DECIMAL:
-        return f"{readable(value)} ± {readable(error, 2)}"
+        return f"{format_number(value)} ± {format_number(error, 2)}"
     decimals = 1 - _magnitude(error, 2)
     return f"{_with_decimals(value, decimals)} ± {_with_decimals(error, decimals)}"
 
