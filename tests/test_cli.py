@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -132,6 +133,17 @@ def test_option_errors_are_one_line(arguments, message, command):
 def test_folder_that_is_not_writable_is_rejected_at_the_start(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != tmp_path)
     assert f"{tmp_path} is not writable" in bad("train", IRIS, "-o", tmp_path / "m")
+
+
+def test_output_file_that_is_an_input_is_rejected(orchard_model, tmp_path):
+    table = Path(shutil.copy(ORCHARD, tmp_path / "table.csv"))
+    before = table.read_bytes()
+    for arguments in (("train", table), ("predict", orchard_model, table)):
+        assert f"{table} is an input and would be replaced" in bad(*arguments, "-o", table)
+    assert f"{orchard_model} is an input" in bad(
+        "report", orchard_model, ORCHARD, "-o", orchard_model
+    )
+    assert table.read_bytes() == before
 
 
 def test_command_errors_have_no_traceback(orchard_model, digits_model, write, tmp_path):

@@ -425,20 +425,28 @@ def test_categorical_is_converted_to_strings():
 
 
 def test_numbers_with_a_unit_are_numbers_and_ids_are_not(write):
-    header = "weight,income,code,dose,y\n"
+    header = "weight,income,price,code,dose,y\n"
     rows = [
-        [f"{50 + k % 17}.5 kg", f'"{900 + 37 * k:,}"', f"{1000 + k}x", f"{k % 3} mg", "ab"[k % 2]]
+        [
+            f"{50 + k % 17}.5 kg",
+            f'"{900 + 37 * k:,}"',
+            f"${1200 + k}",
+            f"{1000 + k}x",
+            f"{k % 3} mg",
+            "ab"[k % 2],
+        ]
         for k in range(40)
     ]
     rows[7][0] = "NA"
     path = write(header + "\n".join(map(",".join, rows)))
     found = opened(str(path))
     doses = [f"dose = {k} mg" for k in range(3)]
-    assert found.encoder.feature_names == ["weight", "income", *doses]
+    assert found.encoder.feature_names == ["weight", "income", "price", *doses]
     weights = [50.5 + k % 17 for k in range(40)]
     weights[7] = statistics.median_low(weights[:7] + weights[8:])
     assert found.X[:, 0].tolist() == weights
     assert found.X[:, 1].tolist() == [900 + 37 * k for k in range(40)]
+    assert found.X[:, 2].tolist() == [1200 + k for k in range(40)]
     (line,) = (line for line in found.decisions if "'weight' is" in line)
     assert "'50.5 kg' is 50.5" in line
     assert line.endswith("(`categorical=['weight']` to one-hot encode it)")
@@ -452,9 +460,12 @@ def test_numbers_with_a_unit_are_numbers_and_ids_are_not(write):
 
 
 def test_numbers_with_different_units_are_text(write):
-    rows = [[f"{k % 15} {'kg' if k % 2 else 'g'}", str(k % 4), "ab"[k % 2]] for k in range(60)]
-    path = write("weight,n,y\n" + "\n".join(map(",".join, rows)))
-    assert "weight = 3 kg" in opened(str(path)).encoder.feature_names
+    rows = [
+        [f"{k % 15} {'kg' if k % 2 else 'g'}", f"{'$€'[k % 2]}{k % 15}", "ab"[k % 2]]
+        for k in range(60)
+    ]
+    path = write("weight,price,y\n" + "\n".join(map(",".join, rows)))
+    assert {"weight = 3 kg", "price = €3"} <= set(opened(str(path)).encoder.feature_names)
 
 
 def test_decision_about_free_text_contains_no_cell(write):

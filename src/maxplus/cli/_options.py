@@ -138,6 +138,13 @@ def check_output_file(path: Path | None) -> Path | None:
     return path
 
 
+def check_not_input(out: Path | None, *inputs: str | Path) -> None:
+    """Raise ValueError if an output file is one of the input files."""
+    for path in map(Path, inputs):
+        if out is not None and out.exists() and path.exists() and out.samefile(path):
+            raise ValueError(f"{out} is an input and would be replaced; choose another output file")
+
+
 def given_options(context: typer.Context, parameters: Iterable[str]) -> list[str]:
     """Return the options of a command line that set one of the parameters of a command."""
     return [

@@ -83,6 +83,7 @@ def compare(
         from maxplus.evaluation.comparison import LMM
         from maxplus.tables.schema import REGRESSION
 
+        opt.check_not_input(csv, data)
         cv = opt.validation_splits(validate)
         if cv is None:
             raise ValueError(

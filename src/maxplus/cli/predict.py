@@ -88,6 +88,7 @@ def predict(
         from maxplus.cli._writers import stream_csv, stream_json, write_csv
         from maxplus.distributed import current
 
+        opt.check_not_input(out, data, model)
         comm = current()
         if not comm.is_serial:
             _check_distributed(data, out)

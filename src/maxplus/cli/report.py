@@ -49,6 +49,7 @@ def report(
         from maxplus._files import write_atomically
         from maxplus.report import render_page
 
+        opt.check_not_input(out, data, model)
         estimator = open_model(model, classifier=False)
         rows = open_dataset(data, estimator, labelled=True, optional=True, strict=strict)
         y = None

@@ -146,6 +146,8 @@ def train(
         from maxplus.cli import _training
         from maxplus.distributed import current
 
+        for path in (out, suspects_out, checkpoint):
+            opt.check_not_input(path, data)
         parameters = _training.parse_settings(settings)
         encoder = opt.table_encoder(drop, keep, categorical, numeric, parameters)
         cv = opt.validation_splits(validate)

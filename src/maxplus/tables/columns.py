@@ -23,12 +23,15 @@ OTHER = "other"
 MAX_LENGTH = 100
 
 _DIGITS = r"[-+]?\d+(?:[,\s]\d{3})*(?:\.\d+)?"
-_UNIT = r"\s*(?:%|€|\$|[a-zµ]+(?:/[a-z]+)?)?"
-_BELOW = re.compile(rf"(?:<=?|≤|under|below|less than|up to)\s*({_DIGITS}){_UNIT}")
-_ABOVE = re.compile(rf"(?:>=?|≥|over|above|more than|from)\s*({_DIGITS}){_UNIT}")
-_AND_MORE = re.compile(rf"({_DIGITS}){_UNIT}\s*(?:\+|plus|and over|and above|and more|or more)")
-_BETWEEN = re.compile(rf"({_DIGITS}){_UNIT}\s*(?:-|–|\.\.|to)\s*({_DIGITS}){_UNIT}")
-_EXACTLY = re.compile(rf"({_DIGITS})({_UNIT})")
+# A currency symbol may precede the digits; a unit may follow them.
+CURRENCIES = "€$£"
+_UNIT = rf"\s*(?:%|[{CURRENCIES}]|[a-zµ]+(?:/[a-z]+)?)?"
+_NUMBER = rf"(?:[{CURRENCIES}]\s*)?({_DIGITS}){_UNIT}"
+_BELOW = re.compile(rf"(?:<=?|≤|under|below|less than|up to)\s*{_NUMBER}")
+_ABOVE = re.compile(rf"(?:>=?|≥|over|above|more than|from)\s*{_NUMBER}")
+_AND_MORE = re.compile(rf"{_NUMBER}\s*(?:\+|plus|and over|and above|and more|or more)")
+_BETWEEN = re.compile(rf"{_NUMBER}\s*(?:-|–|\.\.|to)\s*{_NUMBER}")
+_EXACTLY = re.compile(rf"((?:[{CURRENCIES}]\s*)?)({_DIGITS})({_UNIT})")
 
 
 # -- numbers in text ------------------------------------------------------------------------------
@@ -72,17 +75,17 @@ def parse_range(text: str) -> tuple[float, float] | None:
         low, high = _to_float(match[1]), _to_float(match[2])
         return (low, high) if low < high else None
     if match := _EXACTLY.fullmatch(text):
-        return _to_float(match[1]), _to_float(match[1])
+        return _to_float(match[2]), _to_float(match[2])
     return None
 
 
 def parse_numbers_with_unit(texts: Sequence[str]) -> tuple[list[float], str] | None:
-    """Return numbers such as "70 kg" or "1,250" and their common unit, or None."""
+    """Return numbers such as "70 kg", "$5" or "1,250" and their common unit, or None."""
     matches = [match for text in texts if (match := _EXACTLY.fullmatch(normalize(text)))]
-    units = {match[2].strip() for match in matches}
+    units = {(match[1] + match[3]).strip() for match in matches}
     if len(matches) < len(texts) or len(units) != 1:
         return None
-    return [_to_float(match[1]) for match in matches], units.pop()
+    return [_to_float(match[2]) for match in matches], units.pop()
 
 
 def normalize(text: str) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxplus.tables.columns import (
+    CURRENCIES,
     MAX_LENGTH,
     OTHER,
     Category,
@@ -418,9 +419,10 @@ def _has_units(name: str, cells: Categorical) -> bool:
     if parsed is None:
         return False
     numbers, unit = parsed
-    # Distinct integers with a suffix are ids.
-    is_id = used.size == counts.sum() and all(number == round(number) for number in numbers)
-    return unit == "" or not is_id
+    if not unit or unit in CURRENCIES:
+        return True
+    # Distinct integers with another suffix are ids.
+    return used.size < counts.sum() or any(number != round(number) for number in numbers)
 
 
 def _needs_indicator(missing: NDArray, *, is_categorical: bool = False) -> bool:
