@@ -73,8 +73,8 @@ class Browser:
         return self.driver.get_log("browser")
 
     @property
-    def verdict(self):
-        return self.run("return document.getElementById('verdict').textContent")
+    def announcement(self):
+        return self.run("return document.getElementById('announcement').textContent")
 
     @property
     def focus(self):

@@ -22,7 +22,7 @@ from maxplus.plots import (
     plot_stages,
 )
 from maxplus.plots._style import new_figure
-from maxplus.report.figures import draw_predictions
+from maxplus.report.figures import draw_predictions, shapes_figure
 
 pytest.importorskip("matplotlib")
 
@@ -116,6 +116,14 @@ def test_search_plot_has_all_losses_and_chosen_candidate_first():
     assert [dot.get_xdata().tolist() for dot in dots] == [[0.3, 0.4], [0.6, 0.2], [0.5]]
     means = [float(line.get_xdata()[0]) for line in ax.lines if line.get_marker() == "|"]
     assert means == pytest.approx([0.35, 0.4, 0.5])
+
+
+def test_search_plot_has_its_label_inside_the_figure():
+    figure = plot_search(["a long name of a candidate, " * 3, "b", "c"], LOSSES, 2)
+    figure.draw_without_rendering()
+    label = figure.axes[0].xaxis.label.get_window_extent()
+    assert label.x0 >= 0
+    assert label.x1 <= figure.bbox.x1
 
 
 def test_importances_plot_is_sorted():
@@ -235,7 +243,7 @@ def test_certified_accuracy_plot_equals_share_of_larger_radii(plots, radius, is_
     assert end > jumps[-1]
     for eps in (np.append(jumps[1:], end) + jumps) / 2:
         assert y[np.flatnonzero(x <= eps)[-1]] == pytest.approx(np.mean(correct & (radius > eps)))
-    assert any(f"{100 * correct.mean():.1f}%" in text for text in labels(figure))
+    assert any(f"{100 * correct.mean():.1f} %" in text for text in labels(figure))
 
 
 # -- shape functions ----------------------------------------------------------------------------
@@ -283,6 +291,18 @@ def test_shape_plot_has_the_most_important_columns_first():
     model, X = random_sum(rng, [[p] for p in range(4)]), rng.normal(size=(50, 4))
     order = np.argsort(-feature_importances(model, X))
     assert titles(plot_shape_functions(model, X, max_features=2)) == [f"x{p}" for p in order[:2]]
+
+
+def test_alternative_text_of_shape_plot_lists_its_panels():
+    rng = np.random.default_rng(13)
+    pairs = [[p, q] for p in range(4) for q in range(p + 1, 4)]
+    model, X = random_sum(rng, [[0], *pairs]), rng.normal(size=(50, 4))
+    clf = SimpleNamespace(model_=model, classes_=np.arange(3), term_means_=term_means(model, X))
+    domain = Domain.of_rows(X)
+    figure = plot_shape_functions(model, X, domain=domain)
+    alt = shapes_figure(clf, X, domain)["alt"]
+    panels = ", ".join(title for title in titles(figure) if title)
+    assert alt == f"Contributions of {panels} to the scores."
 
 
 def test_shape_plot_has_curves_of_terms_and_levels_of_categories():

@@ -68,7 +68,7 @@ def test_page_describes_the_type_of_model(name, texts):
     page = " ".join(render_page(REPORTS[name]()).split())
     assert all(text in page for text in texts)
     assert ("The score of a class is a sum of terms" in page) == (name == "sum")
-    assert ("It predicts <b>the target</b>, a number" in page) == (name == "regression")
+    assert ("The model predicts <b>the target</b>, a number" in page) == (name == "regression")
 
 
 def test_regression_page_has_no_script():

@@ -45,14 +45,14 @@ def test_number_formatting_equals_python(browser):
 
 def assert_shown(browser, row):
     result = "correct" if row["label"] == row["predicted"] else "wrong"
-    assert browser.verdict == (
+    assert browser.announcement == (
         f"{row['id']} (row {row['row']}) is {row['label']} and is predicted {row['predicted']}: "
         f"{result}."
     )
     tiles = browser.find("#tiles").text
     best, flip = row["classes"][0], row["counterfactual"]
     assert fixed(row["radius"]) in tiles
-    assert f"is {short(best['value'])}; box {best['unit']} has its wall at" in tiles
+    assert f"is {short(best['value'])}; the active wall of box {best['unit']} is" in tiles
     if flip:
         assert f"changing it from {flip['from']} to {flip['to']} gives {flip['becomes']}" in tiles
     else:
@@ -82,11 +82,11 @@ def test_edit_and_reset(browser, keys):
     before = browser.find("#tiles").text
     assert browser.find("#reset").get_property("disabled")
     retype(browser.find("#column-1"), keys, str(report["columns"][1]["high"]))
-    assert "With dose changed" in browser.verdict
+    assert "With dose changed" in browser.announcement
     assert "it was" in browser.find("#tiles").text
     assert "edited" in browser.find("[data-column='1']").get_attribute("class")
     browser.find("#column-0-missing").click()
-    assert "With dose, age changed" in browser.verdict
+    assert "With dose, age changed" in browser.announcement
     assert browser.find("#column-0").get_property("disabled")
     browser.find("#reset").click()
     assert browser.find("#tiles").text == before
@@ -152,10 +152,10 @@ def test_page_is_usable_by_keyboard(browser, keys):
             assert browser.run(outline) == "solid"
             presses += 1
             assert presses < 90
-        before = browser.verdict
+        before = browser.announcement
         browser.press(keys.ARROW_DOWN)
         if target == "pick":
-            assert browser.verdict != before
+            assert browser.announcement != before
             browser.press(keys.ARROW_UP)
     assert browser.focus == "column-3"  # An edit does not take the focus away.
 
@@ -166,20 +166,20 @@ def test_row_links_open_the_explorer(browser, keys):
     number = report["listed"]["least_confident"][3]["row"]
     link = browser.find(f"#least-sure tr[data-row='{number}'] a")
     link.send_keys(keys.ENTER)
-    assert f"(row {number})" in browser.verdict
+    assert f"(row {number})" in browser.announcement
     assert browser.focus == "pick"
     top = "return document.getElementById('explorer').getBoundingClientRect().top"
     assert 0 <= browser.run(top) < 800
     other = report["listed"]["least_confident"][0]["row"]
     browser.find(f"#least-sure tr[data-row='{other}'] td:nth-child(3)").click()
-    assert f"(row {other})" in browser.verdict
+    assert f"(row {other})" in browser.announcement
 
 
 def test_url_fragment_selects_row(browser):
     browser.open(clinic_report(), address="#row-5")
-    assert "(row 5)" in browser.verdict
+    assert "(row 5)" in browser.announcement
     browser.open(clinic_report(), address="#row-999")
-    assert "(row 1)" in browser.verdict
+    assert "(row 1)" in browser.announcement
 
 
 def test_tables_sort_by_mouse_and_keyboard(browser, keys):
@@ -247,7 +247,7 @@ def test_explorer_of_unlabelled_rows(browser):
     report = REPORTS["unlabelled"]()
     browser.open(report)
     row = report["rows"][0]
-    assert browser.verdict == f"Row {row['row']} is predicted {row['predicted']}."
+    assert browser.announcement == f"Row {row['row']} is predicted {row['predicted']}."
     tiles = browser.find("#tiles").text
     assert "True label" not in tiles
     assert "null" not in tiles
@@ -287,7 +287,7 @@ def test_hostile_text_is_displayed_and_not_executed(browser, policy):
         assert browser.run("return [window.broken ?? 0, document.images.length]") == [0, images]
     browser.find("#column-3").send_keys("south")
     assert browser.run("return [window.broken ?? 0, document.images.length]") == [0, images]
-    assert ATTACK in browser.verdict
+    assert ATTACK in browser.announcement
     assert ATTACK in browser.find("#tiles").text
     assert any(ATTACK in name for name in browser.column("classes", 0))
 

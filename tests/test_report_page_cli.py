@@ -40,7 +40,7 @@ def test_report_command_on_messy_table(clinic, tmp_path):
     assert [source["metrics"]["n_rows"] for source in found["sources"]] == [120, 27]
     assert found["headline"]["text"].startswith("The accuracy on 120 rows of all.csv is ")
     text = page.read_text(encoding="utf-8")
-    assert "It predicts" in text
+    assert "The model predicts" in text
     assert "whether some of the 120 rows of all.csv were used in training." in text
     data = Page(text).data
     rows = {row["row"]: row for row in data["rows"]}

@@ -501,6 +501,6 @@ def test_damaged_validation_is_rejected(clinic, tmp_path, monkeypatch, path, val
 
 
 def test_rules_of_large_tables_use_a_sample(clinic, monkeypatch):
-    monkeypatch.setattr("maxplus.report.content.MAX_COUNTED", 50)
+    monkeypatch.setattr("maxplus.report.content.MAX_SAMPLED_ROWS", 50)
     clf, X, y = clinic
     assert about(clf, X, y)["rules"]["n_rows"] == 50

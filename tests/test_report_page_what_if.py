@@ -41,7 +41,7 @@ return arguments[0].map(({ place, edits }) => {
   const numbers = (part) => [...(part?.rows ?? [])].map((row) => [
     row.cells[0].textContent, Number(row.cells[2].dataset.value)]);
   const reasons = numbers(byId("reasons")?.tBodies[0]), margin = numbers(byId("reasons")?.tFoot);
-  return { radius, reasons, margin, classes: rows, verdict: byId("verdict").textContent };
+  return { radius, reasons, margin, classes: rows, announcement: byId("announcement").textContent };
 });
 """
 MODELS = {

@@ -1,6 +1,7 @@
 """Communicators: collective operations of the ranks of a fit.
 
-All code uses a `Communicator`, by default `SERIAL`, a single process.
+The same code runs on one or several ranks: it uses a `Communicator`, by default `SERIAL`, which is
+a single process.
 """
 
 from __future__ import annotations
@@ -22,16 +23,16 @@ E = TypeVar("E", bound=BaseException)
 
 
 class DifferentRanksError(ValueError):
-    """Error raised if ranks pass different arguments."""
+    """Error raised if arguments, data types or software versions differ between ranks."""
 
 
 class Communicator:
     """Collective operations of the ranks 0..size−1 of a fit, each of which has a part of the rows.
 
-    This class is a single process, whose operations return their arguments; a subclass with several
-    ranks overrides them. All ranks call the same methods in the same order. Rows are numbered
-    consecutively, those of rank 0 first. Weights, random generators and histories are the same on
-    all ranks.
+    This base class is for a single process: its operations return their arguments. A subclass for
+    several ranks overrides them. All ranks call the same methods in the same order. Rows are
+    numbered consecutively, those of rank 0 first. Weights, random generators and histories are the
+    same on all ranks.
     """
 
     rank: int = 0
@@ -245,8 +246,8 @@ def use_mpi(comm: Any = None) -> Iterator[Communicator]:
 
     Every rank makes the same calls inside. Classifiers are fitted on the rows of all ranks, those
     of rank 0 first. Afterwards every rank has the fitted model; attributes of training rows
-    (``training_losses_``) refer to the rows of this rank. An error on a part of the ranks is
-    printed and aborts all ranks.
+    (``training_losses_``) refer to the rows of this rank. An error on some but not all
+    ranks is printed and aborts all ranks.
 
     Parameters
     ----------
@@ -287,13 +288,13 @@ def use_mpi(comm: Any = None) -> Iterator[Communicator]:
         if not communicator.is_collective_error(error):
             communicator.abort(error)
         if not communicator.is_first:
-            _print_on_first_only(error)
+            _suppress_traceback(error)
         raise
     finally:
         communicator.close()
 
 
-def _print_on_first_only(error: BaseException) -> None:
+def _suppress_traceback(error: BaseException) -> None:
     """Suppress the traceback of an error that ends this program, because rank 0 prints it."""
     usual = sys.excepthook
 

@@ -48,7 +48,7 @@ class MPICommunicator(Communicator):
 
     @classmethod
     def of(cls, comm: Any = None) -> MPICommunicator:
-        """Return the communicator of an mpi4py communicator, by default of all ranks."""
+        """Wrap an mpi4py communicator, by default ``MPI.COMM_WORLD``."""
         try:
             from mpi4py import MPI
         except ImportError:

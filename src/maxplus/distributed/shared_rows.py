@@ -166,15 +166,15 @@ class RowsShare:
     def serve(self, comm: Communicator, request: Any) -> Any:
         """Send the requested rows, columns or reduction of this rank to rank 0."""
         (kind, argument, transform), own = request, self.own
-        transformed = (lambda rows: rows) if transform is None else transform
+        apply = (lambda rows: rows) if transform is None else transform
         if kind == ROWS:
             begin = comm.exscan(len(own))
             mine = argument[(argument >= begin) & (argument < begin + len(own))] - begin
-            return comm.gather(transformed(own[mine]))
+            return comm.gather(apply(own[mine]))
         if kind == COLUMNS:
-            return comm.gather(np.ascontiguousarray(transformed(own)[:, argument]))
+            return comm.gather(np.ascontiguousarray(apply(own)[:, argument]))
         reduce, axis = argument
-        return comm.allgather(reduce(transformed(own), axis) if own.size else None)
+        return comm.allgather(reduce(apply(own), axis) if own.size else None)
 
 
 def count_nonzero(X: NDArray | SharedRows) -> int:

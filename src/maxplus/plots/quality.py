@@ -126,7 +126,7 @@ def plot_certified_accuracy(
     ax.step(x, y, where="post", color=BLUE, linewidth=2)
     ax.fill_between(x, y, step="post", color=BLUE, alpha=0.15, linewidth=0)
     ax.annotate(
-        f"accuracy {correct.mean():.1%}",
+        f"accuracy {100 * correct.mean():.1f} %",
         (0, correct.mean()),
         xytext=(6, 5),
         textcoords="offset points",

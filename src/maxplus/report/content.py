@@ -16,7 +16,7 @@ from maxplus.metrics import robust_errors, to_jsonable
 from maxplus.models import LOG2
 from maxplus.report import figures, model
 from maxplus.report._text import percent, plural
-from maxplus.report.data import MAX_COUNTED, PageRows, column_of_features, editable_columns
+from maxplus.report.data import MAX_SAMPLED_ROWS, PageRows, column_of_features, editable_columns
 from maxplus.report.explanations import contribution_groups, explorer_rows, unit_images
 from maxplus.report.model import MAX_WEIGHTS, model_data, n_weights
 from maxplus.report.performance import performance_on_new_rows
@@ -26,7 +26,7 @@ MAX_EXPLORER_ROWS = 200
 N_RULES = 8
 CURVE_POINTS = 41
 # Maximum number of rows for the distributions in figures.
-MAX_DRAWN = 2_000
+MAX_PLOTTED_ROWS = 2_000
 # Radius for which the text states the certified accuracy.
 SMALL_RADIUS = 0.1
 
@@ -110,7 +110,7 @@ def report_content(
         missing=None if missing is None else missing[shown],
     )
     is_sum = clf.model_.is_sum
-    sample = None if is_image else table.evenly_spaced(MAX_COUNTED)
+    sample = None if is_image else table.evenly_spaced(MAX_SAMPLED_ROWS)
     X_sample = X[:0] if sample is None else X[sample]
     return {
         **model.about_page(clf, table.name),
@@ -124,7 +124,7 @@ def report_content(
         "rules": None
         if sample is None or table.y is None
         else _rules(clf, X_sample, table.y[sample], names),
-        "shapes": figures.shapes_figure(clf, X_sample[:MAX_DRAWN], domain)
+        "shapes": figures.shapes_figure(clf, X_sample[:MAX_PLOTTED_ROWS], domain)
         if is_sum and not is_image
         else None,
         "search": figures.search_figure(clf),
@@ -283,7 +283,10 @@ def training_certificate(estimator: Any) -> dict[str, Any]:
     else:
         below = summary["n_below_log2"]
         rows = plural(n, "training row")
-        text = f"The losses of {below:,} of {rows} are below log 2: provably correct predictions."
+        text = (
+            f"The losses of {below:,} of {rows} are below log 2, so their predictions are provably "
+            "correct."
+        )
     return {
         "max_loss": estimator.max_loss_,
         "threshold": LOG2,

@@ -13,7 +13,7 @@ from maxplus.explain.domain import number_text
 from maxplus.tables import Categorical, Column, Number, RawTable, TableEncoder, UnknownValues
 
 # Maximum number of rows for evaluating rules and computing importances.
-MAX_COUNTED = 100_000
+MAX_SAMPLED_ROWS = 100_000
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class PageRows:
         """Return the row number of the row with index n."""
         return n + 1 if self.numbers is None else int(self.numbers[n])
 
-    def name_of(self, n: int) -> dict[str, Any]:
+    def identifiers(self, n: int) -> dict[str, Any]:
         """Return the number and the identifier of the row with index n."""
         return {"row": self.number(n), "id": None if self.ids is None else str(self.ids[n])}
 

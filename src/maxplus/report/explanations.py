@@ -35,7 +35,7 @@ def explorer_rows(
         flip = explanation.counterfactual_texts[k]
         rows.append(
             {
-                **table.name_of(n),
+                **table.identifiers(n),
                 "label": None if table.y is None else str(table.y[n]),
                 "predicted": classes[0]["class"],
                 "radius": float(radius[n]),

@@ -22,6 +22,7 @@ from maxplus.plots import (
     plot_stages,
 )
 from maxplus.plots._style import BLUE, DASHED, GREY, SMALL, new_figure, style_axes
+from maxplus.report._text import percent
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -84,7 +85,7 @@ def certified_figure(radius: NDArray, correct: NDArray, unit: str) -> dict[str, 
         "robustness",
         "Certified robustness",
         f"Certified accuracy against the size of the change in {unit}; without a change it is "
-        f"{correct.mean():.1%}.",
+        f"{percent(float(correct.mean()))}.",
         plot_certified_accuracy(radius, correct, unit=unit),
     )
 
@@ -94,19 +95,15 @@ def shapes_figure(clf: Any, X: NDArray, domain: Domain) -> dict[str, str] | None
 
     ``X`` are rows for the distributions and importances.
     """
-    groups = [g for g in groups_of(clf.model_, domain.column_of)[0] if len(g) <= 2]
-    if not groups:
+    if all(len(group) > 2 for group in groups_of(clf.model_, domain.column_of)[0]):
         return None
-    names = [" × ".join(domain.column_names[p] for p in group) for group in groups]
     labels = [str(label) for label in clf.classes_]
-    return _figure(
-        "shapes",
-        "Shape functions",
-        f"Contributions of {', '.join(names[:9])}{', …' if len(names) > 9 else ''} to the scores.",
-        plot_shape_functions(
-            clf.model_, X, class_names=labels, baseline=clf.term_means_, domain=domain
-        ),
+    figure = plot_shape_functions(
+        clf.model_, X, class_names=labels, baseline=clf.term_means_, domain=domain
     )
+    panels = ", ".join(filter(None, (ax.get_title(loc="left") for ax in figure.axes)))
+    alt = f"Contributions of {panels} to the scores."
+    return _figure("shapes", "Shape functions", alt, figure)
 
 
 def search_figure(estimator: Any) -> dict[str, str] | None:

@@ -19,7 +19,10 @@ from maxplus.tables import row_hashes
 
 # Maximum number of rows in a list.
 MAX_LISTED_ROWS = 25
-REMEDY = "Train with maxplus train, or give rows with labels that were not used in training."
+REMEDY = (
+    "Train with maxplus train, without --validate none, or pass labelled rows that were not used "
+    "in training."
+)
 
 
 def equal_to_training(estimator: Any, hashes: NDArray) -> NDArray | None:
@@ -83,7 +86,7 @@ def _with_ids(rows: Sequence[dict], table: PageRows, is_same: bool) -> list[dict
     index = {table.number(n): n for n in range(table.n)}
     if not (is_same and all(row["row"] in index for row in rows)):
         return [{**row, "id": None, "of_data": False} for row in rows]
-    return [{**row, **table.name_of(index[row["row"]]), "of_data": True} for row in rows]
+    return [{**row, **table.identifiers(index[row["row"]]), "of_data": True} for row in rows]
 
 
 def evaluation_source(
@@ -122,7 +125,7 @@ def listed_rows(
         code = None if table.y is None else int(np.searchsorted(estimator.classes_, table.y[n]))
         rows.append(
             {
-                **table.name_of(n),
+                **table.identifiers(n),
                 "of_data": True,
                 "label": None if code is None else classes[code],
                 "predicted": classes[best[n]],
@@ -167,24 +170,24 @@ def _source(metrics: dict, dispersion: float, **others: Any) -> dict[str, Any]:
 
 def headline(
     sources: Sequence[dict[str, Any]],
-    where: str,
+    overlap: str,
     is_overlapping: bool,
     compare: Callable[[dict[str, Any]], tuple[bool, str]],
 ) -> dict[str, Any]:
     """Return the result, the title and the text of the comparison with the baseline on new rows.
 
     The first source is used. ``compare`` returns whether the model is significantly better
-    according to a source, and the text. ``where`` and ``is_overlapping`` are the results of
+    according to a source, and the text. ``overlap`` and ``is_overlapping`` are the results of
     `training_overlap`.
     """
     if not sources:
-        text = f"No validation is stored with the model. {where} {REMEDY}"
+        text = f"No validation is stored with the model. {overlap} {REMEDY}"
         return {"holds": None, "title": "Not measured on new rows", "text": text}
     is_better, text = compare(sources[0])
     title = "Not shown to be better than the baseline"
     if is_better:
         title = f"Better than the baseline on {sources[0]['on']}"
-    text += f" {where}" if is_overlapping else ""
+    text += f" {overlap}" if is_overlapping else ""
     return {"holds": is_better, "title": title, "text": text}
 
 
@@ -216,7 +219,7 @@ def performance_on_new_rows(
     clf: Any, table: PageRows, log_proba: NDArray, is_training: bool
 ) -> dict[str, Any]:
     """Return the performance on new rows, from the given rows and the stored validation."""
-    where, is_overlapping = training_overlap(clf, table, is_training, "true labels")
+    overlap, is_overlapping = training_overlap(clf, table, is_training, "true labels")
     validation = validation_source(clf, table, is_training)
     sources = [] if validation is None else [validation]
     if table.y is None:
@@ -225,15 +228,15 @@ def performance_on_new_rows(
         evaluated = sources[0] if sources else None
         listed = {"least_confident": listed_rows(clf, table, P, order), "highest_loss": []}
     else:
-        given = evaluation_source(clf, table, log_proba, where)
+        given = evaluation_source(clf, table, log_proba, overlap)
         if not is_training:
             sources.insert(0, given)
         evaluated = sources[0] if sources else given
         listed = evaluated if evaluated["least_confident"] else given
     bins = None if evaluated is None else evaluated["bins"]
     return {
-        "headline": headline(sources, where, is_overlapping, compare_accuracy),
-        "where": where,
+        "headline": headline(sources, overlap, is_overlapping, compare_accuracy),
+        "where": overlap,
         "sources": sources,
         "evaluated": None if evaluated is None else {"is_new": bool(sources), **evaluated},
         "listed": listed,

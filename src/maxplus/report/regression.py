@@ -14,7 +14,7 @@ from maxplus.metrics._formatting import format_number, format_with_error
 from maxplus.metrics._intervals import Z_95
 from maxplus.report import figures, model
 from maxplus.report._text import percent, plural
-from maxplus.report.data import MAX_COUNTED, PageRows
+from maxplus.report.data import MAX_SAMPLED_ROWS, PageRows
 from maxplus.report.performance import MAX_LISTED_ROWS, headline, training_overlap
 
 # Coverage of the prediction intervals.
@@ -63,8 +63,8 @@ def regression_content(
     predicted, lower, upper = prediction
     names = feature_names or [f"feature {p}" for p in range(X.shape[1])]
     is_training = y is not None and is_training_table(reg, y)
-    where, is_overlapping = training_overlap(reg, table, is_training, "target values")
-    sources = _sources(reg, table, prediction, is_training, where)
+    overlap, is_overlapping = training_overlap(reg, table, is_training, "target values")
+    sources = _sources(reg, table, prediction, is_training, overlap)
     order = np.argsort(np.zeros(table.n) if y is None else -np.abs(y - predicted), kind="stable")
     half = (upper - lower) / 2.0
     half_width = float(half[0]) if np.allclose(half, half[0]) else np.inf
@@ -73,14 +73,16 @@ def regression_content(
         "task": "regression",
         "model": model.about_model(reg),
         "data": {"name": table.name, "n_rows": table.n},
-        "headline": headline(sources, where, is_overlapping, _compare_errors),
+        "headline": headline(sources, overlap, is_overlapping, _compare_errors),
         "sources": sources,
-        "where": where,
+        "where": overlap,
         "coverage": COVERAGE,
         "figure": None if y is None else figures.predictions_figure(y, predicted, half_width),
         # Rows with the largest errors or, without target values, the first rows.
         "rows": [_row(table, prediction, int(n)) for n in order[:MAX_LISTED_ROWS]],
-        "importances": model.importances(reg, table.X[table.evenly_spaced(MAX_COUNTED)], names),
+        "importances": model.importances(
+            reg, table.X[table.evenly_spaced(MAX_SAMPLED_ROWS)], names
+        ),
         "search": figures.search_figure(reg),
     }
 
@@ -88,7 +90,7 @@ def regression_content(
 def _row(table: PageRows, prediction: NDArray, n: int) -> dict[str, Any]:
     """Return the prediction for a row, and its error if the target value is known."""
     predicted, lower, upper = (float(column[n]) for column in prediction)
-    row = {**table.name_of(n), "predicted": predicted, "lower": lower, "upper": upper}
+    row = {**table.identifiers(n), "predicted": predicted, "lower": lower, "upper": upper}
     if table.y is None:
         return row | {"true": None, "off": None, "inside": None}
     true = float(table.y[n])
@@ -96,7 +98,7 @@ def _row(table: PageRows, prediction: NDArray, n: int) -> dict[str, Any]:
 
 
 def _sources(
-    reg: Any, table: PageRows, prediction: NDArray, is_training: bool, where: str
+    reg: Any, table: PageRows, prediction: NDArray, is_training: bool, overlap: str
 ) -> list[dict[str, Any]]:
     """Return the metrics on the rows, if they are new, and those of the stored validation."""
     sources = []
@@ -113,7 +115,7 @@ def _sources(
                 "on": table.name,
                 "metrics": regression_metrics(table.y, *prediction).to_json(),
                 "baseline": baseline,
-                "description": where,
+                "description": overlap,
             }
         )
     record = getattr(reg, "validation_", None)
@@ -132,7 +134,7 @@ def _sources(
 
 
 def _compare_errors(source: dict[str, Any]) -> tuple[bool, str]:
-    """Return whether the mean absolute error is significantly below that of the mean, and a text.
+    """Return whether the mean absolute error is significantly below the baseline, and a text.
 
     Without a baseline, return whether R² is positive.
     """
@@ -155,4 +157,4 @@ def _explained_variance_text(r2: float | None) -> str:
         return ""
     if r2 > 0.0:
         return f" and the explained variance {percent(r2)} (R²)"
-    return f"; R² is {format_number(r2, 3)}: the squared errors are larger than those of the mean"
+    return f"; R² is {format_number(r2, 3)}: always predicting the mean has smaller squared errors"

@@ -56,7 +56,7 @@ function pictures(row) {
     element("p", { class: "note legend" }, ...notes)];
 }
 
-/** Shows the tiles and tables of a row; `before` is the row without the changed columns. */
+/** Shows the tiles and tables of a row; `before` is the unedited row. */
 function showResults(row, before, changed) {
   showTiles(row, before, changed);
   showReasons(row);

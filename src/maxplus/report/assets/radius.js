@@ -85,11 +85,11 @@ function gapOf(network, row, y, eps) {
 
 /** Largest simultaneous change of all features for which the prediction y is certified. */
 function certifiedRadius(network, row, y) {
-  const lead = gapOf(network, row, y, 0);
-  if (!(lead > 0)) return 0;
+  const gap = gapOf(network, row, y, 0);
+  if (!(gap > 0)) return 0;
   if (network.steepest === 0) return Infinity;
   // A change of eps reduces the margin by at most 2·steepest·eps.
-  const first = Math.max(lead / (2 * network.steepest), Number.MIN_VALUE);
+  const first = Math.max(gap / (2 * network.steepest), Number.MIN_VALUE);
   let [low, high] = [0, Math.min(first, Number.MAX_VALUE)];
   while (gapOf(network, row, y, high) > 0) {
     if (high === Number.MAX_VALUE) return high;

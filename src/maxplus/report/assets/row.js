@@ -25,8 +25,8 @@ function probabilityText(row, label, before) {
 
 function radiusTile(row, before) {
   const hint = row.radius == null ? "unknown or unlimited"
-    : `changes of all numbers below this${page.radius_unit ? `, in ${page.radius_unit},` : ""} ` +
-      "leave the prediction unchanged";
+    : "the prediction is unchanged if every number changes by less than this" +
+      (page.radius_unit ? `, in ${page.radius_unit}` : "");
   const was = before === row ? "" : `; it was ${fixed(before.radius)}`;
   return tile("Certified radius", fixed(row.radius), [hint + was]);
 }
@@ -52,7 +52,7 @@ function decidingTile(row) {
         "and cancels"]);
   }
   return tile("Decided by", best.feature, [
-    `is ${short(best.value)}; box ${best.unit} has its wall at ${wallText(best)}`]);
+    `is ${short(best.value)}; the active wall of box ${best.unit} is ${wallText(best)}`]);
 }
 
 function flipTile({ counterfactual: flip }, isEdited) {
@@ -80,7 +80,7 @@ function showTiles(row, before, changed) {
     decidingTile(row),
     radiusTile(row, before),
     flipTile(row, isEdited));
-  byId("verdict").textContent = isEdited
+  byId("announcement").textContent = isEdited
     ? `With ${changed.join(", ")} changed, ${nameOf(row)} is predicted ${row.predicted}, ` +
       `${probabilityText(row, row.predicted, row)}, certified radius ${fixed(row.radius)}.`
     : isKnown ? `${nameOf(row)} is ${row.label} and is predicted ${row.predicted}: ${correctness(row)}.`

@@ -19,7 +19,7 @@ function typeset(value, text) {
   return ((value < 0 ? "-" : "") + mantissa + power).replaceAll("-", "−");
 }
 
-function isPlain(value) {
+function isDecimal(value) {
   return value === 0 || (Math.abs(value) >= 1e-3 && Math.abs(value) < 1e6);
 }
 
@@ -27,7 +27,7 @@ function isPlain(value) {
 function fixed(value) {
   if (value == null) return UNKNOWN;
   const size = Math.abs(value);
-  if (!isPlain(value)) return typeset(value, size.toExponential(2));
+  if (!isDecimal(value)) return typeset(value, size.toExponential(2));
   return typeset(value, size.toFixed(3).replace(/\B(?=(\d{3})+\.)/g, ","));
 }
 
@@ -35,7 +35,7 @@ function fixed(value) {
 function short(value) {
   if (value == null) return UNKNOWN;
   const size = Math.abs(value);
-  if (!isPlain(value)) return typeset(value, size.toExponential(2));
+  if (!isDecimal(value)) return typeset(value, size.toExponential(2));
   if (size >= 1000) return typeset(value, size.toFixed(0));
   return typeset(value, String(Number(size.toPrecision(4))));
 }

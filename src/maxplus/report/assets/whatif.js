@@ -18,8 +18,8 @@ function valueText(column, k, row) {
   return column.choices.find(({ values }) => equal(values, own))?.text ?? UNKNOWN_CHOICE;
 }
 
-/** Creates a drop-down list, with "missing" if allowed; `changed` receives the new features. */
-function choiceField(column, id, own, isMissing, changed) {
+/** Creates a drop-down list, with "missing" if allowed; `onChange` receives the new features. */
+function choiceField(column, id, own, isMissing, onChange) {
   const choices = column.choices.map(({ text, values }) => ({ text, values }));
   if (column.missing) choices.push({ text: MISSING, values: column.missing });
   let chosen = isMissing ? choices.length - 1
@@ -28,7 +28,7 @@ function choiceField(column, id, own, isMissing, changed) {
   const select = element("select", { id },
     ...choices.map(({ text }) => element("option", {}, text)));
   select.selectedIndex = chosen;
-  select.addEventListener("change", () => changed(choices[select.selectedIndex].values));
+  select.addEventListener("change", () => onChange(choices[select.selectedIndex].values));
   return [select];
 }
 
@@ -44,7 +44,7 @@ function validationError(input, column) {
 }
 
 /** Creates a number field limited to the training range, with a checkbox if it can be missing. */
-function numberField(column, id, own, isMissing, changed) {
+function numberField(column, id, own, isMissing, onChange) {
   const limits = column.low === null ? {}
     : { min: Math.min(column.low, own[0]), max: Math.max(column.high, own[0]) };
   const step = column.whole && Number.isInteger(own[0]) ? 1 : "any";
@@ -55,7 +55,7 @@ function numberField(column, id, own, isMissing, changed) {
     const error = validationError(input, column);
     problem.textContent = error === null ? "" : `${error}; ${short(own[0])} is used`;
     input.ariaInvalid = String(error !== null);
-    changed(error === null ? [Number(input.value), ...column.rest] : null);
+    onChange(error === null ? [Number(input.value), ...column.rest] : null);
   };
   input.addEventListener("input", update);
   if (!column.missing) return [input, problem];
@@ -63,19 +63,19 @@ function numberField(column, id, own, isMissing, changed) {
   box.addEventListener("change", () => {
     input.disabled = box.checked;
     if (!box.checked) update();
-    else changed(column.missing);
+    else onChange(column.missing);
   });
   [box.checked, input.disabled] = [isMissing, isMissing];
   return [input, element("label", { class: "missing" }, box, " missing"), problem];
 }
 
-/** Creates one field of the form; `changed` receives the new features, null for the original. */
-function createField(column, k, row, changed) {
+/** Creates one field of the form; `onChange` receives the new features, null for the original. */
+function createField(column, k, row, onChange) {
   const [id, own, isMissing] = [`column-${k}`, featuresOf(column, row), row.missing.includes(k)];
   const make = column.choices ? choiceField : numberField;
   const field = element("div", { class: "field", "data-column": k },
     element("label", { for: id }, column.name),
-    element("div", { class: "value" }, ...make(column, id, own, isMissing, changed)));
+    element("div", { class: "value" }, ...make(column, id, own, isMissing, onChange)));
   field.hidden = column.rank >= MAX_COLUMNS;
   return field;
 }
