@@ -1,6 +1,7 @@
 """Invalid input of estimators: errors that give the argument, the value and the remedy."""
 
 import re
+from functools import partial
 from itertools import product
 
 import numpy as np
@@ -16,6 +17,7 @@ from maxplus import (
     SubgradientLMMClassifier,
 )
 from maxplus.estimators import NoEffectWarning
+from maxplus.training import MaxLoss
 from processes import run_fresh
 
 LMMS = [LMMClassifier, SubgradientLMMClassifier]
@@ -53,6 +55,8 @@ PARAMETERS = [
     (STEPPED, "objective", ["median", None, 1], ["'max', 'mean'"]),
     (STEPPED, "step", ["big", None, 0.1], ["'two-phase', 'polyak', 'constant', 'level'"]),
     (STEPPED, "engine", ["warp", None, 1], ["'auto'", "'dense'", "'tree'", "'sgd'"]),
+    (STEPPED[:1], "objective", [MaxLoss], [r"'trimmed-max' or an Objective \(maxplus.training\)"]),
+    (STEPPED[:1], "step", [abs], [r"'level' or a StepRule \(maxplus.training\)"]),
     (STEPPED, "keep", ["worst", None], ["'best', 'last'"]),
     (STEPPED, "polyak_target", [-0.1, NAN, INF, "low"], [">= 0"]),
     (STEPPED, "polyak_fraction", [-0.1, 1.1, NAN, "half"], [">= 0", "<= 1"]),
@@ -100,18 +104,17 @@ PARAMETERS = [
     (STEPPED[:1], "w0_update_interval", [-1, 2.5, "7", None], ["integer >= 0"]),
 ]
 CASES = [
-    pytest.param(estimator, name, value, allowed, id=f"{estimator.__name__}-{name}-{value}")
+    pytest.param(estimator, name, values, allowed, id=f"{estimator.__name__}-{name}-{values[0]}")
     for estimators, name, values, allowed in PARAMETERS
     for estimator in estimators
-    for value in values
 ]
 
 
-@pytest.mark.parametrize(("estimator", "name", "value", "allowed"), CASES)
-def test_fit_rejects_invalid_parameters(iris, estimator, name, value, allowed):
-    model = quick(estimator, **{name: value})
-    given = re.escape(repr(value))
-    assert_rejected(lambda: model.fit(*iris), rf"\b{name}\b", given, *allowed)
+@pytest.mark.parametrize(("estimator", "name", "values", "allowed"), CASES)
+def test_fit_rejects_invalid_parameters(iris, estimator, name, values, allowed):
+    for value in values:
+        fit = partial(quick(estimator, **{name: value}).fit, *iris)
+        assert_rejected(fit, rf"\b{name}\b", re.escape(repr(value)), *allowed)
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,8 @@ def test_robust_eps_dict_uses_the_units_of_the_columns():
     assert_array_equal(clf.robust_eps_, [0.5, 0.0])
     assert clf.certified_accuracy(frame, y) > 0.8
     with pytest.raises(
-        ValueError, match="has the column 'aeg', which does not exist; X has the columns age, income"
+        ValueError,
+        match="has the column 'aeg', which does not exist; X has the columns age, income",
     ):
         clone(clf).set_params(robust_eps={"aeg": 1}).fit(frame, y)
     with pytest.raises(ValueError, match="X has no column names; pass a data frame"):
