@@ -108,6 +108,7 @@ def test_failed_allocations_are_table_errors(tmp_path, monkeypatch, kind, name):
         read_table(path)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_available_memory_respects_address_space_limit():
     program = (

@@ -224,8 +224,7 @@ def test_training_ends_at_the_target(cloud, objective):
 
 
 def fitted(iris, weight=None, **options):
-    options = {"n_hidden": 8, "max_iter": 300, "random_state": 0, **options}
-    options = {"objective": "top-k", **options}
+    options = {"n_hidden": 8, "max_iter": 100, "random_state": 0, "objective": "top-k", **options}
     return SubgradientLMMClassifier(**options).fit(iris.X, iris.y, weight)
 
 
