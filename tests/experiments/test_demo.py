@@ -49,22 +49,15 @@ def test_demo_without_matplotlib_names_extra(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    [["--iterations", "-3"], ["--iterations", "0"], ["--seed", "-1"], ["--seed", "one"]],
+    ("option", "value"),
+    [("--iterations", 0), ("--seed", -1), ("--seed", "one"), ("--out", "f"), ("--out", "f/deeper")],
 )
-def test_demo_rejects_invalid_numbers(arguments, tmp_path):
-    result = run("--out", tmp_path, *arguments)
+def test_demo_rejects_invalid_options(option, value, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "f").touch()
+    result = run(option, value)
     assert result.exit_code == 2
-    assert arguments[0] in result.stderr
-
-
-@pytest.mark.parametrize("below", ["", "deeper"])
-def test_demo_rejects_file_as_folder(below, tmp_path):
-    file = tmp_path / "file"
-    file.touch()
-    result = run("--out", file / below)
-    assert result.exit_code == 2
-    assert "--out" in result.stderr
+    assert option in result.stderr
 
 
 def test_demo_exit_code_after_ctrl_c(tmp_path, monkeypatch):
@@ -159,12 +152,6 @@ def test_mlp_gradient_equals_finite_differences(mlp_problem):
             moved.theta[i] += step
             mean[step] = moved.losses(X, y).mean()
         assert (mean[1e-6] - mean[-1e-6]) / 2e-6 == pytest.approx(gradient[i], abs=1e-7)
-
-
-def test_adam_decreases_mean_loss(mlp_problem):
-    model, X, y = mlp_problem
-    _, loss = train_by_adam(model, X, y, 0.01, 200, np.random.default_rng(1))
-    assert loss[-1] < 0.7 * loss[0]
 
 
 def test_first_adam_step_equals_learning_rate(mlp_problem):
