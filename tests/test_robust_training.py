@@ -76,13 +76,6 @@ def test_choice_does_not_depend_on_threads():
     assert_array_equal(outcomes[0].model.scores(X), outcomes[1].model.scores(X))
 
 
-def test_single_candidate_is_trained_without_a_search():
-    X, y = table(150)
-    outcome = run(X, y, candidates=CANDIDATES[:1])
-    assert outcome.choice is None
-    assert share(outcome.model, X, y) > 0.65
-
-
 def test_progress_of_many_samples_ends_with_the_last_epoch():
     X, y = table(4_400)
     reports = []
