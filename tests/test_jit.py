@@ -254,6 +254,7 @@ maxplus.LMMClassifier, maxplus.algebra, maxplus.explain, maxplus.certify
 """
 
 
+@pytest.mark.slow
 def test_import_works_without_a_writable_cache_folder():
     assert run_python(NO_CACHE_FOLDER).stderr.count("NUMBA_CACHE_DIR") == 1
 
