@@ -3,6 +3,7 @@
 import gc
 import io
 import os
+import shutil
 import signal
 import sys
 from pathlib import Path
@@ -17,6 +18,12 @@ from browsers import browser, keys, session  # noqa: F401
 # Threads that wait for each other sleep, because spinning makes small parallel loops fifty times
 # slower on a busy machine. The variable is read when Numba loads OpenMP.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
+# Temporary files are kept in memory where there is space, because ext4 flushes each file that is
+# replaced, which takes milliseconds.
+SHARED_MEMORY = Path("/dev/shm")
+if os.access(SHARED_MEMORY, os.W_OK) and shutil.disk_usage(SHARED_MEMORY).free > 4e9:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(SHARED_MEMORY))
 
 # Shells start background processes with SIGINT ignored; tests of Ctrl-C need the default handler.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -71,23 +71,6 @@ def test_checkpoint_of_parameter_that_cannot_be_stored_fails_at_the_start(tmp_pa
     assert not hasattr(clf, "model_")
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [
-        lambda document, arrays: arrays.pop("step.memory"),
-        lambda document, arrays: arrays.update({"step.memory": np.zeros(2)}),
-        lambda document, arrays: arrays.update({"step.memory": np.zeros(1, np.float32)}),
-        lambda document, arrays: arrays.update({"step.memory": np.array([np.nan])}),
-    ],
-)
-def test_resume_rejects_damaged_state_of_level_rule(tmp_path, iris, damage):
-    path = tmp_path / "checkpoint"
-    write_checkpoint(path, iris, SubgradientLMMClassifier(8, max_iter=50, step="level"))
-    tamper(path, damage)
-    with pytest.raises(FileError, match="the memory of its step rule"):
-        maxplus.resume(path, *iris)
-
-
 def test_resume_requires_the_same_sample_weights(tmp_path, iris):
     path, weight = tmp_path / "checkpoint", 1.0 + np.arange(150) % 3
     options = {"n_hidden": 8, "max_iter": 300, "objective": "mean", "random_state": 3}
@@ -173,6 +156,7 @@ INTERRUPTED = {
         12, warmup_epochs=9, batch_size=20, early_stopping=True, random_state=0
     ),
     "iterations": SubgradientLMMClassifier(8, max_iter=50, engine="dense", random_state=0),
+    "level": SubgradientLMMClassifier(8, max_iter=50, step="level", random_state=0),
 }
 
 
@@ -196,7 +180,7 @@ def test_resume_checks_every_array_of_checkpoint(tmp_path, iris, stage):
             # Losses may be infinite or NaN, and only some step rules have a state.
             if name.startswith(("history.", "best_loss")) and kind == "NaN":
                 continue
-            if name == "step.memory" and kind == "missing":
+            if name == "step.memory" and kind == "missing" and stage != "level":
                 continue
 
             def change(document, arrays, name=name, damage=damage):
@@ -208,12 +192,14 @@ def test_resume_checks_every_array_of_checkpoint(tmp_path, iris, stage):
             tamper(path, change)
             try:
                 maxplus.resume(path, *iris)
-            except FileError:
-                continue
-            pytest.fail(f"{name}: {kind}")
+            except FileError as error:
+                message = str(error)
+            else:
+                pytest.fail(f"{name}: {kind}")
+            assert name != "step.memory" or "the memory of its step rule" in message
 
 
-@pytest.mark.parametrize("stage", INTERRUPTED)
+@pytest.mark.parametrize("stage", ["warm-up", "iterations"])
 @pytest.mark.parametrize("n_features", [2, 8])
 def test_resume_rejects_checkpoint_for_other_features(tmp_path, iris, stage, n_features):
     """Only the shapes are wrong: the digest is that of the data."""

@@ -260,13 +260,6 @@ def test_resume_checks_results_of_earlier_stages(tmp_path, noisy):
                 maxplus.resume(path, *noisy)
 
 
-def test_saved_model_keeps_search_results(tmp_path, noisy, chosen):
-    chosen.save(tmp_path / "m")
-    again = maxplus.load(tmp_path / "m")
-    assert_same(again, chosen)
-    assert_array_equal(again.scale_, chosen.scale_)
-
-
 # -- scaling ----------------------------------------------------------------------------------
 
 

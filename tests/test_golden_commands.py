@@ -119,6 +119,7 @@ def _number(text):
     return float(text.replace(",", ""))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_commands_give_the_same_results_as_before():
     expected = json.loads(RECORDS.read_text(encoding="utf-8"))

@@ -5,12 +5,9 @@ import pytest
 from hypothesis import given
 from sklearn.inspection import PartialDependenceDisplay, permutation_importance
 
-import maxplus
 from explained import fixed, smooth_models
 from maxplus import LMMClassifier
 from maxplus.explain import feature_importances, importances
-from maxplus.io.container import FileError
-from maxplus.io.models import deserialize, serialize
 from maxplus.models import LMM
 from memory_used import most_memory
 
@@ -78,17 +75,6 @@ def test_importances_subsample_many_rows(monkeypatch, two_informative_features):
     np.testing.assert_array_equal(some, feature_importances(clf.model_, X[::4], np.ones(5)))
     with pytest.raises(ValueError, match="at least one row"):
         feature_importances(clf.model_, X[:0])
-
-
-@pytest.mark.parametrize("wrong", [[0.5] * 5, [-0.1, 0.3, 0.3, 0.3, 0.2], [np.nan] * 5, [1.0]])
-def test_importances_are_saved_and_checked(two_informative_features, tmp_path, wrong):
-    clf = two_informative_features[0]
-    clf.save(tmp_path / "m.maxplus")
-    again = maxplus.load(tmp_path / "m.maxplus")
-    assert np.array_equal(again.feature_importances_, clf.feature_importances_)
-    document, arrays = serialize(clf)
-    with pytest.raises(FileError, match="the array 'feature_importances'"):
-        deserialize(document, arrays | {"feature_importances": np.array(wrong)})
 
 
 def test_partial_dependence_display_accepts_classifiers(two_informative_features, iris):

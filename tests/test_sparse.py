@@ -3,6 +3,7 @@
 import itertools
 import time
 from dataclasses import replace
+from functools import cache
 
 import numba
 import numpy as np
@@ -72,6 +73,7 @@ DATA = {
     "digits": lambda: tuple(part[:250] for part in load_digits(return_X_y=True)),
     "ties": ties,
 }
+DATA = {name: cache(load) for name, load in DATA.items()}
 
 
 def model_and_problem(

@@ -139,11 +139,6 @@ def test_level_step_matches_the_oracle_and_gap_never_grows(curve):
         gap_before = gap
 
 
-@pytest.mark.parametrize("target", [0.0, 0.1, 1.2])
-def test_first_level_is_the_target(target):
-    assert step_size(level(1000, target), 0, 2.3, 0.7) == step_size(polyak(target), 0, 2.3, 0.7)
-
-
 def test_level_step_is_positive_just_above_the_target():
     """Computed as a difference, the level would be rounded to the loss."""
     loss = np.nextafter(1.0, 2.0)

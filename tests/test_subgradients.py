@@ -97,34 +97,6 @@ def entries_of(subgradient):
     return named
 
 
-def test_subgradient_sums_classes_that_share_entries():
-    """As in the appendix of the paper."""
-    # Classes 0 and 1 select unit 0 and its row 1; class 2 selects unit 1 and its row 0.
-    model = LMM(
-        np.array([1.0, -1.0]),
-        np.array([[0.0, 0.0], [0.0, 9.0]]),
-        np.array([[5.0, 4.0, -5.0], [-5.0, -5.0, 5.0]]),
-    )
-    e0, e1, e2 = oracles.errors([3.0, 2.0, 7.0], 1)
-    assert entries_of(model.subgradient(np.array([2.0]), 1)) == {
-        "W2": pytest.approx({(0, 0): e0, (0, 1): e1, (1, 2): e2}),
-        "W1": pytest.approx({(1, 0): e0 + e1, (0, 1): e2}),
-        "W0": pytest.approx({(1,): 2 * (e0 + e1), (0,): 2 * e2}),
-    }
-    # Classes 0 and 1 select different units with the same row 1; class 2 selects row 0.
-    model = LMM(
-        np.array([1.0, -1.0]),
-        np.array([[0.0, 9.0, 0.0], [0.0, 1.0, 9.0]]),
-        np.array([[5.0, -5.0, -5.0], [-5.0, 4.0, -5.0], [-5.0, -5.0, 1.0]]),
-    )
-    e0, e1, e2 = oracles.errors([3.0, 3.0, 3.0], 0)
-    assert entries_of(model.subgradient(np.array([2.0]), 0)) == {
-        "W2": pytest.approx({(0, 0): e0, (1, 1): e1, (2, 2): e2}),
-        "W1": pytest.approx({(1, 0): e0, (1, 1): e1, (0, 2): e2}),
-        "W0": pytest.approx({(1,): 2 * (e0 + e1), (0,): 2 * e2}),
-    }
-
-
 def selections():
     for name, case in CASES.items():
         layers = case.model.layers

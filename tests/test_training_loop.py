@@ -220,11 +220,13 @@ class InterruptAt:
         self.left = n
 
     def __enter__(self):
+        self._before = sys.gettrace()
         sys.settrace(self._enter)
         return self
 
     def __exit__(self, *_):
-        sys.settrace(None)
+        # Otherwise, the coverage of later tests is not measured.
+        sys.settrace(self._before)
 
     def _enter(self, frame, event, arg):
         if not frame.f_globals.get("__name__", "").startswith(STATEFUL):

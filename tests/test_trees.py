@@ -17,7 +17,6 @@ from strategies import DTYPES, GRID, INFINITIES, SEEDS, grid_array, quick
 INF = math.inf
 Tree, Forest = ShortComputationalTree, ShortComputationalForest
 KINDS = pytest.mark.parametrize("kind", ["max", "min"])
-SIZES = [*range(1, 18), 31, 32, 33, 100]
 VALUES = st.sampled_from([*GRID.tolist(), INF, -INF])
 
 
@@ -47,11 +46,10 @@ def test_tree_equals_scan_after_any_updates(kind, leaves, dtype, data):
 
 
 @KINDS
-@pytest.mark.parametrize("n", [1, 2, 3, 5, 33, 1000, 1025])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_long_update_sequences_equal_a_rebuild(kind, n, dtype):
+@pytest.mark.parametrize("n", [100, 1025])
+def test_long_update_sequences_equal_a_rebuild(kind, n):
     rng = np.random.default_rng(n)
-    leaves = rng.normal(size=n).astype(dtype)
+    leaves = rng.normal(size=n).astype(np.float32)
     tree = Tree(leaves, kind)
     for leaf, value in zip(rng.integers(n, size=3000), rng.normal(size=3000), strict=True):
         tree.update(leaf, value)
@@ -61,16 +59,16 @@ def test_long_update_sequences_equal_a_rebuild(kind, n, dtype):
 
 
 @KINDS
-@pytest.mark.parametrize("n", SIZES)
-def test_every_leaf_can_win_and_first_leaf_wins_a_tie(kind, n):
+def test_every_leaf_can_win_and_first_leaf_wins_a_tie(kind):
     best = {"max": 1.0, "min": -1.0}[kind]
-    tree = Tree(np.zeros(n), kind)
-    for leaf in reversed(range(n)):
-        tree.update(leaf, best)
-        assert (tree.value, tree.winner) == (best, leaf)
-    for value in (0.0, INF, -INF):
-        tree = Tree(np.full(n, value), kind)
-        assert (tree.value, tree.winner) == (value, 0)
+    for n in (*range(1, 18), 31, 32, 33, 100):
+        tree = Tree(np.zeros(n), kind)
+        for leaf in reversed(range(n)):
+            tree.update(leaf, best)
+            assert (tree.value, tree.winner) == (best, leaf)
+        for value in (0.0, INF, -INF):
+            tree = Tree(np.full(n, value), kind)
+            assert (tree.value, tree.winner) == (value, 0)
 
 
 def test_tree_size():
@@ -226,7 +224,7 @@ def replay(nodes, offsets, leaves, values, maximum, roots, winners, changed):
 
 
 @KINDS
-@pytest.mark.parametrize("n", [1, 2, 3, 7, 33])
+@pytest.mark.parametrize("n", [1, 7, 33])
 def test_tree_kernels_work_inside_a_compiled_loop(kind, n):
     rng = np.random.default_rng(n)
     leaves, moves, values = grid_array(rng, n), rng.integers(n, size=200), grid_array(rng, 200)
