@@ -637,7 +637,7 @@ class LMMClassifier(BaseLMMClassifier):
         return {name: None if isinstance(n, str) else n for name, n in params.items()}
 
     def _required_state(self) -> tuple[str, ...]:
-        names = ("distance", "scaling", *["temperature"] * self._should_calibrate)
+        names = ("distance", "scaling", *["inverse_temperature"] * self._should_calibrate)
         return (*super()._required_state(), *names)
 
     def _fitted_attributes(
