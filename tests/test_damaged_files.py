@@ -249,7 +249,7 @@ DAMAGE = {
     ),
     "importance NaN": ("lmm", array("feature_importances", [np.nan] * 4), "array 'feature_imp"),
     "one importance": ("lmm", array("feature_importances", [1.0]), "array 'feature_importances'"),
-    "term means NaN": ("made", array("term_means", lambda A: A * np.nan), "is not finite"),
+    "term means NaN": ("made", array("term_means", lambda A: A * np.nan), "not finite"),
     "no quantiles": ("regression", without("residual_quantiles"), "residual_quantiles_ is missing"),
     "too few quantiles": ("regression", array("residual_quantiles", [0.1]), "does not contain"),
     "quantile NaN": ("regression", array("residual_quantiles", [np.nan] * 23), "does not contain"),
