@@ -354,7 +354,7 @@ def _interruptible(estimator: Any, console: Console) -> Iterator[list[Any]]:
     """Yield the callbacks for progress and Ctrl-C; the command reports the interruption."""
     certificate = getattr(estimator, "objective", "") == "max"
     with (
-        ProgressBar("training", console.stderr, shows_gap=certificate) as bar,
+        ProgressBar("training", console.stderr, is_max_loss=certificate) as bar,
         warnings.catch_warnings(),
     ):
         warnings.filterwarnings("ignore", "training was interrupted")

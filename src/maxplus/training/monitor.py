@@ -29,9 +29,10 @@ class Progress:
 
     Attributes
     ----------
-    stage : "choice" of hyper-parameters (an iteration is a fit on one fold), "warm-up" of a
-        classifier or "terms" of a regressor (an epoch), "iterations" of an engine, "polish" (a
-        round), or "ensemble" (a network)
+    stage : the name of the stage; what counts as an iteration depends on it: a fit on one fold in
+        "choice" (of hyper-parameters), an epoch in "warm-up" (of a classifier) and "terms" (of a
+        regressor), an iteration of an engine in "iterations", a round in "polish", and a network in
+        "ensemble"
     iteration, max_iter : iterations of the stage so far, and their maximum number
     loss, best_loss : current loss, and lowest loss so far
     seconds : time since the stage began
@@ -63,9 +64,10 @@ class KeepBestOnInterrupt:
 
     Without it, Ctrl-C raises KeyboardInterrupt, and the estimator is left unchanged. With it, the
     first Ctrl-C ends the fit at its next report with the status "interrupted" and, in an estimator,
-    a warning. A second Ctrl-C raises KeyboardInterrupt immediately. ``maxplus train`` uses it. Do
-    not use it in a grid search or a cross-validation, where a partly trained model would be scored
-    like a complete one.
+    a warning. A second Ctrl-C raises KeyboardInterrupt; during subgradient iterations in a single
+    process, it instead ends the fit without waiting for the next report. ``maxplus train`` uses
+    the callback. Do not use it in a grid search or a cross-validation, where a partly trained model
+    would be scored like a complete one.
 
     The callback has no effect outside the main thread, where Python cannot install signal handlers,
     or if another handler for SIGINT is already installed. With several ranks, pass it on all ranks.

@@ -1,7 +1,7 @@
 """The training problem: samples, the objective to minimise, and the step rule.
 
-An objective is a function of the losses of all samples: their maximum, the maximum without the
-largest ones, the mean of the k largest, or the mean of all.
+An objective is a function of the losses of all samples: their maximum, their maximum after the k
+largest are removed, the mean of the k largest, or the mean of all.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Objective(Protocol):
     name: str
 
     def value(self, losses: NDArray, weight: NDArray | None) -> ObjectiveValue:
-        """Return the value for the losses (N,) and the weights (N,), or None, of all samples."""
+        """Return the value for the losses (N,) and the sample weights (N,), if any."""
 
     def subgradient(
         self, model: Model, problem: TrainingProblem, at: ObjectiveValue, layers: Sequence[str]
@@ -142,7 +142,7 @@ class TrimmedMaxLoss(MaxLoss):
 class TopKLoss:
     """Mean of the k largest losses.
 
-    It lies between the maximum (k = 1, bit-identical iterates) and the mean (k = N). Its
+    It is the maximum for k = 1, with bit-identical iterates, and the mean for k = N. Its
     subgradient is the mean of the subgradients of the k samples. Ties are broken by the lowest
     index. Sums start with the worst sample and are divided by k last, so that all engines give
     bit-identical results. Sample weights have no effect, except that estimators drop samples of

@@ -18,9 +18,10 @@ from maxplus.training.stages import Iterations, Polish
 class ProgressBar:
     """Progress bar on standard error with iteration, best loss, current loss and time left.
 
-    Until the first report the bar has no total. In a polish and, with ``shows_gap``, in iterations,
-    it also shows the difference between the best loss and log 2. Set ``shows_gap`` if iterations
-    minimise the maximum loss: if it is below log 2, all training samples are classified correctly.
+    Until the first report the bar has no total. In a polish and, with ``is_max_loss``, in
+    iterations, it also shows the difference between the best loss and log 2. Set ``is_max_loss`` if
+    iterations minimise the maximum loss: if this is below log 2, all training samples are
+    classified correctly.
     A message is printed above the bar if kernels have to be compiled first.
 
     Use it as a context manager and as a callback::
@@ -30,9 +31,9 @@ class ProgressBar:
     """
 
     def __init__(
-        self, title: str, console: Console | None = None, *, shows_gap: bool = False
+        self, title: str, console: Console | None = None, *, is_max_loss: bool = False
     ) -> None:
-        self._is_max_loss = shows_gap
+        self._is_max_loss = is_max_loss
         self._bar = RichProgress(
             TextColumn("{task.description}"),
             BarColumn(),

@@ -130,7 +130,10 @@ class Engine(ABC):
         return model
 
     def restore(self, state: TrainingState) -> Signal:
-        """Continue from a ``state`` that `check` has validated, with its model."""
+        """Continue from a ``state`` that `check` has validated.
+
+        The engine must have been created with the model that `check` returned.
+        """
         self.iteration = int(state.arrays["iteration"][0])
         best = type(self.model)(**state.part("best."))
         self._kept = Best(float(state.arrays["best_loss"][0]), best)

@@ -31,7 +31,7 @@ BETA2 = 0.99
 # float32.
 NEGLIGIBLE = 1e-30
 
-# Function of the samples of a batch and a generator, which returns augmented samples.
+# Function that returns augmented samples, given the samples of a batch and a generator.
 Augment = Callable[[NDArray, np.random.Generator], NDArray]
 
 

@@ -114,7 +114,7 @@ def train_interval(
     annealing : Annealing
     rng : generator that shuffles the samples
     weight : weights of the samples (N,), optional
-    augment : function of raw samples and the generator that returns augmented samples, optional
+    augment : function that returns augmented samples, given raw samples and a generator, optional
     on_epoch : as in `train_terms`
     is_parallel : whether to use several threads, each of which trains one term at a time
     """

@@ -22,7 +22,7 @@ from maxplus.models import LMM, AdditiveLMM, FeatureMap, Term
 
 # Magnitude of absent weights during training, so that their exponentials are negligible.
 ABSENT = 1e6
-# Distance of an absent weight from being active, relative to the values it is compared with.
+# Margin by which an absent weight is inactive, relative to the values it is compared with.
 DISTANCE = 1e-3
 
 

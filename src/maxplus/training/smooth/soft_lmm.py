@@ -5,7 +5,7 @@ products of exponentials, apart from the logarithms, and so are their gradients:
 them. As τ → 0 they converge to the minimum and the maximum. The soft minimum is at most τ·log 2P
 below the minimum, the soft maximum at most τ·log H above the maximum.
 
-All arrays are float32, in the units of a `Rescaling`. Denormal numbers have a negligible effect but
+All arrays are float32, scaled by a `Rescaling`. Denormal numbers have a negligible effect but
 are a hundred times slower, so small factors are set to zero before products. Element-wise kernels
 use one thread: they take a fraction of the time of the matrix products, and their threads would
 compete with those of BLAS.
@@ -47,13 +47,13 @@ ROWS_AT_ONCE = 4_096
 
 
 class Rescaling(NamedTuple):
-    """Units of the soft model: data are centred and divided by ``reach``, scores by ``size``.
+    """Scales of a soft model: data are centred and divided by ``reach``, scores by ``size``.
 
-    Data are rounded to float32 in these units, so that precision does not depend on their offset
+    Data are rounded to float32 after rescaling, so that precision does not depend on their offset
     and scale.
     """
 
-    W0: NDArray  # (2P,): slopes in these units
+    W0: NDArray  # (2P,): rescaled slopes
     coldest: float  # lowest temperature at which no exponent of typical data exceeds LIMIT
     middle: NDArray  # (P,): centre of each feature
     reach: float  # distance over which scores change by ``size``
@@ -62,7 +62,7 @@ class Rescaling(NamedTuple):
 
     @classmethod
     def of(cls, model: LMM, X: NDArray, size: float) -> Rescaling:
-        """Return the units for a model with typical scores of ``size``, and its samples."""
+        """Return the rescaling for a model with typical scores of ``size``, and its samples."""
         W0 = model.W0.astype(np.float64)
         reach = size / max(float(np.abs(W0).max()), np.finfo(np.float64).tiny)
         low, high = _typical_range(X, reach)
@@ -73,7 +73,7 @@ class Rescaling(NamedTuple):
         return cls(relative, coldest, middle, reach, size, np.repeat(middle, 2) * W0)
 
     def transform(self, X: NDArray) -> NDArray:
-        """Return samples in these units, clipped at FAR·LIMIT."""
+        """Return rescaled samples, clipped at FAR·LIMIT."""
         far, rows = FAR * LIMIT, np.empty(X.shape, np.float32)
         for lo in range(0, len(X), ROWS_AT_ONCE):
             part = slice(lo, lo + ROWS_AT_ONCE)
@@ -81,13 +81,13 @@ class Rescaling(NamedTuple):
         return rows
 
     def rescaled_weights(self, model: LMM) -> tuple[NDArray, NDArray]:
-        """Return W1 and W2 in these units."""
+        """Return rescaled W1 and W2."""
         W1 = (model.W1.astype(np.float64) + self.offset[:, None]) / self.size
         W2 = model.W2 / self.size
         return W1.astype(np.float32, order="C"), W2.astype(np.float32, order="C")
 
     def to_lmm(self, model: LMM, W1: NDArray, W2: NDArray) -> LMM:
-        """Return the LMM for W1 and W2 in these units, with the W0 and float type of ``model``."""
+        """Return the LMM for rescaled W1 and W2, with the W0 and float type of ``model``."""
         W1 = W1.astype(np.float64) * self.size - self.offset[:, None]
         W2 = W2.astype(np.float64) * self.size
         return LMM(model.W0.copy(), W1.astype(model.dtype), W2.astype(model.dtype))
@@ -138,7 +138,7 @@ class SoftLMM:
         """Return the mean loss of a batch times ``batch_weight``, and store its derivatives.
 
         ``margin`` is added to the scores of all wrong classes. ``tau`` and ``margin`` are in the
-        units of `Rescaling`, and ``weight`` (n,) are the weights of the samples. The loss is 0 on a
+        scales of `Rescaling`, and ``weight`` (n,) are sample weights. The loss is 0 on a
         rank without samples.
         """
         n, t = len(y), np.float32(tau)

@@ -67,7 +67,7 @@ class WarmUp:
     annealing : Annealing
         Its ``scale`` is the slope times the median L∞ distance of samples of different classes.
     margin : added to the scores of all wrong classes before the loss is computed
-    augment : function of the samples of a batch and the generator that returns augmented samples,
+    augment : function that returns augmented samples, given the samples of a batch and a generator,
         optional
     hold_out : fraction of the samples of each class for validation; classes with a single sample
         are not held out
