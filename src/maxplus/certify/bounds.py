@@ -38,7 +38,7 @@ def box_bounds(model: TermSum, X: NDArray, eps: ArrayLike, scale: NDArray | None
     the slopes have opposite signs and the lines intersect inside the interval. Then φ_ph has its
     global maximum at the intersection, (|b|·A + |a|·B) / (|a| + |b|). Therefore the exact maximum
     of g_h is the minimum of these bounds over p, but at most the smallest of these global maxima
-    over the features with slopes of opposite signs (`caps`).
+    over the features with slopes of opposite signs (``caps``).
 
     So max_h (max g_h + W2[h, d]) is the exact maximum of z_d, and max_h (min g_h + W2[h, d]) is at
     most its minimum. The bounds of a sum are the sums of the bounds of its terms, and in general

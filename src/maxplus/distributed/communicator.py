@@ -159,7 +159,7 @@ class Communicator:
         """Run ``work(all rows)`` on rank 0 and return its result, or raise its error, on all ranks.
 
         In a single process, ``work`` gets ``rows``. Otherwise it gets a `SharedRows` (or, if
-        ``rows`` is a `Share`, its ``whole``), which requests rows from other ranks.
+        ``rows`` is a ``Share``, its ``whole``), which requests rows from other ranks.
         """
         if self.is_serial:
             return work(rows)

@@ -43,7 +43,7 @@ class RobustErrors:
 
     @classmethod
     def of(cls, outcomes: NDArray, y: NDArray) -> RobustErrors:
-        """Compute the error rates from `robust_outcomes` and the class indices y."""
+        """Compute the error rates from ``robust_outcomes`` and the class indices y."""
         clean, attacked, certified = (1.0 - outcomes.mean(axis=0)).tolist()
         return cls(len(y), clean, attacked, certified, 1.0 - float(np.bincount(y).max()) / len(y))
 

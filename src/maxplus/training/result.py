@@ -113,7 +113,7 @@ class History(Mapping[str, NDArray]):
 
     @classmethod
     def of(cls, columns: Mapping[str, NDArray]) -> History:
-        """Return a history with the arrays ``columns``, which must contain `History.columns`."""
+        """Return a history with the arrays ``columns``, which must contain ``History.columns``."""
         history = cls()
         history._blocks = [{name: columns[name] for name in cls.columns}]
         return history

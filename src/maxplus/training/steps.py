@@ -22,7 +22,7 @@ class StepRule(NamedTuple):
 
     With an empty ``memory``, steps are Polyak steps at iterations t < ``polyak_until``, and then
     have the constant size ``alpha``. Otherwise the rule is that of `level`: ``memory`` contains the
-    lowest loss so far, and ``polyak_until`` is the horizon. `step_size` writes to the memory, so
+    lowest loss so far, and ``polyak_until`` is the horizon. ``step_size`` writes to the memory, so
     every fit needs a copy (`with_new_memory`).
 
     Training ends when the objective is at most ``target``. From iteration ``small_from`` on, steps

@@ -52,7 +52,7 @@ class SparseEngine(CompiledEngine):
 
     Scores are computed exactly only if a bound reaches the worst loss found, or the k-th worst.
     Minima are stored with a witness and a runner-up, maxima with two leaders and a bound on the
-    rest. Both are updated chunk by chunk when a bound requires it. `README.md` in this folder
+    rest. Both are updated chunk by chunk when a bound requires it. ``README.md`` in this folder
     describes the algorithm.
 
     Parameters
