@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from explained import FLOWERS, MEASURES, fixed
 from maxplus import LMMClassifier
 from maxplus.explain import Domain, OneHotGroup, strongest_rules
-from maxplus.explain.domain import number_text, roundings
+from maxplus.explain.domain import number_text, rounded_away, roundings
 from maxplus.explain.winning_boxes import box_conditions
 from maxplus.models import LMM, AdditiveLMM, FeatureMap, Term
 from strategies import DTYPES, SEEDS
@@ -319,6 +319,12 @@ def test_rule_bounds_are_rounded_to_fewest_digits(value, upwards):
     assert found[-1] == value
     assert all(v >= value if upwards else v <= value for v in found)
     assert [float(number_text(v)) for v in found] == found
+
+
+def test_rounded_away_limits_significant_digits():
+    """A value is rounded to 15 significant digits, and unchanged if it would have more."""
+    assert rounded_away(1.2345678901234567, 0.0, -14) == 1.23456789012346
+    assert rounded_away(1.2345678901234567, 0.0, -15) == 1.2345678901234567
 
 
 @pytest.mark.parametrize(

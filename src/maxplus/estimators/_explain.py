@@ -116,7 +116,7 @@ class ExplainMixin:
             True for each certified prediction.
         """
         X = self._validated(X)
-        radii, scale = self._certificate_box(eps, scale)
+        radii, scale = self._eps_and_scale(eps, scale)
         if radii.ndim:
             raise ValueError(f"eps must be a finite number >= 0; got {eps!r}")
         with threads(self.n_jobs):
@@ -179,7 +179,7 @@ class ExplainMixin:
         """
         X = self._validated(X)
         y = _check_label_shape(y, len(X))
-        radii, scale = self._certificate_box(eps, scale)
+        radii, scale = self._eps_and_scale(eps, scale)
         columns = _column_list(change_one_of)
         with threads(self.n_jobs):
             Z = self.model_.scores(X)
@@ -191,9 +191,7 @@ class ExplainMixin:
         accuracies = np.array(counts, float) / max(len(y), 1)
         return float(accuracies[0]) if radii.ndim == 0 else accuracies
 
-    def _certificate_box(
-        self, eps: Any, scale: ArrayLike | None
-    ) -> tuple[NDArray, ArrayLike | None]:
+    def _eps_and_scale(self, eps: Any, scale: ArrayLike | None) -> tuple[NDArray, ArrayLike | None]:
         """Return the validated eps and the scale; 1 and ``robust_eps_`` if both are None."""
         if eps is None:
             if scale is not None or not hasattr(self, "robust_eps_"):

@@ -40,17 +40,17 @@ class FlatTerms(NamedTuple):
 
     The features of term t are ``features[first_position[t] : first_position[t + 1]]``. Its units
     have the indices ``first_unit[t]`` to ``first_unit[t + 1] - 1``. Its offsets start at index
-    ``first_wall[t]`` and are ordered by unit, then by feature. For each k from ``first_use[p]`` to
-    ``first_use[p + 1] - 1``, term ``used_term[k]`` contains feature p, which is the entry
+    ``first_offset[t]`` and are ordered by unit, then by feature. For each k from ``first_use[p]``
+    to ``first_use[p + 1] - 1``, term ``used_term[k]`` contains feature p, which is the entry
     ``used_position[k]`` of ``features``. A feature without knots is not mapped.
     """
 
     first_position: np.ndarray  # (T + 1,)
     first_unit: np.ndarray  # (T + 1,)
-    first_wall: np.ndarray  # (T + 1,)
+    first_offset: np.ndarray  # (T + 1,)
     features: np.ndarray  # (positions,)
     slopes: np.ndarray  # (positions, 2)
-    offsets: np.ndarray  # (walls, 2)
+    offsets: np.ndarray  # (pairs of a unit and a feature, 2)
     W2T: np.ndarray  # (C, units)
     intercept: np.ndarray  # (C,)
     first_use: np.ndarray  # (P + 1,)
@@ -98,7 +98,7 @@ def _two_lowest(u, terms, lowest, second, feature, scores):
     """
     for t in range(scores.shape[0]):
         begin, end = terms.first_position[t], terms.first_position[t + 1]
-        wall = terms.first_wall[t]
+        pair = terms.first_offset[t]
         for d in range(scores.shape[1]):
             scores[t, d] = -np.inf
         for h in range(terms.first_unit[t], terms.first_unit[t + 1]):
@@ -106,14 +106,14 @@ def _two_lowest(u, terms, lowest, second, feature, scores):
             for k in range(begin, end):
                 at = u[terms.features[k]]
                 v = min(
-                    terms.slopes[k, 0] * at + terms.offsets[wall, 0],
-                    terms.slopes[k, 1] * at + terms.offsets[wall, 1],
+                    terms.slopes[k, 0] * at + terms.offsets[pair, 0],
+                    terms.slopes[k, 1] * at + terms.offsets[pair, 1],
                 )
                 if v < m1:
                     m1, m2, f = v, m1, terms.features[k]
                 elif v < m2:
                     m2 = v
-                wall += 1
+                pair += 1
             lowest[h], second[h], feature[h] = m1, m2, f
             for d in range(scores.shape[1]):
                 scores[t, d] = max(scores[t, d], m1 + terms.W2T[d, h])
@@ -175,13 +175,13 @@ def _scores_along(terms, p, u, speed, lowest, second, feature, Z, S, g, rate, en
         begin = terms.first_unit[t]
         H = terms.first_unit[t + 1] - begin
         m = terms.first_position[t + 1] - terms.first_position[t]
-        wall = terms.first_wall[t] + position - terms.first_position[t]
+        pair = terms.first_offset[t] + position - terms.first_position[t]
         a, b = terms.slopes[position, 0], terms.slopes[position, 1]
         slopes = (speed * a, speed * b, 0.0)
         for h in range(H):
             rest = second[begin + h] if feature[begin + h] == p else lowest[begin + h]
-            A = a * u + terms.offsets[wall + h * m, 0]
-            B = b * u + terms.offsets[wall + h * m, 1]
+            A = a * u + terms.offsets[pair + h * m, 0]
+            B = b * u + terms.offsets[pair + h * m, 1]
             rate[h], g[h], ends[h] = _lowest_line((A, B, rest), slopes)
         for d in range(Z.size):
             h, piece_end = _highest_unit(g[:H], rate[:H], terms.W2T[d, begin : begin + H])
@@ -314,10 +314,10 @@ class DecisionBoundary:
         self._magnitude = Magnitude(model)
 
     def nearest(self, X: NDArray, y: NDArray, bounds: FeatureBounds) -> tuple[NDArray, NDArray]:
-        """Return the smallest change, in units, of a feature that changes each prediction.
+        """Return the change of one feature, smallest in units, that changes each prediction.
 
-        The result is the feature and the change. The feature is −1 for samples without such a
-        change. In sample n, only the features ``bounds.may_change[n]`` may change.
+        The result is the feature and its signed change in raw units. The feature is −1 for samples
+        without such a change. In sample n, only the features ``bounds.may_change[n]`` may change.
         """
         changes = self._changes(X, y, bounds, 0.0, True)
         distance = (changes / bounds.unit[:, None]).reshape(len(X), 2 * X.shape[1])
@@ -334,7 +334,7 @@ class DecisionBoundary:
         *,
         only_nearest: bool = False,
     ) -> NDArray:
-        """Return the increase and decrease of each feature at which another class leads y.
+        """Return the least increase and decrease of each feature at which a class leads y.
 
         The array has shape (P, 2) and is infinite where no class leads by ``lead`` within the
         bounds. With ``only_nearest``, entries above the smallest one, in units, may be infinite as
@@ -391,7 +391,7 @@ def flat_terms(model: TermSum) -> FlatTerms:
     return FlatTerms(
         first_position=_starts(n_features),
         first_unit=_starts([lmm.n_hidden for lmm in lmms]),
-        first_wall=_starts([lmm.n_hidden * lmm.n_features for lmm in lmms]),
+        first_offset=_starts([lmm.n_hidden * lmm.n_features for lmm in lmms]),
         features=features,
         slopes=np.concatenate([lmm.slopes for lmm in lmms]),
         offsets=np.concatenate([lmm.offsets.reshape(-1, 2) for lmm in lmms]),

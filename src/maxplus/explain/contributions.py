@@ -164,11 +164,12 @@ class PredictionContributions(Contributions, Tabular):
     """Predictions z_1 − z_0 of a regression, as exact sums over groups of features.
 
     ``margin`` = ``baseline`` + Σ_g ``contribution[:, g]``, up to rounding, where the baseline is
-    the mean over the reference samples. The prediction is the margin, clipped to the bounds.
+    the mean over the reference samples. The prediction is the margin, clipped to the ``bounds`` of
+    `prediction_contributions`.
 
     Attributes
     ----------
-    prediction : array of shape (N,), the margin clipped to the bounds
+    prediction : array of shape (N,), the clipped margin
     """
 
     prediction: NDArray
@@ -178,7 +179,7 @@ class PredictionContributions(Contributions, Tabular):
         """Return a record for each sample and group of columns, by decreasing |contribution|.
 
         ``row`` is the index of the sample. ``baseline`` plus the ``contribution`` of all records of
-        a sample is its ``margin``, and ``prediction`` is the margin clipped to the bounds.
+        a sample is its ``margin``, and ``prediction`` is the clipped margin.
         """
         columns = self.columns()
         row = columns.pop("row")

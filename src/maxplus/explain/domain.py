@@ -14,13 +14,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from maxplus.models._checks import as_rows, feature_values
 
-# A feature with at most MAX_VALUES distinct values, in MAX_VALUES times as many samples, is limited
-# to these values. The first N_FIRST samples usually suffice to exclude other features.
+# A feature is limited to the distinct values in the samples if there are two of them, or at most
+# MAX_VALUES in at least MAX_VALUES times as many samples. The first N_FIRST samples usually suffice
+# to exclude other features.
 MAX_VALUES, N_FIRST = 10, 1000
-# Maximum number of integers between the limits of a feature that are candidates.
+# The integers within the limits of a feature are candidates if there are at most this number.
 MAX_CANDIDATES = 32
-# Maximum number of digits of rounded values.
-MAX_DECIMALS = 15
+# Maximum number of significant digits of rounded values.
+MAX_DIGITS = 15
 # Integers from this size on are printed as floats.
 MAX_INTEGER = 1e15
 # Text of a categorical column whose features are all 0.
@@ -380,11 +381,11 @@ def roundings(value: float, upwards: bool) -> list[float]:
     exact = Decimal(repr(float(value)))
     rounding = ROUND_CEILING if upwards else ROUND_FLOOR
     first = -max(exact.adjusted(), 0)
-    last = max(MAX_DECIMALS, MAX_DECIMALS - exact.adjusted())
+    last = max(MAX_DIGITS, MAX_DIGITS - exact.adjusted())
     rounded = [
         float(exact.quantize(Decimal(1).scaleb(-decimals), rounding=rounding))
         for decimals in range(first, last)
-        if exact.adjusted() + decimals < MAX_DECIMALS
+        if exact.adjusted() + decimals < MAX_DIGITS
     ]
     return list(dict.fromkeys([*rounded, float(value)]))
 
@@ -392,10 +393,10 @@ def roundings(value: float, upwards: bool) -> list[float]:
 def rounded_away(value: float, origin: float, exponent: int) -> float:
     """Round a value away from the origin to a multiple of 10^exponent.
 
-    The value is returned unchanged if the result would have more than MAX_DECIMALS digits.
+    The value is returned unchanged if the result would have more than MAX_DIGITS digits.
     """
     rounding = ROUND_CEILING if value >= origin else ROUND_FLOOR
     exact = Decimal(repr(float(value)))
-    if exact.adjusted() - exponent > MAX_DECIMALS:
+    if exact.adjusted() - exponent >= MAX_DIGITS:
         return float(value)
     return float(exact.quantize(Decimal(1).scaleb(exponent), rounding=rounding))

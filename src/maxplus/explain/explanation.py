@@ -113,7 +113,7 @@ class Explanation(Tabular):
         Only available for a sum of terms. In the interval, the contributions to the scores of the
         predicted class and the runner-up are linear functions of the mapped value. The ends are in
         raw units. They are infinite if the slope does not change on that side, for missing values,
-        and for groups other than a single numeric column, neither ordinal nor with two values.
+        for groups of several columns, and for categorical, ordinal and two-valued columns.
         O(N·log H) for each numeric column, and O(C·H·log H) for its terms.
         """
         found, domain, model = self._require_contributions(), self.domain, self.model
@@ -218,9 +218,9 @@ class Explanation(Tabular):
         ``margin`` is the value of the unit minus that of ``runner_up``.
 
         ``counterfactual_class`` is the class that is predicted if ``counterfactual_feature``, a
-        column, changes from ``counterfactual_from`` to ``counterfactual_to`` (as text), by
-        ``counterfactual_distance`` units. ``counterfactual_value`` is the exact number; for a
-        category it is 1, or 0 for none of the known categories.
+        column, changes from ``counterfactual_from`` to ``counterfactual_to``. In these texts,
+        numbers are rounded. ``counterfactual_value`` is the exact number; for a category it is 1,
+        or 0 for none of the known categories. ``counterfactual_distance`` is its distance in units.
         """
         columns = (
             self._path_columns() if self.contributions is None else self._contribution_columns()
@@ -317,18 +317,18 @@ class Explanation(Tabular):
             f"  {signed(found.baseline[n], '')} on average",
         ]
         for g in found.named(n):
-            phrase = found.phrase(n, g) + self._wall_text(n, g)
+            phrase = found.phrase(n, g) + self._interval_text(n, g)
             lines.append(f"  {signed(found.contribution[n, g], '')} from {phrase}")
         value, count = found.remainder(n)
         return lines + ([f"  {signed(value, '')} from {count}"] if count else [])
 
-    def _wall_text(self, n: int, g: int) -> str:
-        """Return the walls around the value of group g as text: " (between 54.5 and 68)"."""
+    def _interval_text(self, n: int, g: int) -> str:
+        """Return the interval of `walls` for group g as text: " (between 54.5 and 68)"."""
         p = self._require_contributions().groups[g][0]
         decimals = 1 - int(np.floor(np.log10(self.domain.unit[p])))
         low, high = (
-            self.domain.number(p, round(float(wall), decimals)) if np.isfinite(wall) else ""
-            for wall in self.walls[n, g]
+            self.domain.number(p, round(float(end), decimals)) if np.isfinite(end) else ""
+            for end in self.walls[n, g]
         )
         if low and high:
             return f" (between {low} and {high})"

@@ -372,8 +372,7 @@ class _BoxSearch:
         """Return centres of units whose largest output weight is that of a class.
 
         At most N_CENTRES units of terms over more than two features are returned, by decreasing
-        margin. Values are NaN
-        for categories, and for features without a wall on both sides.
+        margin. Values are NaN for categories, and for features without a wall on both sides.
         """
         middle = np.clip(np.zeros(len(self.low)), self.low, self.high)
         feature_map = self.model.feature_map
@@ -494,7 +493,7 @@ class _BoxSearch:
         return box
 
     def _move_limit(self, box: _Boxes, p: int, is_high: bool, target: float) -> _Boxes:
-        """Move one limit of feature p outwards as far as the gap stays above a target."""
+        """Move a limit of feature p outwards as far as possible with a gap above a target."""
         inner = float((box.high if is_high else box.low)[0, p])
         outer = float((self.high if is_high else self.low)[p])
         target = max(target, 0.0)
