@@ -139,6 +139,21 @@ def test_load_refuses_wide_labels_without_allocating_them(path):
     assert most_memory(lambda: message(path)) < 40_000_000
 
 
+def test_load_refuses_labels_of_unspecified_length(path):
+    """NumPy replaces a length of 0 by that of the longest string, which can be large."""
+    labels = {"type": "<U0", "values": ["a", "b", "c"]}
+    tamper(path, lambda document, arrays: document.update(classes=labels))
+    assert "classes.type cannot be '<U0'" in message(path)
+
+
+def test_load_refuses_long_names_of_candidates_without_allocating_them(path):
+    names = ["a" * 25_000] + ["b"] * 20_000
+    search = {"candidates": names, "losses": [[0.5]] * len(names), "chosen": 0}
+    tamper(path, lambda document, arrays: document.update(search=search))
+    assert "search.candidates take too much memory" in message(path)
+    assert most_memory(lambda: message(path)) < 40_000_000
+
+
 def test_load_refuses_too_many_or_too_deep_lists(path, monkeypatch):
     monkeypatch.setattr(container, "MAX_CONTAINERS", 50_000)
     notes = [{} for _ in range(60_000)]

@@ -27,15 +27,15 @@ class Bounds(NamedTuple):
 def box_bounds(model: TermSum, X: NDArray, eps: ArrayLike, scale: NDArray | None = None) -> Bounds:
     """Return bounds of all scores over the box |x'_p − x_p| ≤ eps·scale_p around each row of X.
 
-    A hidden unit is separable, g_h(x) = min_p φ_ph(x_p), and the features in a box are
-    independent. Hence max g_h = min_p max φ_ph and min g_h = min_p min φ_ph are exact, where
-    φ_ph(t) = min(a·t + A, b·t + B) has the slopes (a, b) = slopes[p] and the offsets
+    A hidden unit is separable, g_h(x) = min_p f_ph(x_p), and the features in a box are
+    independent. Hence max g_h = min_p max f_ph and min g_h = min_p min f_ph are exact, where
+    f_ph(t) = min(a·t + A, b·t + B) has the slopes (a, b) = slopes[p] and the offsets
     (A, B) = offsets[h, p] of an LMM.
 
-    *Minimum.* φ_ph attains its minimum at an end of the interval.
+    *Minimum.* f_ph attains its minimum at an end of the interval.
 
-    *Maximum.* The smaller of the maxima of both lines bounds φ_ph from above. It is exact unless
-    the slopes have opposite signs and the lines intersect inside the interval. Then φ_ph has its
+    *Maximum.* The smaller of the maxima of both lines bounds f_ph from above. It is exact unless
+    the slopes have opposite signs and the lines intersect inside the interval. Then f_ph has its
     global maximum at the intersection, (|b|·A + |a|·B) / (|a| + |b|). Therefore the exact maximum
     of g_h is the minimum of these bounds over p, but at most the smallest of these global maxima
     over the features with slopes of opposite signs (``caps``).
@@ -144,9 +144,10 @@ def _fill_box(X, eps, scale, low, high):
 
 
 def caps(model: LMM) -> NDArray:
-    """Return the maximum of each unit over the features with slopes of opposite signs; O(P·H).
+    """Return an upper bound of each unit for all inputs, shape (H,); O(P·H).
 
-    It is inf without such features.
+    The function min(a·t + A, b·t + B) of a feature has a maximum if a and b have opposite signs.
+    The bound is the smallest of these maxima, or inf without such features.
     """
     opposite = model.slopes.prod(axis=1) < 0
     if not opposite.any():

@@ -232,7 +232,7 @@ class WideTerm(NamedTuple):
     Attributes
     ----------
     lmm : LMM with m features, float64
-    caps : array of shape (H,), the largest value of each unit
+    caps : array of shape (H,), upper bounds of the units for all inputs
     features : array of shape (m,), the indices of the features
     u : array of shape (N, m), the features of the term
     g : array of shape (N, H), min_i (W0[i]·u_p + W1[i, h])
@@ -383,12 +383,12 @@ def _add_rows(caps, u, g, unit, W0, W1T, W2T, rows, low, high, y, only_lowest, m
 
 
 @njit(cache=True, nogil=True)
-def add_lowest_margins(low, high, ends, points, scores, y, margins):
+def add_lowest_margins(low, high, end_scores, points, scores, y, margins):
     """Add the minimum of z_y(u) − z_d(u) for low[n] ≤ u ≤ high[n] to each margins[n, d].
 
-    ``ends`` are the scores at all low and then at all high, (2N, C); ``scores`` are those at the
-    increasing ``points``, between which scores are linear in u. O(N·(log K + C)) for K points, and
-    O(C) for each point inside an interval.
+    ``end_scores`` are the scores at all low and then at all high, (2N, C); ``scores`` are those at
+    the increasing ``points``, between which scores are linear in u. O(N·(log K + C)) for K points,
+    and O(C) for each point inside an interval.
     """
     N, C = margins.shape
     for n in range(N):
@@ -405,7 +405,10 @@ def add_lowest_margins(low, high, ends, points, scores, y, margins):
         while end < points.size and points[end] < high[n]:
             end += 1
         for d in range(C):
-            lowest = min(ends[n, label] - ends[n, d], ends[N + n, label] - ends[N + n, d])
+            lowest = min(
+                end_scores[n, label] - end_scores[n, d],
+                end_scores[N + n, label] - end_scores[N + n, d],
+            )
             for k in range(first, end):
                 lowest = min(lowest, scores[k, label] - scores[k, d])
             margins[n, d] += lowest

@@ -25,7 +25,8 @@ from maxplus.training import memory
 VERSION = 1
 # Maximum size of a file. A model with 10,000 units for MNIST has 60 MB.
 MAX_BYTES = 8_000_000_000
-# Maximum size of the header, which contains the document. A million feature names take a third.
+# Maximum size of the header, which contains the document. A million feature names take up about
+# a third of it.
 MAX_HEADER = 32_000_000
 # Maximum number of JSON lists and objects, which take 30 times their text length in memory.
 MAX_CONTAINERS = 1_000_000

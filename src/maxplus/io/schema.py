@@ -25,10 +25,11 @@ from maxplus.training import History, Status
 # Maximum absolute weight, as a fraction of the largest float. The products of slopes and inputs add
 # up to at most an eighth of the largest float (`TermSum.largest_input`).
 LARGEST_WEIGHT = 1e-3
-# Maximum size of all labels in memory. In NumPy, each string takes the size of the longest one.
+# Maximum size in memory of all labels, or of the candidates of a search. In NumPy, each string
+# takes the size of the longest one.
 MAX_LABEL_BYTES = 64_000_000
 # NumPy types that are converted to JSON: booleans, integers, floats and strings.
-_LABEL_TYPE = re.compile(r"[<>|=][biufU]\d{1,8}")
+_LABEL_TYPE = re.compile(r"[<>|=][biufU][1-9]\d{0,7}")
 # Prefix of the parameters of an ensemble's base estimator.
 NESTED = "estimator__"
 
@@ -183,8 +184,8 @@ def _are_quantiles(A: NDArray) -> bool:
     return A.shape == COVERAGES.shape and bool(is_ascending)
 
 
-_LOSSES = Array(np.float64, "n")
-_COUNTS, _UNITS = (
+_FLOATS = Array(np.float64, "n")
+_NONNEGATIVE, _NONNEGATIVE_BY_UNIT = (
     Array(np.int64, axes, lambda A: (A >= 0).all(), "has negative values") for axes in ("n", "H")
 )
 # Arrays, and predicates of values of the JSON document.
@@ -197,13 +198,13 @@ ATTRIBUTES: dict[str, Array | Callable[[Any], bool]] = {
     "inverse_temperature_": lambda v: _is_float(v) and 0.0 < v < math.inf,
     "lipschitz_": _is_nonnegative_float,
     "interpolates_": _is_bool,
-    "prototypes_": _UNITS,
-    "unit_activation_counts_": _UNITS,
-    "suspects_": _COUNTS,
-    "training_rows_": _COUNTS,
-    "loss_curve_": _LOSSES,
-    "validation_scores_": _LOSSES,
-    "polish_losses_": _LOSSES,
+    "prototypes_": _NONNEGATIVE_BY_UNIT,
+    "unit_activation_counts_": _NONNEGATIVE_BY_UNIT,
+    "suspects_": _NONNEGATIVE,
+    "training_rows_": _NONNEGATIVE,
+    "loss_curve_": _FLOATS,
+    "validation_scores_": _FLOATS,
+    "polish_losses_": _FLOATS,
     "residuals_": Array(
         np.float64, "n", _are_residuals, "does not contain finite numbers >= 0 in ascending order"
     ),
@@ -335,7 +336,7 @@ TARGET_SUMMARY = {
 }
 
 # A record of `maxplus.evaluation.Validation.to_json`.
-_fraction, _magnitude = _optional(_is_fraction), _optional(_is_nonnegative)
+_optional_fraction, _optional_nonnegative = _optional(_is_fraction), _optional(_is_nonnegative)
 _VALIDATION = {
     "description": is_text,
     "rows_never_held_out": _is_count,
@@ -348,8 +349,8 @@ _REGRESSION = {
         "mae": _is_nonnegative,
         "mae_error": _is_nonnegative,
         "rmse": _is_nonnegative,
-        "covered": _fraction,
-        "width": _magnitude,
+        "covered": _optional_fraction,
+        "width": _optional_nonnegative,
     },
     "baseline": {"mae": _is_nonnegative, "rmse": _is_nonnegative},
 }
@@ -358,21 +359,23 @@ _CLASSIFICATION = {
         "n_rows": is_positive,
         "accuracy": _is_fraction,
         "accuracy_error": _is_nonnegative,
-        **dict.fromkeys(("balanced_accuracy", "macro_f1", "auc", "calibration_error"), _fraction),
-        "log_loss": _magnitude,
-        "max_loss": _magnitude,
+        **dict.fromkeys(
+            ("balanced_accuracy", "macro_f1", "auc", "calibration_error"), _optional_fraction
+        ),
+        "log_loss": _optional_nonnegative,
+        "max_loss": _optional_nonnegative,
         "worst": _optional(is_positive),
         "classes": [
             {"label": is_text, "n_rows": _is_count, "n_predicted": _is_count}
-            | dict.fromkeys(("precision", "recall", "f1", "auc"), _fraction)
+            | dict.fromkeys(("precision", "recall", "f1", "auc"), _optional_fraction)
         ],
         "confusion": [[_is_count]],
     },
     "baseline": {
         "label": is_text,
         "accuracy": _is_fraction,
-        "balanced_accuracy": _fraction,
-        "log_loss": _magnitude,
+        "balanced_accuracy": _optional_fraction,
+        "log_loss": _optional_nonnegative,
     },
 }
 _LISTED_ROW = {"row": is_positive, "label": is_text, "predicted": is_text} | dict.fromkeys(
@@ -385,7 +388,11 @@ _OPTIONAL_FIELDS: dict[str, Schema] = {
         isinstance(v, list) and len(v) == 2 and all(map(_is_fraction, v))
     ),
     "certified": {"eps": _is_nonnegative, "accuracy": _is_fraction},
-    "reliability": {"count": [_is_count], "confidence": [_fraction], "accuracy": [_fraction]},
+    "reliability": {
+        "count": [_is_count],
+        "confidence": [_optional_fraction],
+        "accuracy": [_optional_fraction],
+    },
     "least_confident": [_LISTED_ROW],
     "highest_loss": [_LISTED_ROW],
 }
@@ -413,7 +420,11 @@ def read_search(record: Any) -> dict[str, Any]:
     tables = ["losses", *(["scores"] if "scores" in check(record, {}, "search") else [])]
     lists = {"candidates": [is_text], **{name: [[_is_not_nan]] for name in tables}}
     check(record, {"chosen": _is_count, **lists}, "search")
-    names = np.array(record["candidates"])
+    candidates = record["candidates"]
+    # A character takes 4 bytes.
+    if 4 * len(candidates) * max(map(len, candidates), default=0) > MAX_LABEL_BYTES:
+        raise FileError("search.candidates take too much memory")
+    names = np.array(candidates)
     if record["chosen"] >= names.size:
         raise FileError(f"search.chosen cannot be {record['chosen']}")
     search = {"candidates": names, "chosen": record["chosen"]}
@@ -489,7 +500,7 @@ def parameters_to_json(estimator: Any) -> dict[str, Any]:
         if values[name] is None and None not in valid:
             raise ValueError(
                 f"{name}={parameters[name]!r:.80} cannot be stored in a file; save the estimator "
-                f"with pickle, or replace it by a name first, for example set_params({name}="
+                f"with pickle, or set the parameter to a name first, for example set_params({name}="
                 f"{inspect.signature(type(estimator)).parameters[name].default!r})"
             )
     return values

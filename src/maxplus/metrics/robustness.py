@@ -78,7 +78,8 @@ def attack(
     Returns
     -------
     array of bool of shape (N,)
-        True if a misclassified point was found, or if the row itself is misclassified.
+        True if a point with a negative margin was found, or if the margin of the row itself is
+        negative. A margin of 0, a tie, does not count.
 
     Examples
     --------

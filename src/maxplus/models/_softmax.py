@@ -1,7 +1,7 @@
 """Softmax cross-entropy, shared by models and engines.
 
-Losses and errors of float32 scores are computed in float64, so that engines with equal scores have
-bit-identical losses.
+Losses and errors of float32 scores are computed in float64. Models and engines use the same
+functions, so that equal scores have bit-identical losses.
 """
 
 import math

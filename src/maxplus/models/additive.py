@@ -18,7 +18,7 @@ class AdditiveLMM(TermSum):
 
     Terms over one feature are the summands of shape functions, terms over two features model
     interactions, and terms over all features are complete LMMs. The scores of a single term over
-    all features, without a feature map and an intercept, are equal to those of its LMM. The mean of
+    all features, without a feature map or an intercept, are equal to those of its LMM. The mean of
     K networks is the sum of their terms times 1/K.
 
     Parameters
@@ -250,10 +250,11 @@ def breakpoints(lmm: LMM) -> NDArray:
 
 
 def dominated_units(model: TermSum) -> NDArray:
-    """Return the mask, of shape (H,), of dominated units, whose removal does not change any score.
+    """Return the mask, of shape (H,), of dominated units.
 
-    Units are numbered consecutively, in the order of the terms, and compared within a term; at
-    least one unit of each term is not dominated. O(Σ_t H_t²·(m_t + C)).
+    Their removal does not change any score, up to rounding. Units are numbered consecutively, in
+    the order of the terms, and compared within a term; at least one unit of each term is not
+    dominated. O(Σ_t H_t²·(m_t + C)).
     """
     return np.concatenate([_dominated_in_term(lmm) for _, lmm in model.terms])
 
