@@ -199,9 +199,9 @@ def _step(k, X, y, weights, grad, trees, rule, w0_update_interval, t, journal, l
     n = winner(trees.losses, trees.off_loss)
     sample[k], step[k] = n, 0.0
     if loss[k] <= rule.target:
-        return Signal.TARGET
+        return Signal.TARGET.value
     if not math.isfinite(loss[k]):
-        return Signal.OVERFLOW
+        return Signal.OVERFLOW.value
     _scores(trees.maxima[n], trees.off_max, grad.z)
     for d in range(grad.z.size):
         grad.h_star[d] = winner(trees.maxima[n, d], trees.off_max)
@@ -209,7 +209,7 @@ def _step(k, X, y, weights, grad, trees, rule, w0_update_interval, t, journal, l
     step[k] = descend(
         weights, grad, X[n], y[n], loss[k], t + k, rule, w0_update_interval, journal, k
     )
-    return Signal.STATIONARY if step[k] == 0.0 else Signal.CONTINUE
+    return Signal.STATIONARY.value if step[k] == 0.0 else Signal.CONTINUE.value
 
 
 @njit(cache=True)
@@ -232,9 +232,9 @@ def _run_block(
         signal = _step(
             k, X, y, weights, grad, trees, rule, w0_update_interval, t, journal, loss, sample, step
         )
-        if signal != Signal.CONTINUE:
+        if signal != Signal.CONTINUE.value:
             return k + 1, signal
         for n in prange(X.shape[0]):
             _update_sample(n, X, y, weights, grad, trees, scratch)
         _update_losses(trees, scratch)
-    return loss.size, Signal.CONTINUE
+    return loss.size, Signal.CONTINUE.value

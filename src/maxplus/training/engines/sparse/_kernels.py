@@ -178,9 +178,9 @@ def sparse_block(w, flags, state, rule, w0_update_interval, t0, journal, loss, s
             loss[k], sample[k], step[k] = np.nan, NONE, 0.0
             if state.exchange.address != 0:
                 send_overflow(state.exchange)
-            return k + 1, Signal.OVERFLOW
+            return k + 1, Signal.OVERFLOW.value
         if not begin_search(state, w, t, flags):
-            return k, Signal.CONTINUE
+            return k, Signal.CONTINUE.value
         search_worker(state, w, t, rule.small_from)
         end_search(state, w, t, flags)
         if w > 0:
@@ -191,17 +191,17 @@ def sparse_block(w, flags, state, rule, w0_update_interval, t0, journal, loss, s
         if code != 0:
             return k, code
         if not is_exchanged:
-            return k, Signal.CONTINUE
+            return k, Signal.CONTINUE.value
         if not math.isfinite(loss[k]):
-            return k + 1, Signal.OVERFLOW
+            return k + 1, Signal.OVERFLOW.value
         if loss[k] <= rule.target:
-            return k + 1, Signal.TARGET
+            return k + 1, Signal.TARGET.value
         if not add_worst(state, t, w0_update_interval):
-            return k, Signal.CONTINUE
+            return k, Signal.CONTINUE.value
         step[k] = take_step(state, k, t, loss[k], rule, journal)
         if step[k] == 0.0:
-            return k + 1, Signal.STATIONARY
-    return loss.size, Signal.CONTINUE
+            return k + 1, Signal.STATIONARY.value
+    return loss.size, Signal.CONTINUE.value
 
 
 @njit(cache=True, nogil=True)
