@@ -252,7 +252,7 @@ def flips(rng, folder):
     rows = np.flatnonzero(found.feature >= 0)
     changed = X[rows].copy()
     changed[np.arange(len(rows)), found.feature[rows]] = found.value[rows]
-    assert (model.scores(changed).argmax(axis=1) == found.becomes[rows]).all()
+    assert (model.scores(changed).argmax(axis=1) == found.new_class[rows]).all()
     n_tried = 0
     for n in range(len(X)):
         limit = abs(found.value[n] - X[n, found.feature[n]]) if found.feature[n] >= 0 else 1e3

@@ -132,7 +132,7 @@ def test_text_names_the_values_of_a_pair_and_signs():
 
 def mixed_domain():
     """Return a category of three words, a number, and whether it was missing."""
-    free = Domain.free(5, names=["red", "green", "blue", "age", "age is missing"])
+    free = Domain.unrestricted(5, names=["red", "green", "blue", "age", "age is missing"])
     colour = OneHotGroup("colour", (0, 1, 2), ("red", "green", "blue"))
     return dataclasses.replace(free, categories=(colour,), indicators={3: 4})
 
@@ -260,9 +260,9 @@ def test_importances_of_a_constant_model_are_zeros():
         ({"against": 3}, r"against must be an integer 0\.\.2"),
         ({"feature_names": ["a"]}, "feature_names must name 4"),
         ({"class_names": ["a"]}, "class_names must name 3"),
-        ({"domain": Domain.free(3)}, "domain must have 4"),
+        ({"domain": Domain.unrestricted(3)}, "domain must have 4"),
         (
-            {"domain": Domain.free(4), "feature_names": list("abcd")},
+            {"domain": Domain.unrestricted(4), "feature_names": list("abcd")},
             "feature_names must not be given",
         ),
     ],

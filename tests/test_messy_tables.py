@@ -215,8 +215,8 @@ def test_domain_is_observed_range(encoder, path):
     assert np.array_equal(found.low, X.min(axis=0))
     assert np.array_equal(found.high, X.max(axis=0))
     assert np.array_equal(found.unit, X.std(axis=0))
-    assert found.whole[names.index("age")]
-    assert not found.whole[names.index("weight")]
+    assert found.is_integer[names.index("age")]
+    assert not found.is_integer[names.index("weight")]
     flags = [name for name, fixed in zip(names, found.fixed, strict=True) if fixed]
     assert flags == ["age is missing", "colour is missing", "grade is missing"]
     words = {group.name: group.values for group in found.categories}

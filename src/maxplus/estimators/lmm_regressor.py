@@ -341,7 +341,7 @@ class LMMRegressor(StatusMixin, BaseMaxPlusRegressor):
         elif domain is None:
             P = self.model_.n_features
             names = getattr(self, "feature_names_in_", [f"x{p}" for p in range(P)])
-            domain = Domain.free(P, names=names)
+            domain = Domain.unrestricted(P, names=names)
         with threads(self.n_jobs):
             return prediction_contributions(self.model_, X, self.term_means_, self.bounds_, domain)
 

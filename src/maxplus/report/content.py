@@ -202,8 +202,8 @@ def _rules(clf: BaseLMMClassifier, X: NDArray, y: NDArray, names: Sequence[str])
             {
                 "conditions": [condition.text for condition in rule.conditions],
                 "class": rule.label,
-                "rows": rule.rows,
-                "correct": rule.correct,
+                "rows": rule.n_rows,
+                "correct": rule.n_correct,
                 "unit": rule.unit,
             }
             for rule in rules
