@@ -186,7 +186,7 @@ def recipes(rng, folder):
         if "scale" not in str(error):
             raise
         return {"refused": 1}
-    assert Status.of(clf.status_).message == clf.status_message_
+    assert Status.from_text(clf.status_).message == clf.status_message_
     is_correct = clf.predict(X) == y
     assert is_correct.all() or not clf.perfect_fit_
     assert is_correct[clf.training_losses_ < LOG2].all()

@@ -21,7 +21,7 @@ from maxplus.models import LMM, AdditiveLMM, Term
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(5, 4)), np.arange(5) % 3
 PLAIN = LMM(RNG.normal(size=8), RNG.normal(size=(8, 6)), RNG.normal(size=(6, 3)))
-STEP = LMM.of_boxes([[0.0]], 0.5, [[1.0, 0.0, 0.0]], 1.0)
+STEP = LMM.from_boxes([[0.0]], 0.5, [[1.0, 0.0, 0.0]], 1.0)
 SUM = AdditiveLMM([Term(range(4), PLAIN), Term([1], STEP)], 4)
 FREE, WORDS = Domain.unrestricted(4), ["a", "b", "c"]
 

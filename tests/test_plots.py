@@ -310,8 +310,8 @@ def test_shape_plot_has_curves_of_terms_and_levels_of_categories():
     X = np.column_stack([rng.uniform(size=200), np.eye(2)[rng.integers(2, size=200)]])
     sex = OneHotGroup("sex", (1, 2), ("f", "m"))
     domain = Domain.from_rows(X, names=["age", "sex = f", "sex = m"], categories=[sex])
-    line = LMM.of_boxes([[0.0], [1.0]], 0.5, np.eye(2), slope=1.0)
-    pair = LMM.of_boxes([[1.0, 0.0], [0.0, 1.0]], 0.2, np.eye(2), slope=1.0)
+    line = LMM.from_boxes([[0.0], [1.0]], 0.5, np.eye(2), slope=1.0)
+    pair = LMM.from_boxes([[1.0, 0.0], [0.0, 1.0]], 0.2, np.eye(2), slope=1.0)
     model = AdditiveLMM([Term([0], line.scaled(3.0)), Term([1, 2], pair)], 3)
     means = term_means(model, X)
     figure = plot_shape_functions(model, X, baseline=means, domain=domain)
@@ -328,7 +328,7 @@ def test_shape_plot_has_curves_of_terms_and_levels_of_categories():
 
 def test_shape_plot_of_a_pair_is_a_surface():
     X = np.random.default_rng(0).uniform(0.0, 1.0, (200, 2))
-    corners = LMM.of_boxes([[0.0, 0.0], [1.0, 1.0]], 0.2, np.eye(2), slope=2.0)
+    corners = LMM.from_boxes([[0.0, 0.0], [1.0, 1.0]], 0.2, np.eye(2), slope=2.0)
     figure = plot_shape_functions(AdditiveLMM([Term([0, 1], corners)], 2), X)
     cells = figure.axes[0].collections[0].get_array()
     assert cells[0, 0] < 0 < cells[-1, -1]

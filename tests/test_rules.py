@@ -136,7 +136,7 @@ def test_rule_conditions_do_not_depend_on_labels_and_rows(flowers, iris):
 
 
 # Two peaks of slope 1 at 0 and 4, equally high, one for each class: the border is at 2.
-TWO_PEAKS = LMM.of_boxes([[0.0], [4.0]], 0.0, [[0.0, -10.0], [-10.0, 0.0]], 1.0)
+TWO_PEAKS = LMM.from_boxes([[0.0], [4.0]], 0.0, [[0.0, -10.0], [-10.0, 0.0]], 1.0)
 
 
 def test_rules_are_the_largest_boxes_in_which_their_class_wins():
@@ -257,7 +257,7 @@ def test_rules_of_a_sum_hold_for_all_rows_inside(seed, dtype, has_map, has_words
 
 def ramps(P, strong):
     """Return a sum in which each feature in 0..1 adds −1 to 1, or −10 to 10, to z_1 − z_0."""
-    steps = LMM.of_boxes([[0.0], [1.0]], 0.5, np.eye(2), slope=1.0)
+    steps = LMM.from_boxes([[0.0], [1.0]], 0.5, np.eye(2), slope=1.0)
     terms = [Term([p], steps.scaled(10.0 if p in strong else 1.0)) for p in range(P)]
     return AdditiveLMM(terms, P)
 

@@ -101,7 +101,7 @@ def test_warm_up_is_invariant_to_rescaling(small, dtype):
     model, X, _ = small
     model = LMM(*(W.astype(dtype) for W in (model.W0, model.W1, model.W2)))
     X = X.astype(dtype) + 3
-    scaling = Rescaling.of(model, X, size=4.5)
+    scaling = Rescaling.from_model(model, X, size=4.5)
     again = scaling.to_lmm(model, *scaling.rescaled_weights(model))
     assert again.dtype == dtype
     assert np.allclose(again.scores(X), model.scores(X), atol=1e-4)

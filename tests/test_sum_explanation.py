@@ -120,7 +120,7 @@ def test_contributions_are_linear_in_the_mapped_value_between_the_walls(seed):
 
 
 def test_walls_are_printed_in_raw_units():
-    steps = LMM.of_boxes([[0.0], [1.0]], 0.5, np.eye(2), slope=1.0)
+    steps = LMM.from_boxes([[0.0], [1.0]], 0.5, np.eye(2), slope=1.0)
     years = FeatureMap([([20.0, 90.0], [-0.25, 1.5])])
     model = AdditiveLMM([Term([0], steps)], 1, years)
     domain = replace(
@@ -133,7 +133,7 @@ def test_walls_are_printed_in_raw_units():
 
 
 def test_categories_and_missing_indicators_have_no_walls():
-    steps = LMM.of_boxes([[0.0], [1.0]], 0.5, np.eye(2), slope=1.0)
+    steps = LMM.from_boxes([[0.0], [1.0]], 0.5, np.eye(2), slope=1.0)
     model = AdditiveLMM([Term([p], steps) for p in range(4)], 4)
     domain = replace(
         Domain.unrestricted(4, names=["red", "blue", "age", "age missing"]),

@@ -100,7 +100,7 @@ def test_integer_counterfactuals_of_sums_are_the_nearest(drawn):
 
 def two_steps(intercept=(0.0, 0.0), **others):
     """z_1 − z_0 = 2·φ(x_0) − 1 + (2·φ(x_1) − 1) + b, between 0 and 1."""
-    steps = LMM.of_boxes([[0.0], [1.0]], 0.5, np.eye(2), slope=1.0)
+    steps = LMM.from_boxes([[0.0], [1.0]], 0.5, np.eye(2), slope=1.0)
     return AdditiveLMM([Term([0], steps), Term([1], steps)], 2, intercept=intercept, **others)
 
 
@@ -134,8 +134,8 @@ def test_row_outside_its_domain_may_have_counterfactual_where_map_is_flat():
 
 def test_counterfactuals_of_sums_change_categories_and_missing_values_as_a_whole():
     """Features 0 and 1 are categories; feature 2 is a number with the indicator 3."""
-    steps = LMM.of_boxes([[0.0], [1.0]], 0.5, np.eye(2), slope=1.0)
-    against = LMM.of_boxes([[0.0], [1.0]], 0.5, 3.0 * np.eye(2)[::-1], slope=1.0)
+    steps = LMM.from_boxes([[0.0], [1.0]], 0.5, np.eye(2), slope=1.0)
+    against = LMM.from_boxes([[0.0], [1.0]], 0.5, 3.0 * np.eye(2)[::-1], slope=1.0)
     terms = [Term([1], steps), Term([2], steps), Term([3], against)]
     model = AdditiveLMM(terms, 4, intercept=[0.5, 0.0])
     names = ["red", "blue", "age", "age missing"]

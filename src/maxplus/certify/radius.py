@@ -233,7 +233,7 @@ class CertifiedRows(NamedTuple):
     least: float
 
     @classmethod
-    def of(cls, radius: ArrayLike, correct: ArrayLike) -> CertifiedRows:
+    def from_radii(cls, radius: ArrayLike, correct: ArrayLike) -> CertifiedRows:
         """Summarise the radii of rows, given the mask of correct predictions."""
         radii, is_correct = np.asarray(radius, np.float64), np.asarray(correct, bool)
         if radii.ndim != 1 or radii.shape != is_correct.shape:

@@ -105,7 +105,9 @@ def certify(
         unknown.report(console)
         accuracy = arrays["certified"].mean(axis=0)
         has_radii = "radius" in arrays
-        summary = CertifiedRows.of(arrays["radius"], arrays["correct"]) if has_radii else None
+        summary = (
+            CertifiedRows.from_radii(arrays["radius"], arrays["correct"]) if has_radii else None
+        )
         held = tuple(name for name in perturbation.held if name not in columns)
         console.print(f"ε and radii are in {perturbation._replace(held=held)}.")
         if columns:

@@ -141,7 +141,7 @@ def _report_classification(
     console.rich.print(_classes_table(metrics))
     console.rich.print(confusion_table(metrics, console.rich.width))
     if "robust" in columns:
-        errors = RobustErrors.of(columns["robust"], y)
+        errors = RobustErrors.from_outcomes(columns["robust"], y)
         console.rich.print(robust_errors_table({"this model": errors}))
         document["robust"] = to_jsonable(errors)
     if plot is not None:

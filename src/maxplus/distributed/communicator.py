@@ -279,7 +279,7 @@ def use_mpi(comm: Any = None) -> Iterator[Communicator]:
     """
     from maxplus.distributed.mpi import MPICommunicator
 
-    communicator = MPICommunicator.of(comm)
+    communicator = MPICommunicator.from_comm(comm)
     try:
         with using(communicator):
             communicator.check_software()

@@ -47,7 +47,7 @@ class MPICommunicator(Communicator):
             self._is_oversubscribed = any(self._comm.allgather(oversubscribed))
 
     @classmethod
-    def of(cls, comm: Any = None) -> MPICommunicator:
+    def from_comm(cls, comm: Any = None) -> MPICommunicator:
         """Wrap an mpi4py communicator, by default ``MPI.COMM_WORLD``."""
         try:
             from mpi4py import MPI

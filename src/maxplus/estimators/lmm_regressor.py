@@ -494,7 +494,7 @@ class RegressionTraining(TermTraining):
             centre = float(np.average(y, weights=weight))
             spread = math.sqrt(float(np.average((y - centre) ** 2, weights=weight)))
             return centre, spread if spread > ROUNDING * abs(centre) else 1.0
-        (centre,), (spread,) = Scaling.of(y[:, None])
+        (centre,), (spread,) = Scaling.from_rows(y[:, None])
         return float(centre), float(spread)
 
     def to_raw_features(self, model: AdditiveLMM, prepared: PreparedData) -> AdditiveLMM:

@@ -102,7 +102,7 @@ def smallest_change(
     --------
     >>> from maxplus.explain import Domain, smallest_change
     >>> from maxplus.models import LMM
-    >>> model = LMM.of_boxes([[0.0, 0.0], [2.0, 2.0]], 0.5, [[0.0, -4.0], [-4.0, 0.0]], 1.0)
+    >>> model = LMM.from_boxes([[0.0, 0.0], [2.0, 2.0]], 0.5, [[0.0, -4.0], [-4.0, 0.0]], 1.0)
     >>> domain = Domain.unrestricted(2).within(-3.0, 3.0)
     >>> smallest_change(model, [0.1, 0.2], domain, n_columns=2).new_class
     1

@@ -240,7 +240,7 @@ def term_means(model: TermSum, X: ArrayLike, weight: ArrayLike | None = None) ->
     >>> import numpy as np
     >>> from maxplus.explain import term_means
     >>> from maxplus.models import LMM, AdditiveLMM, Term
-    >>> steps = LMM.of_boxes([[0.0], [1.0]], 0.5, np.eye(2), slope=1.0)
+    >>> steps = LMM.from_boxes([[0.0], [1.0]], 0.5, np.eye(2), slope=1.0)
     >>> model = AdditiveLMM([Term([0], steps), Term([1], steps)], n_features=2)
     >>> term_means(model, np.array([[0.0, 1.0], [1.0, 1.0]]))
     array([[1. , 1. ],
@@ -294,7 +294,7 @@ def contributions(
     >>> import numpy as np
     >>> from maxplus.explain import contributions, term_means
     >>> from maxplus.models import LMM, AdditiveLMM, Term
-    >>> steps = LMM.of_boxes([[0.0], [1.0]], 0.5, np.eye(2), slope=1.0)
+    >>> steps = LMM.from_boxes([[0.0], [1.0]], 0.5, np.eye(2), slope=1.0)
     >>> model = AdditiveLMM([Term([0], steps), Term([1], steps)], n_features=2)
     >>> means = term_means(model, np.array([[0.0, 0.0], [1.0, 0.0]]))
     >>> print(contributions(model, [[1, 0.25]], means, feature_names=["age", "mg"]))
@@ -365,7 +365,7 @@ def prediction_contributions(
     >>> import numpy as np
     >>> from maxplus.explain import Domain, prediction_contributions, term_means
     >>> from maxplus.models import LMM, AdditiveLMM, Term
-    >>> steps = LMM.of_boxes([[0.0], [1.0]], 0.5, np.eye(2), slope=1.0)
+    >>> steps = LMM.from_boxes([[0.0], [1.0]], 0.5, np.eye(2), slope=1.0)
     >>> model = AdditiveLMM([Term([0], steps), Term([1], steps)], n_features=2)
     >>> means = term_means(model, np.array([[0.0, 0.0], [1.0, 0.0]]))
     >>> domain = Domain.unrestricted(2, names=["age", "mg"])
@@ -413,7 +413,7 @@ def shape_function(model: TermSum, p: int, baseline: ArrayLike | None = None) ->
     >>> import numpy as np
     >>> from maxplus.explain import shape_function
     >>> from maxplus.models import LMM, AdditiveLMM, FeatureMap, Term
-    >>> steps = LMM.of_boxes([[0.0], [1.0]], 0.5, np.eye(2), slope=1.0)
+    >>> steps = LMM.from_boxes([[0.0], [1.0]], 0.5, np.eye(2), slope=1.0)
     >>> percent = FeatureMap([([0.0, 100.0], [0.0, 1.0])])
     >>> model = AdditiveLMM([Term([0], steps)], n_features=1, feature_map=percent)
     >>> curve = shape_function(model, 0)

@@ -402,7 +402,7 @@ def explain_predictions(
     >>> import numpy as np
     >>> from maxplus.explain import Domain, explain_predictions, term_means
     >>> from maxplus.models import LMM, AdditiveLMM, Term
-    >>> steps = LMM.of_boxes([[0.0], [1.0]], 0.5, np.eye(2), slope=1.0)
+    >>> steps = LMM.from_boxes([[0.0], [1.0]], 0.5, np.eye(2), slope=1.0)
     >>> model = AdditiveLMM([Term([0], steps), Term([1], steps)], n_features=2)
     >>> means = term_means(model, np.array([[0.0, 0.0], [1.0, 0.0]]))
     >>> domain = Domain.unrestricted(2, names=["age", "mg"]).within(0, 1)

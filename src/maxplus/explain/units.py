@@ -56,7 +56,7 @@ def unit_boxes(model: LMM, level: float = 0.0) -> Boxes:
     --------
     >>> from maxplus.explain import unit_boxes
     >>> from maxplus.models import LMM
-    >>> boxes = unit_boxes(LMM.of_boxes([[2.0]], 0.5, [[0.0, -1.0]], 4.0))
+    >>> boxes = unit_boxes(LMM.from_boxes([[2.0]], 0.5, [[0.0, -1.0]], 4.0))
     >>> boxes.low.tolist(), boxes.high.tolist()
     ([[1.5]], [[2.5]])
     """
@@ -99,7 +99,7 @@ def term_boxes(model: TermSum, level: float = 0.0) -> list[Boxes]:
     --------
     >>> from maxplus.explain import term_boxes
     >>> from maxplus.models import LMM, AdditiveLMM, FeatureMap, Term
-    >>> box = LMM.of_boxes([[0.5]], 0.25, [[0.0, -1.0]], 4.0)
+    >>> box = LMM.from_boxes([[0.5]], 0.25, [[0.0, -1.0]], 4.0)
     >>> percent = FeatureMap([([0.0, 100.0], [0.0, 1.0])])
     >>> boxes = term_boxes(AdditiveLMM([Term([0], box)], 1, percent))
     >>> boxes[0].low.tolist(), boxes[0].high.tolist()

@@ -42,7 +42,7 @@ class RobustErrors:
     constant: float
 
     @classmethod
-    def of(cls, outcomes: NDArray, y: NDArray) -> RobustErrors:
+    def from_outcomes(cls, outcomes: NDArray, y: NDArray) -> RobustErrors:
         """Compute the error rates from ``robust_outcomes`` and the class indices y."""
         clean, attacked, certified = (1.0 - outcomes.mean(axis=0)).tolist()
         return cls(len(y), clean, attacked, certified, 1.0 - float(np.bincount(y).max()) / len(y))
@@ -193,4 +193,4 @@ def robust_errors(classifier: Any, X: ArrayLike, y: ArrayLike) -> RobustErrors:
     codes = np.searchsorted(classifier.classes_, labels[is_known])
     outcomes = np.zeros((len(rows), 3), bool)
     outcomes[is_known] = robust_outcomes(classifier, rows[is_known], codes)
-    return RobustErrors.of(outcomes, np.unique(labels, return_inverse=True)[1])
+    return RobustErrors.from_outcomes(outcomes, np.unique(labels, return_inverse=True)[1])

@@ -460,7 +460,7 @@ def _load_images(data: str) -> Dataset:
     if not comm.is_serial:
         X, y = X[rows], y[rows]
     title = f"{name}:{part or 'train'}"
-    encoder = TableEncoder.of_images(X, title, IMAGE_SHAPES[name])
+    encoder = TableEncoder.from_images(X, title, IMAGE_SHAPES[name])
     return Dataset(RawTable(title, {}, encoded=X), encoder.target_, y, rows, encoder=encoder, X=X)
 
 

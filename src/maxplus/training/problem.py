@@ -283,7 +283,7 @@ class TrainingProblem:
         Raise StateError if they do not fit X.
         """
         try:
-            model = kind.of_weights(state.part(prefix))
+            model = kind.from_weights(state.part(prefix))
         except ValueError as error:
             raise StateError(str(error)) from None
         if (model.n_features, model.dtype) != (self.X.shape[1], self.X.dtype):

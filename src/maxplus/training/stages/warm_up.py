@@ -102,7 +102,7 @@ class WarmUp:
             X, y, weight = X[kept], y[kept], None if weight is None else weight[kept]
         if weight is not None:
             weight = weight / comm.mean(weight)
-        scaling = comm.root_only(lambda rows: Rescaling.of(model, rows, annealing.scale), X)
+        scaling = comm.root_only(lambda rows: Rescaling.from_model(model, rows, annealing.scale), X)
         run = _Run(comm, scaling, model, held_out, rng)
         if state is not None:
             run.restore(state)
