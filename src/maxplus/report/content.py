@@ -259,7 +259,7 @@ def _certified(
         "small": SMALL_RADIUS,
         "n_certified": n_certified,
         "share": percent(n_certified / n),
-        "median_radius": CertifiedRows.from_radii(radius, selected).median,
+        "median_radius": CertifiedRows.from_radii(radius, selected).median_radius,
         "unit": unit,
         "fixed": fixed,
         "n_moving": len(dict.fromkeys(columns)) - len(fixed),
