@@ -291,8 +291,8 @@ def regression_rows(metrics: RegressionMetrics) -> list[tuple[str, str]]:
         ("mean absolute error, 95 % interval", error),
         ("root mean square error", format_number(metrics.rmse)),
     ]
-    if not math.isnan(metrics.covered):
-        rows.append(("inside the 90 % interval", percent(metrics.covered)))
+    if not math.isnan(metrics.coverage):
+        rows.append(("inside the 90 % interval", percent(metrics.coverage)))
     return rows
 
 

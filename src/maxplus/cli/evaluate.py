@@ -235,7 +235,10 @@ def _report_regression(columns: dict[str, NDArray], console: Console) -> dict[st
     )
     table = plain_table("", "")
     table.show_header = False
-    for row in (*regression_rows(metrics), ("width of the interval", format_number(metrics.width))):
+    for row in (
+        *regression_rows(metrics),
+        ("width of the interval", format_number(metrics.mean_width)),
+    ):
         table.add_row(*row)
     console.rich.print(table)
     return metrics.to_json()
