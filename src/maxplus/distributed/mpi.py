@@ -92,7 +92,7 @@ class MPICommunicator(Communicator):
 
     def gather(self, rows: NDArray) -> NDArray:
         """Return the rows of all ranks on rank 0, and an empty array on other ranks."""
-        return self._concatenate(rows, self._comm.Gatherv, is_receiver=self.is_first)
+        return self._concatenate(rows, self._comm.Gatherv, is_receiver=self.is_root)
 
     def _concatenate(self, rows: NDArray, collective: Any, *, is_receiver: bool) -> NDArray:
         """Concatenate the rows of all ranks by an MPI collective.

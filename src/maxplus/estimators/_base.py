@@ -356,7 +356,7 @@ class BaseMaxPlusClassifier(StatusMixin, ClassifierMixin, BaseMaxPlusEstimator):
             rng = np.random.default_rng(comm.bcast(seed))
         with ExitStack() as stack:
             stack.enter_context(threads(self.n_jobs))
-            if not comm.is_first:
+            if not comm.is_root:
                 callbacks = [c for c in callbacks if isinstance(c, KeepBestOnInterrupt)]
             elif self.verbose:
                 callbacks.append(stack.enter_context(progress_bar(self)))

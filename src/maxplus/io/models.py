@@ -111,7 +111,7 @@ def save(
     document, arrays = serialize(estimator, remember_rows)
     document["notes"] = notes
     # Only rank 0 writes.
-    if current().is_first:
+    if current().is_root:
         write_container(path, KIND, document, arrays)
 
 

@@ -290,7 +290,7 @@ def load_dataset(
     with comm.raise_on_all_ranks():
         dataset = _encoded(table, encoder, labelled, unknown, first_row)
     unknown.sum_over_ranks(comm)
-    if comm.is_first:
+    if comm.is_root:
         unknown.warn(table.name)
     return dataset
 
