@@ -169,7 +169,7 @@ def advance(
             )
     except KeyboardInterrupt:
         # Other ranks may be blocked in a collective call.
-        if not (monitor.keeps_interrupted and current().is_serial):
+        if not (monitor.keeps_best_on_interrupt and current().is_serial):
             raise
         monitor.interrupt()
         status = Status.INTERRUPTED

@@ -96,7 +96,7 @@ class WarmUp:
         assert rng is not None
         held_out = self._held_out(problem, rng) if state is None else state.arrays["held_out"]
         X, y, weight = problem.X, problem.y, problem.weight
-        validation = problem.own(held_out)
+        validation = problem.local_rows(held_out)
         if held_out.size:
             kept = np.setdiff1d(np.arange(len(y)), validation)
             X, y, weight = X[kept], y[kept], None if weight is None else weight[kept]
