@@ -1,4 +1,4 @@
-"""Explanations of sums of terms: text, records, walls, boxes and figure."""
+"""Explanations of sums of terms: text, records, linear ranges, boxes and figure."""
 
 import re
 from dataclasses import replace
@@ -86,7 +86,7 @@ def test_explanation_of_sum_names_missing_values():
 
 @given(SEEDS)
 @fixed(40)
-def test_contributions_are_linear_in_the_mapped_value_between_the_walls(seed):
+def test_contributions_are_linear_in_the_mapped_value_in_the_linear_range(seed):
     """And not beyond a wall, which is a breakpoint of one of the two classes."""
     rng = np.random.default_rng(seed)
     shapes = [Term([0], LMM(*(rng.normal(size=s) for s in (2, (2, 5), (5, 3))))) for _ in range(2)]
@@ -119,7 +119,7 @@ def test_contributions_are_linear_in_the_mapped_value_between_the_walls(seed):
                 assert np.abs(slope(end + side * 1e-6) - inside[1]).max() > 1e-6
 
 
-def test_walls_are_printed_in_raw_units():
+def test_linear_ranges_are_printed_in_raw_units():
     steps = LMM.from_boxes([[0.0], [1.0]], 0.5, np.eye(2), slope=1.0)
     years = FeatureMap([([20.0, 90.0], [-0.25, 1.5])])
     model = AdditiveLMM([Term([0], steps)], 1, years)
@@ -132,7 +132,7 @@ def test_walls_are_printed_in_raw_units():
     assert "from age = 25 (below 30)" in text
 
 
-def test_categories_and_missing_indicators_have_no_walls():
+def test_categories_and_missing_indicators_have_no_finite_linear_range():
     steps = LMM.from_boxes([[0.0], [1.0]], 0.5, np.eye(2), slope=1.0)
     model = AdditiveLMM([Term([p], steps) for p in range(4)], 4)
     domain = replace(
