@@ -44,13 +44,13 @@ def box_of(unit):
     """Return the box where a unit's output for its class is at least 0, clipped to the axes."""
     boxes = unit_boxes(clf.model_, level=-clf.W2_[unit].max())
     first = np.clip(boxes.low[unit], low, high)
-    return first, np.clip(boxes.high[unit], low, high) - first, boxes.favourite[unit]
+    return first, np.clip(boxes.high[unit], low, high) - first, boxes.label[unit]
 
 
 fig, (left, right) = plt.subplots(1, 2, figsize=(10, 3.8), layout="constrained")
 for unit in range(clf.n_hidden_):
-    corner, size, favourite = box_of(unit)
-    colour = (BLUE, RED)[favourite]
+    corner, size, label = box_of(unit)
+    colour = (BLUE, RED)[label]
     left.add_patch(Rectangle(corner, *size, facecolor=colour, edgecolor=colour, alpha=0.15))
     left.add_patch(Rectangle(corner, *size, fill=False, edgecolor=colour, linewidth=1.5))
 draw_points(left)

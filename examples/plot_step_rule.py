@@ -23,7 +23,7 @@ X = StandardScaler().fit_transform(X)
 rng = np.random.default_rng(0)
 chosen = np.concatenate([rng.choice(np.flatnonzero(y == d), 60, replace=False) for d in (0, 1)])
 heights = np.where(np.eye(2)[y[chosen]] == 1, 0.0, -1.0)
-start = LMM.of_boxes(X[chosen], 0.0, heights, slope=1.0)
+start = LMM.from_boxes(X[chosen], 0.0, heights, slope=1.0)
 N_ITER = 5_000
 
 # %%

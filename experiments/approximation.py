@@ -56,7 +56,7 @@ def run(settings: Settings) -> Result:
     return Result(
         "The approximation theorem",
         text,
-        [Table.of("Error of the pyramids", cells, columns)],
+        [Table.from_records("Error of the pyramids", cells, columns)],
         {"cases": values},
         {"error": _draw(values)},
     )
@@ -69,7 +69,7 @@ def _grid(axis: NDArray, n_features: int) -> NDArray:
 def _pyramids(target: Target, m: int) -> tuple[NDArray, LMM]:
     """Return the centres of m cells along each axis, and the network with a unit for each."""
     points = _grid((np.arange(m) + 0.5) / m, target.n_features)
-    return points, LMM.of_boxes(points, 0.0, target.f(points)[:, None], target.lipschitz)
+    return points, LMM.from_boxes(points, 0.0, target.f(points)[:, None], target.lipschitz)
 
 
 def _measure(target: Target, m: int) -> dict[str, Any]:

@@ -53,7 +53,7 @@ def run(settings: Settings) -> Result:
     return Result(
         "The log 2 certificate",
         text,
-        [Table.of("First iterate below log 2 (or the best one)", cells, columns)],
+        [Table.from_records("First iterate below log 2 (or the best one)", cells, columns)],
         {"runs": values},
         scale=f"{n_seeds} seeds, {iterations:,} iterations",
     )

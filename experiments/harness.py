@@ -97,7 +97,7 @@ class Table:
     rows: list[tuple[Any, ...]]
 
     @classmethod
-    def of(
+    def from_records(
         cls, caption: str, records: Iterable[Mapping[str, Any]], columns: Mapping[str, str]
     ) -> Table:
         """Return a table of records, given the name of a field or a format of each column."""

@@ -139,7 +139,7 @@ def run(settings: Settings) -> Result:
         [
             *(table(side, models) for side in SIDES),
             Table("Seconds of training", ("model", "paper", "ours"), times),
-            Table.of("As many units as training flowers", all_units, ONE_UNIT_COLUMNS),
+            Table.from_records("As many units as training flowers", all_units, ONE_UNIT_COLUMNS),
         ],
         {
             "runs": [

@@ -47,7 +47,7 @@ def run(settings: Settings) -> Result:
     return Result(
         "Long run verified by dense iterations",
         text,
-        [Table.of("Parts of the run", audit["parts"], columns)],
+        [Table.from_records("Parts of the run", audit["parts"], columns)],
         {"run": audit},
         scale=f"{images:,} images",
     )

@@ -201,7 +201,7 @@ def main() -> None:
     function: Any = {"iterations": iterations, "warm_up": warm_up}[name]
     with use_mpi() if is_launched() else nullcontext():
         result = function(**options)
-        if current().is_first:
+        if current().is_root:
             print(json.dumps(result))
 
 

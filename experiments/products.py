@@ -67,7 +67,7 @@ def run(settings: Settings) -> Result:
     return Result(
         "Min-plus and max-plus products",
         text,
-        [Table.of(f"{n} × {m} times {m} × {k}", cells, COLUMNS)],
+        [Table.from_records(f"{n} × {m} times {m} × {k}", cells, COLUMNS)],
         {"shape": list(shape), "ratios": ratios, "timings": timings},
         scale=" × ".join(map(str, shape)),
     )

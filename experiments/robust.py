@@ -174,7 +174,7 @@ def run(settings: Settings) -> Result:
     return Result(
         "Certified robustness",
         _text(measured),
-        [Table.of("Errors in percent, lower is better", _rows(measured), COLUMNS)],
+        [Table.from_records("Errors in percent, lower is better", _rows(measured), COLUMNS)],
         {"tasks": measured},
         {"errors": _draw(measured)},
         f"{QUICK_ROWS} rows of tables, {QUICK_IMAGES} images, {QUICK_EPOCHS} epochs, one "

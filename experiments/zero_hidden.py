@@ -70,7 +70,7 @@ def run(settings: Settings) -> Result:
     return Result(
         "The model without hidden layers",
         text,
-        [Table.of("Maximum loss on MNIST", runs, COLUMNS)],
+        [Table.from_records("Maximum loss on MNIST", runs, COLUMNS)],
         {"images": n, "iterations": iterations, "best": best},
         {"plateau": _draw(curves)},
         f"{n:,} images, {iterations:,} iterations",

@@ -26,7 +26,9 @@ def fixed(max_examples):
 
 def flips_within(model, X, low=-np.inf, high=np.inf):
     """Return counterfactuals in raw units; all features are numbers between two limits."""
-    return nearest_counterfactuals(model, X, Domain.free(model.n_features).within(low, high))
+    return nearest_counterfactuals(
+        model, X, Domain.unrestricted(model.n_features).within(low, high)
+    )
 
 
 def lmm(W0, W1, W2, dtype=np.float64):
@@ -145,18 +147,18 @@ def check_flips(model, X, low=-np.inf, high=np.inf, *, tolerance=1e-9, rtol=1e-9
     predicted = model.scores(X).argmax(axis=1)
     low, high = (np.broadcast_to(v, X.shape[1]) for v in (low, high))
     for n, x in enumerate(X):
-        p, value, becomes = (array[n] for array in found[:3])
+        p, value, new_class = (array[n] for array in found[:3])
         nearest = nearest_flip(model, x, predicted[n], low, high, tolerance)
         if p == -1:
             assert np.isnan(value)
-            assert becomes == -1
+            assert new_class == -1
             change = np.inf
         else:
             assert low[p] <= value <= high[p]
             changed = x.astype(np.float64)
             changed[p] = value
-            assert model.scores(changed[None]).argmax() == becomes
-            assert becomes != predicted[n]
+            assert model.scores(changed[None]).argmax() == new_class
+            assert new_class != predicted[n]
             change = abs(value - float(x[p]))
             assert change >= nearest.possible - rtol * (1 + nearest.possible)
         if not (ties and nearest.tied < nearest.clear):

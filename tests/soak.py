@@ -186,7 +186,7 @@ def recipes(rng, folder):
         if "scale" not in str(error):
             raise
         return {"refused": 1}
-    assert Status.of(clf.status_).message == clf.status_message_
+    assert Status.from_text(clf.status_).message == clf.status_message_
     is_correct = clf.predict(X) == y
     assert is_correct.all() or not clf.perfect_fit_
     assert is_correct[clf.training_losses_ < LOG2].all()
@@ -252,7 +252,7 @@ def flips(rng, folder):
     rows = np.flatnonzero(found.feature >= 0)
     changed = X[rows].copy()
     changed[np.arange(len(rows)), found.feature[rows]] = found.value[rows]
-    assert (model.scores(changed).argmax(axis=1) == found.becomes[rows]).all()
+    assert (model.scores(changed).argmax(axis=1) == found.new_class[rows]).all()
     n_tried = 0
     for n in range(len(X)):
         limit = abs(found.value[n] - X[n, found.feature[n]]) if found.feature[n] >= 0 else 1e3

@@ -167,7 +167,7 @@ def additive_problem(n=600):
     rng = np.random.default_rng(5)
     U = rng.uniform(-1, 1, (n, 3))
     y = (np.abs(U[:, 0]) + U[:, 1] > 0.5).astype(np.int64)
-    lmm = LMM.of_boxes([[-0.5], [0.5], [-0.5], [0.5]], 0.5, np.repeat(np.eye(2), 2, 0) / 2, 1.0)
+    lmm = LMM.from_boxes([[-0.5], [0.5], [-0.5], [0.5]], 0.5, np.repeat(np.eye(2), 2, 0) / 2, 1.0)
     return U, y, AdditiveLMM([Term([p], lmm) for p in range(3)], 3)
 
 

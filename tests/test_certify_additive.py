@@ -239,7 +239,7 @@ def test_skipped_units_do_not_change_margins(reach, n_rows):
 
 def test_unit_shared_by_both_classes_costs_no_margin():
     """Separate bounds of both scores would be too loose, because one unit decides both."""
-    shared = LMM.of_boxes([[0.0, 0.0]], 1.0, [[1.0, 0.0]], slope=1.0)
+    shared = LMM.from_boxes([[0.0, 0.0]], 1.0, [[1.0, 0.0]], slope=1.0)
     low, high = box_bounds(shared, np.zeros((1, 2)), 1.0)
     assert low[0, 0] < high[0, 1]
     for model in (shared, AdditiveLMM([Term([0, 1], shared)], 2)):
@@ -270,7 +270,7 @@ def test_certified_at_agrees_with_the_radius(seed, kind, dtype, has_map):
 
 
 def test_radius_is_infinite_if_mapped_features_cannot_change_the_prediction():
-    lmm = LMM.of_boxes([[0.0], [1.0]], 0.0, 3.0 * np.eye(2), 1.0)
+    lmm = LMM.from_boxes([[0.0], [1.0]], 0.0, 3.0 * np.eye(2), 1.0)
     term = Term([0], lmm)
     held = FeatureMap([([0.0, 1.0], [-0.3, 0.3]), ([0.0], [0.0])])
     X = np.array([[0.2, 5.0], [30.0, -2.0]])
@@ -285,14 +285,14 @@ def test_radius_is_infinite_if_mapped_features_cannot_change_the_prediction():
 
 def test_bounds_of_terms_over_one_feature_are_joint():
     """Opposite terms over one feature cancel."""
-    lmm = LMM.of_boxes([[0.0], [1.0]], 0.0, 3.0 * np.eye(2), 1.0)
+    lmm = LMM.from_boxes([[0.0], [1.0]], 0.0, 3.0 * np.eye(2), 1.0)
     opposite = LMM(lmm.W0, lmm.W1, lmm.W2[:, ::-1])
     model = AdditiveLMM([Term([0], lmm), Term([0], opposite)], 1, intercept=[0.1, 0.0])
     assert (certified_radius(model, np.array([[0.3], [5.0]])) > 1e6).all()
 
 
 def test_equal_scores_have_radius_zero():
-    lmm = LMM.of_boxes([[0.0], [0.0]], 0.0, np.eye(2), 1.0)
+    lmm = LMM.from_boxes([[0.0], [0.0]], 0.0, np.eye(2), 1.0)
     model = AdditiveLMM([Term([0], lmm), Term([1], lmm)], 2)
     X = np.array([[0.3, 1.0]])
     assert_array_equal(certified_radius(model, X), 0.0)

@@ -126,10 +126,10 @@ def test_certified_radius_requires_fitted_classifier(iris):
 
 
 def test_certified_rows_are_correct_rows():
-    found = CertifiedRows.of([0.3, 9.0, 0.1, 0.2, 0.4], [True, False, True, True, True])
+    found = CertifiedRows.from_radii([0.3, 9.0, 0.1, 0.2, 0.4], [True, False, True, True, True])
     assert found == (5, 4, 0.2, 0.1)
     # At least half of the correct rows have the median radius or a larger one.
-    assert (np.array([0.3, 0.1, 0.2, 0.4]) >= found.median).mean() >= 0.5
+    assert (np.array([0.3, 0.1, 0.2, 0.4]) >= found.median_radius).mean() >= 0.5
     text = found.sentence(held=["sex", "pain", "stage", "thal"])
     for words in (
         "4 of 5 rows are predicted correctly",
@@ -141,11 +141,11 @@ def test_certified_rows_are_correct_rows():
     ):
         assert words in text
     assert "held" not in found.sentence("raw units")
-    none = CertifiedRows.of([0.3], [False])
-    assert np.isnan(none.median)
+    none = CertifiedRows.from_radii([0.3], [False])
+    assert np.isnan(none.median_radius)
     assert none.sentence() == ("None of the 1 rows is predicted correctly: no row is certified.")
     with pytest.raises(ValueError, match=r"^radius and correct must have the same shape"):
-        CertifiedRows.of([0.1, 0.2], [True])
+        CertifiedRows.from_radii([0.1, 0.2], [True])
 
 
 def test_certified_accuracy_counts_rows_whose_radius_reaches_eps(iris):

@@ -66,8 +66,8 @@ def listed_problems(draw, is_sum):
     rng = np.random.default_rng(draw(SEEDS))
     P = 7
     domain = replace(
-        Domain.free(P, rng.uniform(0.5, 2.0, P)).within(-2.0, 3.0),
-        whole=np.isin(np.arange(P), [0, 1, 6]),
+        Domain.unrestricted(P, rng.uniform(0.5, 2.0, P)).within(-2.0, 3.0),
+        is_integer=np.isin(np.arange(P), [0, 1, 6]),
         values={2: np.array([-1.5, 0.25, 2.0])},
         categories=(OneHotGroup("word", (3, 4, 5), ("u", "v", "w"), draw(st.booleans())),),
     )
@@ -86,13 +86,13 @@ def test_changes_of_listed_values_are_the_smallest(drawn, n_columns):
     change = smallest_change(model, x, domain, n_columns)
     expected = nearest_of_all(model, domain, x, n_columns)
     if expected == np.inf:
-        assert (change.becomes, change.distance, change.feature.size) == (-1, np.inf, 0)
+        assert (change.new_class, change.distance, change.feature.size) == (-1, np.inf, 0)
         return
     assert change.distance == pytest.approx(expected, rel=CLOSE)
-    assert change.at_least == pytest.approx(change.distance, rel=CLOSE)
+    assert change.lower_bound == pytest.approx(change.distance, rel=CLOSE)
     assert change.feature.size <= n_columns
-    assert model.scores(change.row[None]).argmax() == change.becomes
-    assert change.becomes != model.scores(x[None]).argmax()
+    assert model.scores(change.row[None]).argmax() == change.new_class
+    assert change.new_class != model.scores(x[None]).argmax()
 
 
 @st.composite
@@ -110,7 +110,7 @@ def test_changes_of_two_numbers_are_the_smallest(drawn):
     """No nearer point of a fine grid flips the class, and the change flips it."""
     rng, model = drawn
     x, unit = rng.uniform(LOW, HIGH, 3), rng.uniform(0.5, 2.0, 3)
-    domain = Domain.free(3, unit).within(LOW, HIGH)
+    domain = Domain.unrestricted(3, unit).within(LOW, HIGH)
     y = model.scores(x[None]).argmax()
     change = smallest_change(model, x, domain, 2)
     single = nearest_counterfactuals(model, x[None], domain)
@@ -125,15 +125,15 @@ def test_changes_of_two_numbers_are_the_smallest(drawn):
         sums = (np.abs(rows - x) / unit).sum(axis=1)
         nearest = min(nearest, sums[lead > GRID_LEAD[type(model)]].min(initial=np.inf))
     assert change.distance <= nearest * (1 + CLOSE)
-    assert change.at_least == pytest.approx(change.distance, rel=CLOSE)
-    if change.becomes < 0:
+    assert change.lower_bound == pytest.approx(change.distance, rel=CLOSE)
+    if change.new_class < 0:
         assert nearest == np.inf
         return
     moved = x.copy()
     moved[change.feature] = change.value
     assert (np.abs(moved - x) / unit).sum() == pytest.approx(change.distance)
-    assert model.scores(moved[None]).argmax() == change.becomes != y
-    assert model.scores(change.row[None]).argmax() == change.becomes
+    assert model.scores(moved[None]).argmax() == change.new_class != y
+    assert model.scores(change.row[None]).argmax() == change.new_class
     assert (np.abs(change.row - x) >= np.abs(moved - x) - 1e-12).all()
 
 
@@ -146,8 +146,8 @@ def test_changes_of_sums_for_integers_and_missing_values_are_the_smallest(seed):
     feature_map = FeatureMap([*knots, ([0.0, 1.0], [-0.5, 0.5])])
     model = AdditiveLMM(random_terms(rng, 3, 2, n_terms=5), 3, feature_map)
     domain = replace(
-        Domain.free(3, [2.0, 5.0, 1.0]).within(-30.0, 30.0),
-        whole=np.array([True, True, False]),
+        Domain.unrestricted(3, [2.0, 5.0, 1.0]).within(-30.0, 30.0),
+        is_integer=np.array([True, True, False]),
         indicators={1: 2},
     ).with_fixed([2])
     assert domain.is_unlisted[:2].all()
@@ -162,7 +162,7 @@ def test_changes_of_sums_for_integers_and_missing_values_are_the_smallest(seed):
     change = smallest_change(model, x, domain, 2)
     assert change.distance == pytest.approx(expected, rel=CLOSE)
     if expected < np.inf:
-        assert model.scores(change.row[None]).argmax() == change.becomes != y
+        assert model.scores(change.row[None]).argmax() == change.new_class != y
         assert change.row[2] == (0.0 if 1 in change.feature else 1.0)
         assert (change.value == np.round(change.value)).all()
 
@@ -172,7 +172,7 @@ def test_changes_of_sums_for_integers_and_missing_values_are_the_smallest(seed):
 def test_changes_are_no_nearer_than_certified_radius(seed):
     rng = np.random.default_rng(seed)
     model, x = random_model(rng, 3), rng.normal(size=3)
-    change = smallest_change(model, x, Domain.free(3).within(-9.0, 9.0), 3)
+    change = smallest_change(model, x, Domain.unrestricted(3).within(-9.0, 9.0), 3)
     assert change.distance >= certified_radius(model, x[None])[0] * (1 - CLOSE)
 
 
@@ -181,7 +181,7 @@ def test_changes_are_no_nearer_than_certified_radius(seed):
 def test_change_of_one_column_is_its_counterfactual(seed):
     rng = np.random.default_rng(seed)
     model, x = random_model(rng, 3), rng.normal(size=3)
-    domain = Domain.free(3).within(-9.0, 9.0)
+    domain = Domain.unrestricted(3).within(-9.0, 9.0)
     single = nearest_counterfactuals(model, x[None], domain)
     change = smallest_change(model, x, domain, 1)
     assert change.distance == single.distance[0]
@@ -192,8 +192,8 @@ def test_changes_keep_integers_and_fill_missing_values():
     rng = np.random.default_rng(5)
     P = 4
     domain = replace(
-        Domain.free(P, names=["a", "b", "c", "no c"]).within(-50.0, 50.0),
-        whole=np.array([True, False, False, False]),
+        Domain.unrestricted(P, names=["a", "b", "c", "no c"]).within(-50.0, 50.0),
+        is_integer=np.array([True, False, False, False]),
         indicators={2: 3},
     ).with_fixed([3])
     found = 0
@@ -214,8 +214,8 @@ def test_changes_of_classifier_are_printed(iris):
     x = iris.X[70]
     low, high = iris.X.min(axis=0), iris.X.max(axis=0)
     change = clf.smallest_change(x, 2, low=low, high=high, class_names=list("abc"))
-    assert str(change).startswith(f"flips to {'abc'[change.becomes]} if feature ")
-    assert clf.predict(change.row[None]) == [change.becomes]
+    assert str(change).startswith(f"flips to {'abc'[change.new_class]} if feature ")
+    assert clf.predict(change.row[None]) == [change.new_class]
     single = clf.explain(x[None], low=low, high=high).counterfactuals
     assert change.distance <= single.distance[0]
     held = clf.smallest_change(x[None], 2, low=low, high=high, fixed=change.feature[:1])
@@ -229,7 +229,7 @@ def test_changes_of_classifier_are_printed(iris):
 
 def test_changes_reject_too_large_problems(monkeypatch):
     rng = np.random.default_rng(0)
-    model, domain = random_model(rng, 3), Domain.free(3).within(-9.0, 9.0)
+    model, domain = random_model(rng, 3), Domain.unrestricted(3).within(-9.0, 9.0)
     X = rng.normal(size=(9, 3))
     monkeypatch.setattr(changes, "MAX_INTEGERS", 1)
     far = X[nearest_counterfactuals(model, X, domain).distance.argmax()]
@@ -245,24 +245,27 @@ BOTH_ABOVE_5 = lmm(
 )
 
 
-@pytest.mark.parametrize(("at_least", "text"), [(0.5, "was found"), (np.inf, "flips the class")])
-def test_text_of_search_without_result_depends_on_proof(monkeypatch, at_least, text):
-    monkeypatch.setattr(MILP, "solve", lambda *_: changes.Optimum(None, at_least))
-    change = smallest_change(BOTH_ABOVE_5, [0.0, 0.0], Domain.free(2).within(-9.0, 9.0), 2)
+@pytest.mark.parametrize(("lower_bound", "text"), [(0.5, "was found"), (np.inf, "flips the class")])
+def test_text_of_search_without_result_depends_on_proof(monkeypatch, lower_bound, text):
+    monkeypatch.setattr(MILP, "solve", lambda *_: changes.Optimum(None, lower_bound))
+    change = smallest_change(BOTH_ABOVE_5, [0.0, 0.0], Domain.unrestricted(2).within(-9.0, 9.0), 2)
     assert change.feature.size == 0
-    assert change.at_least == at_least
+    assert change.lower_bound == lower_bound
     assert change.text == f"no change of this number of columns {text}"
 
 
 def test_changes_without_limits_or_counterfactual_are_not_searched():
     x = np.zeros(2)
     with pytest.raises(ValueError, match=r"^domain must have limits .*'feature 0' has none"):
-        smallest_change(BOTH_ABOVE_5, x, Domain.free(2), 2)
-    change = smallest_change(BOTH_ABOVE_5, x, Domain.free(2).within(-9.0, 9.0), 2)
+        smallest_change(BOTH_ABOVE_5, x, Domain.unrestricted(2), 2)
+    change = smallest_change(BOTH_ABOVE_5, x, Domain.unrestricted(2).within(-9.0, 9.0), 2)
     assert change.feature.tolist() == [0, 1]
     assert change.distance == pytest.approx(10.0, rel=CLOSE)
     assert change.row.tolist() == [5.1, 5.1]
-    assert smallest_change(BOTH_ABOVE_5, x, Domain.free(2).within(-9.0, 4.0), 2).becomes == -1
+    assert (
+        smallest_change(BOTH_ABOVE_5, x, Domain.unrestricted(2).within(-9.0, 4.0), 2).new_class
+        == -1
+    )
 
 
 def test_milp_solve_returns_the_optimum_or_none():
@@ -271,11 +274,11 @@ def test_milp_solve_returns_the_optimum_or_none():
     program.at_most({a: -1.0, b: -3.0}, -2.5)  # a + 3·b ≥ 2.5
     found = program.solve(10.0)
     np.testing.assert_allclose(found.values, [2.5, 0.0], atol=1e-9)
-    assert found.at_least == pytest.approx(2.5)
+    assert found.lower_bound == pytest.approx(2.5)
     program.at_most({a: 1.0}, 2.0)
     assert program.solve(10.0).values.tolist() == [0.0, 1.0]
     program.at_least_one([b])
     program.at_most({b: 1.0}, 0.0)
     impossible = program.solve(10.0)
     assert impossible.values is None
-    assert impossible.at_least == np.inf
+    assert impossible.lower_bound == np.inf

@@ -278,13 +278,13 @@ def test_scaling_is_robust_and_folded_into_weights(noisy):
 
 def test_rare_values_are_not_outliers():
     rare = (np.arange(100)[:, None] < 2) * 1.0
-    assert Scaling.of(rare).spread[0] == pytest.approx(rare.std())
+    assert Scaling.from_rows(rare).spread[0] == pytest.approx(rare.std())
 
 
 def test_image_features_are_not_rescaled(digits):
     for X in (digits.X, digits.X / 16, digits.X * 17.0):
         assert looks_like_pixels(X)
-        assert Scaling.of(X).is_identity
+        assert Scaling.from_rows(X).is_identity
     rng = np.random.default_rng(0)
     assert not looks_like_pixels(rng.random((50, 60)))  # few zeros
     assert not looks_like_pixels(digits.X[:, :40])

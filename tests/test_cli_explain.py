@@ -174,5 +174,5 @@ def test_rules_command_equals_model_rules(orchard_model):
     expected = model.rules(samples.X, samples.y, 3)
     assert good("rules", orchard_model, ORCHARD, "-n", 3).strip() == str(expected)
     result = document("rules", orchard_model, ORCHARD, "--number", 3)
-    assert [rule["correct"] for rule in result["rules"]] == [rule.correct for rule in expected]
+    assert [rule["correct"] for rule in result["rules"]] == [rule.n_correct for rule in expected]
     assert result["rows"] == 240

@@ -233,7 +233,7 @@ def test_mnist_is_read_as_images(name, n):
 
 def test_encoder_of_float32_images_has_float64_deviations():
     found = opened("digits")
-    single = TableEncoder.of_images(found.X.astype(np.float32), "digits", (8, 8))
+    single = TableEncoder.from_images(found.X.astype(np.float32), "digits", (8, 8))
     deviations = found.encoder.ranges_.deviations
     np.testing.assert_allclose(single.ranges_.deviations, deviations, rtol=1e-12)
     assert single.ranges_.deviations.dtype == np.float64

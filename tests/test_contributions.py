@@ -103,7 +103,7 @@ def test_against_names_the_rival_except_where_it_is_predicted():
 
 
 def test_text_is_a_sum_in_raw_units():
-    tent = LMM.of_boxes([[0.0], [1.0]], 0.5, np.eye(2), slope=1.0)
+    tent = LMM.from_boxes([[0.0], [1.0]], 0.5, np.eye(2), slope=1.0)
     terms = [Term([p], tent) for p in range(7)]
     raw = FeatureMap([([0.0, 100.0], [0.0, 1.0])] * 7)
     model = AdditiveLMM(terms, 7, raw)
@@ -132,7 +132,7 @@ def test_text_names_the_values_of_a_pair_and_signs():
 
 def mixed_domain():
     """Return a category of three words, a number, and whether it was missing."""
-    free = Domain.free(5, names=["red", "green", "blue", "age", "age is missing"])
+    free = Domain.unrestricted(5, names=["red", "green", "blue", "age", "age is missing"])
     colour = OneHotGroup("colour", (0, 1, 2), ("red", "green", "blue"))
     return dataclasses.replace(free, categories=(colour,), indicators={3: 4})
 
@@ -200,7 +200,7 @@ def test_shape_function_is_the_sum_of_the_one_feature_terms(seed):
 
 def test_shape_function_has_no_more_points_than_bends():
     """Units that are never the maximum have no breakpoints."""
-    covered = LMM.of_boxes([[0.0], [0.1], [2.0]], [[2.0], [0.2], [2.0]], np.ones((3, 1)), 1.0)
+    covered = LMM.from_boxes([[0.0], [0.1], [2.0]], [[2.0], [0.2], [2.0]], np.ones((3, 1)), 1.0)
     model = AdditiveLMM([Term([0], covered)], 1)
     assert_allclose(shape_function(model, 0).x, [-2.0, 0.0, 1.0, 2.0, 4.0])
 
@@ -236,7 +236,7 @@ def test_importances_of_one_feature_terms_are_mean_contributions():
 
 def test_importance_of_a_box_goes_to_the_feature_of_the_deciding_wall():
     """The walls of feature 1 are too far away to determine a score."""
-    boxes = LMM.of_boxes([[-1.0, 0.0], [1.0, 0.0]], [[1.0, 1e3]] * 2, 5 * np.eye(2), 1.0)
+    boxes = LMM.from_boxes([[-1.0, 0.0], [1.0, 0.0]], [[1.0, 1e3]] * 2, 5 * np.eye(2), 1.0)
     model = AdditiveLMM([Term([0, 1], boxes)], 2)
     X = np.random.default_rng(8).normal(size=(60, 2))
     assert_array_equal(feature_importances(model, X), [1.0, 0.0])
@@ -260,9 +260,9 @@ def test_importances_of_a_constant_model_are_zeros():
         ({"against": 3}, r"against must be an integer 0\.\.2"),
         ({"feature_names": ["a"]}, "feature_names must name 4"),
         ({"class_names": ["a"]}, "class_names must name 3"),
-        ({"domain": Domain.free(3)}, "domain must have 4"),
+        ({"domain": Domain.unrestricted(3)}, "domain must have 4"),
         (
-            {"domain": Domain.free(4), "feature_names": list("abcd")},
+            {"domain": Domain.unrestricted(4), "feature_names": list("abcd")},
             "feature_names must not be given",
         ),
     ],

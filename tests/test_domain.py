@@ -44,7 +44,7 @@ def columns(n=60, seed=0):
 
 def clinic(**changes):
     X = columns()
-    domain = Domain.of_rows(
+    domain = Domain.from_rows(
         X, names=NAMES, categories=[PAIN], indicators={6: 7}, fixed=["no sugar"]
     )
     return replace(domain, **{"ordinals": {5: ("I", "II", "III", "IV")}} | changes)
@@ -87,8 +87,8 @@ def test_domain_infers_units_limits_and_column_types():
     ids=str,
 )
 def test_domain_of_few_values_allows_only_those(column, values, whole):
-    domain = Domain.of_rows(column[:, None])
-    assert domain.whole.tolist() == [whole]
+    domain = Domain.from_rows(column[:, None])
+    assert domain.is_integer.tolist() == [whole]
     found = domain.values.get(0)
     assert (None if found is None else found.tolist()) == values
     assert domain.unit[0] == (column.std() or 1.0)
@@ -107,7 +107,7 @@ def test_counterfactuals_change_whole_columns():
     moved = abs(33 - x[0]), 1.0, 1.0, 2.0
     units = domain.unit[0], domain.unit[[3, 4]].min(), domain.unit[3], domain.unit[6]
     np.testing.assert_allclose(domain.distances(x, rows), np.divide(moved, units))
-    none = replace(domain, categories=(PAIN._replace(none=True),))
+    none = replace(domain, categories=(PAIN._replace(allows_none=True),))
     assert none.text(rows[1], 3) == "'much'"
     assert none.text(rows[2], 3) == "none of the known categories"
 
@@ -153,7 +153,7 @@ def test_domain_fixes_categorical_column_if_one_feature_is_fixed():
 
 def test_certificates_hold_non_continuous_columns_fixed():
     X = np.column_stack([columns(), np.arange(60) % 2])
-    domain = Domain.of_rows(X, categories=[PAIN], indicators={6: 7}, fixed=[7])
+    domain = Domain.from_rows(X, categories=[PAIN], indicators={6: 7}, fixed=[7])
     scale = domain.certificate_scale()
     assert np.flatnonzero(scale == 0.0).tolist() == [2, 3, 4, 7, 8]
     moving = np.setdiff1d(np.arange(9), [7])
@@ -175,7 +175,7 @@ def allowed_changes(domain, x):
         low, high = int(np.ceil(domain.low[p])), int(np.floor(domain.high[p]))
         values = domain.values.get(p, range(low, high + 1))
         if category is not None:
-            values = [0.0, 1.0] if category.none else [1.0]
+            values = [0.0, 1.0] if category.allows_none else [1.0]
         for value in values:
             row = x.copy()
             if category is not None:
@@ -247,14 +247,14 @@ def test_counterfactuals_are_the_nearest_of_all_values(drawn):
         distance, names = nearest_of(model, domain, x)
         assert flips.distance[n] == distance
         if distance == np.inf:
-            assert (flips.feature[n], flips.becomes[n]) == (-1, -1)
+            assert (flips.feature[n], flips.new_class[n]) == (-1, -1)
             continue
         p = int(flips.feature[n])
         # The first column of those that are equally near.
         assert domain.column_names[p] == next(c for c in domain.columns if c in names)
         row = domain.changed(x, p, flips.value[n])[0]
         assert any(np.array_equal(row, other) for _, other in allowed_changes(domain, x))
-        assert model.scores(row[None]).argmax() == flips.becomes[n]
+        assert model.scores(row[None]).argmax() == flips.new_class[n]
         assert flips.shown[n] == flips.value[n]
 
 
@@ -268,11 +268,11 @@ def test_domain_units_scale_distances(data):
     unit, X = 2.0 ** rng.integers(-3, 4, P), rng.normal(size=(4, P))
     low, high = X.min(axis=0) - rng.random(P), X.max(axis=0) + rng.random(P)
     found = nearest_counterfactuals(
-        model, X * unit, Domain.free(P, unit).within(low * unit, high * unit)
+        model, X * unit, Domain.unrestricted(P, unit).within(low * unit, high * unit)
     )
     expected = flips_within(model.folded(0.0, 1.0 / unit), X, low, high)
     assert np.array_equal(found.feature, expected.feature)
-    assert np.array_equal(found.becomes, expected.becomes)
+    assert np.array_equal(found.new_class, expected.new_class)
     np.testing.assert_allclose(found.distance, expected.distance, rtol=1e-9)
 
 
@@ -304,7 +304,7 @@ UP = lmm([1.0, 0.0], [[FAR, -5.0], [0.0, FAR]], [[0.0, -FAR], [-FAR, 0.0]])
     ],
 )
 def test_counterfactuals_of_rows_outside_domain_may_enter_it(x, low, high, value):
-    flips = nearest_counterfactuals(UP, np.array([[x]]), Domain.free(1).within(low, high))
+    flips = nearest_counterfactuals(UP, np.array([[x]]), Domain.unrestricted(1).within(low, high))
     assert flips.value[0] == pytest.approx(value, nan_ok=True)
 
 
@@ -315,7 +315,7 @@ def test_counterfactuals_skip_narrow_gaps_between_integers():
     x = np.array([[2.0, 0.0]])
     assert model.scores(x).argmax() == 0
     assert nearest_counterfactuals(model, x).value[0] == pytest.approx(4.2)
-    domain = replace(Domain.free(2).within(0.0, 50.0), whole=np.array([True, False]))
+    domain = replace(Domain.unrestricted(2).within(0.0, 50.0), is_integer=np.array([True, False]))
     assert np.flatnonzero(domain.is_unlisted).tolist() == [0]
     assert nearest_counterfactuals(model, x, domain).value.tolist() == [8.0]
     assert nearest_counterfactuals(model, x, domain.within(high=7.9)).feature.tolist() == [-1]
@@ -332,7 +332,7 @@ def test_printed_counterfactuals_change_the_prediction(seed, dtype):
     unit = 10.0 ** rng.uniform(-4, 4, P)
     model = random_model(rng, P, dtype=dtype).folded(0.0, unit)
     X = (rng.normal(size=(6, P)) * unit).astype(dtype)
-    domain = Domain.free(P, unit).within(X.min(axis=0) - unit, X.max(axis=0) + unit)
+    domain = Domain.unrestricted(P, unit).within(X.min(axis=0) - unit, X.max(axis=0) + unit)
     flips = nearest_counterfactuals(model, X, domain)
     for n in np.flatnonzero(flips.feature >= 0):
         p, x = flips.feature[n], X[n].astype(float)
@@ -340,18 +340,18 @@ def test_printed_counterfactuals_change_the_prediction(seed, dtype):
         typed = x.copy()
         typed[p] = float(domain.text(domain.changed(x, p, shown)[0], p, exact=True))
         assert typed[p] == shown
-        assert model.scores(typed[None]).argmax() == flips.becomes[n]
+        assert model.scores(typed[None]).argmax() == flips.new_class[n]
         assert domain.low[p] <= shown <= domain.high[p]
         beyond = (shown - flips.value[n]) * np.sign(flips.value[n] - x[p])
         assert 0.0 <= beyond <= 0.1 * unit[p] * (1 + 1e-12)
 
 
 def test_counterfactual_is_printed_with_fewest_digits():
-    flips = nearest_counterfactuals(UP, np.array([[1.2]]), Domain.free(1))
+    flips = nearest_counterfactuals(UP, np.array([[1.2]]), Domain.unrestricted(1))
     assert flips.value[0] == pytest.approx(5.0)
     assert flips.shown.tolist() == [5.1]
     # Nothing beyond the limit is printed.
-    flips = nearest_counterfactuals(UP, np.array([[1.2]]), Domain.free(1).within(high=5.04))
+    flips = nearest_counterfactuals(UP, np.array([[1.2]]), Domain.unrestricted(1).within(high=5.04))
     assert flips.shown.tolist() == [5.01]
 
 
@@ -365,7 +365,7 @@ def patients():
     sick = X[:, 0] / 20 + 2.5 * X[:, 4] + X[:, 5] + 0.5 * X[:, 7] + rng.normal(size=200) > 5.0
     y = np.where(sick, "sick", "well")
     clf = LMMClassifier(12, slope=2.0, warmup_epochs=5, random_state=0).fit(X, y)
-    domain = Domain.of_rows(X, names=NAMES, categories=[PAIN], indicators={6: 7}, fixed=[7])
+    domain = Domain.from_rows(X, names=NAMES, categories=[PAIN], indicators={6: 7}, fixed=[7])
     return clf, X, replace(domain, ordinals={5: ("I", "II", "III", "IV")})
 
 
@@ -440,14 +440,17 @@ def test_counterfactual_of_missing_value_starts_from_missing():
     W0 = [1.0, 0.0, 0.0, -FAR]
     W1 = [[FAR, -5.0], [0.0, FAR], [FAR, FAR], [2 * FAR, FAR / 2]]
     model = lmm(W0, W1, [[0.0, -FAR], [-FAR, 0.0]])
-    domain = replace(Domain.free(2, names=["dose", "no dose"]), indicators={0: 1})
+    domain = replace(Domain.unrestricted(2, names=["dose", "no dose"]), indicators={0: 1})
     domain = domain.with_fixed([1])
     X = np.array([[7.0, 1.0], [3.0, 1.0], [3.0, 0.0]])
     assert model.scores(X).argmax(axis=1).tolist() == [0, 0, 0]
     flips = nearest_counterfactuals(model, X, domain)
     assert flips.feature.tolist() == [0, 0, 0]
     np.testing.assert_allclose(flips.distance, [0.0, 2.0, 2.0], atol=1e-9)
-    for kind in ({"whole": np.array([True, False])}, {"values": {0: np.array([3.0, 5.5, 7.0])}}):
+    for kind in (
+        {"is_integer": np.array([True, False])},
+        {"values": {0: np.array([3.0, 5.5, 7.0])}},
+    ):
         found = nearest_counterfactuals(model, X, replace(domain, **kind).within(0.0, 90.0))
         assert found.distance.tolist()[0] == 0.0
         assert (found.value[1:] > 5.0).all()
@@ -455,7 +458,7 @@ def test_counterfactual_of_missing_value_starts_from_missing():
 
 
 def test_counterfactuals_of_zero_rows_are_empty():
-    flips = nearest_counterfactuals(UP, np.empty((0, 1)), Domain.free(1))
+    flips = nearest_counterfactuals(UP, np.empty((0, 1)), Domain.unrestricted(1))
     assert [field.shape for field in flips] == [(0,)] * 5
 
 
@@ -467,7 +470,7 @@ def test_domain_of_explanations_is_that_of_the_encoder_or_of_the_scale(patients)
         found.append((clf.explain(X[:20]).counterfactuals, clf.certificate_scale()))
     finally:
         del clf.encoder_
-    expected = Domain.free(8, clf.scale_), domain
+    expected = Domain.unrestricted(8, clf.scale_), domain
     for (flips, scale), own in zip(found, expected, strict=True):
         nearest = nearest_counterfactuals(clf.model_, X[:20], own)
         assert np.array_equal(flips.distance, nearest.distance)
@@ -476,7 +479,7 @@ def test_domain_of_explanations_is_that_of_the_encoder_or_of_the_scale(patients)
 
 def test_encoded_features_are_described_by_column():
     domain = replace(
-        Domain.free(5, names=["c = red", "c = blue", "c is missing", "pain", "age"]),
+        Domain.unrestricted(5, names=["c = red", "c = blue", "c is missing", "pain", "age"]),
         categories=(OneHotGroup("c", (0, 1), ("red", "blue")),),
         indicators={0: 2, 1: 2},
         ordinals={3: ("low", "high")},
@@ -492,7 +495,7 @@ def test_encoded_features_are_described_by_column():
 def test_missing_category_is_a_category():
     X = np.array([[1.0, 0.0, 0.0, 1.5], [0.0, 1.0, 0.0, 0.5], [0.0, 0.0, 1.0, 1.0]] * 20)
     y = np.array([0, 1, 1] * 20)
-    domain = Domain.of_rows(
+    domain = Domain.from_rows(
         X,
         names=["c = red", "c = blue", "c is missing", "size"],
         categories=[OneHotGroup("c", (0, 1), ("red", "blue"))],
@@ -527,7 +530,9 @@ def test_counterfactuals_of_large_integers_with_small_scale_take_few_steps():
     X = np.array([[1e8, 1e-6], [3e8, -2e-6], [499_000_001.0, 1e-7]])
     whole = np.array([True, False])
     domain = replace(
-        Domain.free(2, [3e8, 1e-6]).within([0.0, -1e-5], [1e9, 1e-5]), whole=whole, fixed=~whole
+        Domain.unrestricted(2, [3e8, 1e-6]).within([0.0, -1e-5], [1e9, 1e-5]),
+        is_integer=whole,
+        fixed=~whole,
     )
     flips = nearest_counterfactuals(model, X, domain)
     assert flips.feature.tolist() == [0, 0, 0]
@@ -542,9 +547,9 @@ def test_counterfactuals_of_integers_hidden_by_rounding_take_few_steps():
     W2 = np.where(np.eye(2), 1000.0, 900.0)
     model = LMM(*(W.astype(np.float32) for W in (slopes, W1, W2)))
     X = np.array([[1e8], [4.8e8]])
-    domain = replace(Domain.free(1, 3e8).within(0.0, 1e9), whole=np.ones(1, bool))
+    domain = replace(Domain.unrestricted(1, 3e8).within(0.0, 1e9), is_integer=np.ones(1, bool))
     flips = nearest_counterfactuals(model, X, domain)
-    assert flips.becomes.tolist() == [1, 1]
+    assert flips.new_class.tolist() == [1, 1]
     assert model.scores(flips.value[:, None]).argmax(axis=1).tolist() == [1, 1]
     # A unit in the last place of 1,000 is 6e-5, of which 16 are allowed for on either side.
     assert (np.abs(flips.value - 5e8) <= 2 * 16 * 6.2e-5 / 1e-8).all()

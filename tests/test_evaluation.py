@@ -107,9 +107,9 @@ def test_validation_accepts_regression():
     assert found.metrics.r2 == pytest.approx(r2_score(y, predicted))
     assert found.baseline.r2 == pytest.approx(0.0, abs=1e-12)
     assert found.baseline.mae == pytest.approx(np.abs(y - y.mean()).mean())
-    assert np.isnan(found.metrics.covered)
+    assert np.isnan(found.metrics.coverage)
     ours = validate(maxplus.LMMRegressor(epochs=5, random_state=0), X, y, cv=2)
-    assert 0.5 < ours.metrics.covered <= 1
+    assert 0.5 < ours.metrics.coverage <= 1
     assert ours.to_json()["nominal_coverage"] == 0.9
 
 

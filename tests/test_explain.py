@@ -57,7 +57,7 @@ def check_records(clf, X, explanation, classes, features):
         else:
             assert record["counterfactual_feature"] == features[flips.feature[n]]
             assert record["counterfactual_value"] == flips.value[n]
-            assert record["counterfactual_class"] == classes[flips.becomes[n]]
+            assert record["counterfactual_class"] == classes[flips.new_class[n]]
 
 
 def test_explanation_records_match_the_oracle(fitted, why, iris):

@@ -5,8 +5,8 @@ import pytest
 
 from maxplus.explain import (
     Domain,
+    active_paths,
     contributions,
-    decisive_paths,
     explain_predictions,
     feature_importances,
     nearest_counterfactuals,
@@ -21,9 +21,9 @@ from maxplus.models import LMM, AdditiveLMM, Term
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(5, 4)), np.arange(5) % 3
 PLAIN = LMM(RNG.normal(size=8), RNG.normal(size=(8, 6)), RNG.normal(size=(6, 3)))
-STEP = LMM.of_boxes([[0.0]], 0.5, [[1.0, 0.0, 0.0]], 1.0)
+STEP = LMM.from_boxes([[0.0]], 0.5, [[1.0, 0.0, 0.0]], 1.0)
 SUM = AdditiveLMM([Term(range(4), PLAIN), Term([1], STEP)], 4)
-FREE, WORDS = Domain.free(4), ["a", "b", "c"]
+FREE, WORDS = Domain.unrestricted(4), ["a", "b", "c"]
 
 
 @pytest.mark.parametrize("shape", [(5, 3), (5, 5), (0, 3), (4,), (5, 4, 1), (5, 0)])
@@ -36,7 +36,7 @@ def test_explain_functions_reject_rows_of_wrong_shape(model, shape):
         lambda: strongest_rules(model, rows, np.zeros(len(rows), int), FREE, WORDS),
     ]
     if model is PLAIN:
-        calls.append(lambda: decisive_paths(model, rows))
+        calls.append(lambda: active_paths(model, rows))
     for call in calls:
         with pytest.raises(ValueError, match=r"X must have 4 columns.* got shape \("):
             call()
@@ -45,8 +45,8 @@ def test_explain_functions_reject_rows_of_wrong_shape(model, shape):
 @pytest.mark.parametrize(
     ("domain", "names", "message"),
     [
-        (Domain.free(3), WORDS, "^domain must have 4 features; got 3"),
-        (Domain.free(5), WORDS, "^domain must have 4 features; got 5"),
+        (Domain.unrestricted(3), WORDS, "^domain must have 4 features; got 3"),
+        (Domain.unrestricted(5), WORDS, "^domain must have 4 features; got 5"),
         (FREE, ["a"], "^class_names must name 3 classes; got 1"),
         (FREE, list("abcd"), "^class_names must name 3 classes; got 4"),
     ],
@@ -73,7 +73,7 @@ def test_explain_functions_reject_other_models():
         with pytest.raises(TypeError, match=r"^model must be an LMM or an AdditiveLMM; got a str"):
             call()
     with pytest.raises(TypeError, match="use contributions for sums of terms"):
-        decisive_paths(SUM, X)
+        active_paths(SUM, X)
     with pytest.raises(TypeError, match="use term_boxes for sums of terms"):
         unit_boxes(SUM)
 
@@ -112,7 +112,7 @@ def test_explain_predictions_needs_a_baseline_for_a_sum():
     single = explain_predictions(PLAIN, X, None, WORDS, FREE)
     assert single.contributions is None
     with pytest.raises(AttributeError, match="no contributions; see its paths"):
-        _ = single.walls
+        _ = single.linear_range
 
 
 def test_explain_predictions_rejects_row_numbers_of_wrong_length():

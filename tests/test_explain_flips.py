@@ -65,7 +65,7 @@ def test_counterfactuals_respect_upper_bounds(high, feature, value, becomes):
     assert THREE_WAYS.scores(X).tolist() == [[0.0, -5.0, -7.0]]
     found = flips_within(THREE_WAYS, X, -np.inf, high)
     assert found.feature.tolist() == [feature]
-    assert found.becomes.tolist() == [becomes]
+    assert found.new_class.tolist() == [becomes]
     np.testing.assert_allclose(found.value, [value], rtol=1e-12)
     check_flips(THREE_WAYS, X, -np.inf, high)
 
@@ -89,7 +89,7 @@ def test_touching_scores_hide_no_later_counterfactual():
     assert model.scores(X).argmax() == 0
     assert model.scores(np.array([[1.0, 0.5]])).argmax() == 1
     found = nearest_counterfactuals(model, X)
-    assert (found.feature[0], found.becomes[0]) == (1, 1)
+    assert (found.feature[0], found.new_class[0]) == (1, 1)
     assert found.value[0] == pytest.approx(0.4, abs=0.05)
 
 
@@ -100,7 +100,7 @@ def test_close_class_hides_no_counterfactual(gap, slope):
     W1 = [[0.0, FAR], [FAR, -5.0]]
     model = lmm([slope, 1.0], W1, [[0.0, -gap, -FAR], [-FAR, -FAR, 0.0]])
     found = check_flips(model, np.zeros((1, 1)))
-    assert (found.feature[0], found.becomes[0]) == (0, 2)
+    assert (found.feature[0], found.new_class[0]) == (0, 2)
     assert found.value[0] == pytest.approx(5.0 / (1.0 - slope))
 
 
@@ -111,7 +111,7 @@ def test_rounding_at_the_row_hides_no_counterfactual():
     X = np.array([[0.0, 1.0], [0.0, 1.0 + 2.0**-22]], np.float32)
     assert model.scores(X).argmax(axis=1).tolist() == [0, 1]
     found = nearest_counterfactuals(model, X[:1])
-    assert (found.feature[0], found.becomes[0]) == (1, 1)
+    assert (found.feature[0], found.new_class[0]) == (1, 1)
     assert found.value[0] == pytest.approx(1.0, abs=1e-4)
 
 
@@ -122,14 +122,14 @@ def test_crossing_beyond_the_bound_is_no_counterfactual():
     assert model.scores(np.array([[5.0]])).argmax() == 0
     found = flips_within(model, np.zeros((1, 1), np.float32), 0.0, 5.0)
     assert found.feature.tolist() == [-1]
-    assert found.becomes.tolist() == [-1]
+    assert found.new_class.tolist() == [-1]
     assert np.isnan(found.value).all()
     found = flips_within(model, np.zeros((1, 1), np.float32), 0.0, 5.1)
-    assert (found.feature[0], found.becomes[0]) == (0, 1)
+    assert (found.feature[0], found.new_class[0]) == (0, 1)
 
 
 def test_counterfactual_class_of_a_tie_is_the_first():
     W2 = [[-FAR, 0.0, -FAR], [0.0, -FAR, 0.0]]
     found = check_flips(lmm([0.0, 1.0], [[0.0, FAR], [FAR, -5.0]], W2), np.zeros((1, 1)), ties=True)
-    assert found.becomes.tolist() == [0]
+    assert found.new_class.tolist() == [0]
     assert found.value[0] == pytest.approx(5.0)

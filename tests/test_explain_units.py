@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from explained import FLOWERS, SMALL, fixed, lmm, path_of, tied_models
 from maxplus import SubgradientLMMClassifier
-from maxplus.explain import decisive_paths, unit_boxes
+from maxplus.explain import active_paths, unit_boxes
 from maxplus.models import LMM
 from strategies import GRID, SEEDS, grid_array
 
@@ -75,7 +75,7 @@ def test_centres_are_maxima_of_units(drawn):
 def test_unit_class_is_the_largest_output_weight():
     W2 = [[1.0, 3.0, 3.0], [0.0, 0.0, 0.0], [-1.0, -2.0, -0.5]]
     boxes = unit_boxes(lmm([1.0, -1.0], np.zeros((2, 3)), W2))
-    assert boxes.favourite.tolist() == [1, 0, 2]
+    assert boxes.label.tolist() == [1, 0, 2]
     assert boxes.height.tolist() == [3.0, 0.0, -0.5]
 
 
@@ -151,7 +151,7 @@ def test_worst_samples_rejects_n_below_one(fitted, n):
 @fixed(80)
 def test_active_paths_match_the_oracle(drawn):
     model, X = drawn
-    paths = decisive_paths(model, X)
+    paths = active_paths(model, X)
     for array in paths:
         assert array.shape == (len(X), model.n_classes)
     for n, x in enumerate(X):

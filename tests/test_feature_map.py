@@ -170,14 +170,14 @@ def test_clip_to_levels_is_constant_between_them():
     assert_allclose(clipped(np.stack([x, x], axis=1)), np.stack([expected] * 2, axis=1), atol=1e-12)
 
 
-def test_clip_accepts_levels_that_touch():
+def test_clip_accepts_intervals_that_touch():
     positions, values = FeatureMap.clip(np.zeros((1, 1)), [(0, 1), (1, 3)]).knots(0)
     assert_array_equal(positions, [0.0, 1.0, 3.0])
     assert_array_equal(values, [-0.5, 0.0, 0.5])
 
 
 @pytest.mark.parametrize(
-    "levels",
+    "intervals",
     [
         "rnage",
         None,
@@ -190,6 +190,6 @@ def test_clip_accepts_levels_that_touch():
         ("a", 1),
     ],
 )
-def test_clip_rejects_levels(levels):
-    with pytest.raises(ValueError, match=r"clip must"):
-        FeatureMap.clip(np.zeros((2, 1)), levels)
+def test_clip_rejects_invalid_intervals(intervals):
+    with pytest.raises(ValueError, match=r"^intervals must"):
+        FeatureMap.clip(np.zeros((2, 1)), intervals)

@@ -93,7 +93,7 @@ def text_record():
     texts = [
         str(clf.explain(X[:5])),
         str(clf.smallest_change(X[0], low=X.min(axis=0), high=X.max(axis=0))),
-        str(clf.rules(X, clf.predict(X), domain=Domain.free(5))),
+        str(clf.rules(X, clf.predict(X), domain=Domain.unrestricted(5))),
     ]
     return "\n".join(texts).splitlines()
 

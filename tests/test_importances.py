@@ -95,7 +95,7 @@ def test_partial_dependence_display_accepts_classifiers(two_informative_features
 def test_importances_memory_is_not_quadratic_in_features():
     n_features = 3000
     rng = np.random.default_rng(0)
-    model = LMM.of_boxes(rng.normal(size=(4, n_features)), 0.0, 4.0 * np.eye(4) - 2.0, 1.0)
+    model = LMM.from_boxes(rng.normal(size=(4, n_features)), 0.0, 4.0 * np.eye(4) - 2.0, 1.0)
     taken = most_memory(lambda: feature_importances(model, rng.normal(size=(10, n_features))))
     # One array of features by features would be 72 MB.
     assert taken < 10_000_000

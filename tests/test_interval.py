@@ -47,7 +47,7 @@ class SoftMargins:
 
     def __init__(self, model, X, y, reach):
         self.model, self.y = model, y.astype(np.int64)
-        self.state = TermState.of(model, np.float32)
+        self.state = TermState.from_model(model, np.float32)
         self.buffers = interval_buffers(self.state.layout, X.shape[1], model.n_classes, len(y))
         self.buffers.U_low[:] = model.feature_map(X - reach).T
         self.buffers.U_high[:] = model.feature_map(X + reach).T

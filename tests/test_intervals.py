@@ -152,6 +152,6 @@ def test_standard_errors_are_printed_with_significant_digits(value, error, text)
     ],
 )
 def test_unlimited_radii_are_not_printed_as_inf(radius, words):
-    message = CertifiedRows.of(radius, np.ones(len(radius), bool)).sentence("deviations")
+    message = CertifiedRows.from_radii(radius, np.ones(len(radius), bool)).sentence("deviations")
     assert words in message
     assert "inf " not in message

@@ -18,7 +18,7 @@ from maxplus._compile.elementary import exp32, exp64, log64
 from maxplus._compile.jit import njit, warn_uncached
 from maxplus._compile.linking import require
 from maxplus.certify import certified_radius
-from maxplus.explain import decisive_paths, nearest_counterfactuals
+from maxplus.explain import active_paths, nearest_counterfactuals
 from processes import run_python
 
 SOURCE = """
@@ -146,7 +146,7 @@ def test_serial_and_parallel_kernels_give_the_same_results(fitted, iris, monkeyp
 
     def results():
         flips = nearest_counterfactuals(model, X)
-        paths = decisive_paths(model, X)
+        paths = active_paths(model, X)
         return (
             model.scores(X),
             model.activation_counts(X),

@@ -25,21 +25,24 @@ def naive_boxes(centre, spread, heights, slope):
 @FLOATS
 @quick(40)
 @given(seed=SEEDS, slope=st.floats(1e-3, 1e3))
-def test_of_boxes_sets_documented_weights(dtype, seed, slope):
+def test_from_boxes_sets_documented_weights(dtype, seed, slope):
     rng = np.random.default_rng(seed)
     centre = (rng.normal(size=(H, P)) * 10.0 ** rng.integers(-6, 6, size=P)).astype(dtype)
     spread = rng.exponential(size=(H, P)).astype(dtype) * (rng.random((H, P)) < 0.7)
     heights, zero = rng.normal(size=(H, C)), np.zeros(1, dtype)
     for got, expected in (
-        (LMM.of_boxes(centre, spread, heights, slope), naive_boxes(centre, spread, heights, slope)),
-        (LMM.of_boxes(centre, 0.0, heights, slope), naive_boxes(centre, zero, heights, slope)),
+        (
+            LMM.from_boxes(centre, spread, heights, slope),
+            naive_boxes(centre, spread, heights, slope),
+        ),
+        (LMM.from_boxes(centre, 0.0, heights, slope), naive_boxes(centre, zero, heights, slope)),
     ):
         for W, naive in zip((got.W0, got.W1, got.W2), expected, strict=True):
             assert_array_equal(W, naive, strict=True)
 
 
 def test_hidden_unit_of_a_box_is_margin_to_its_walls():
-    model = LMM.of_boxes([[1.0, -2.0]], [[0.5, 3.0]], [[7.0, 0.0]], 2.0)
+    model = LMM.from_boxes([[1.0, -2.0]], [[0.5, 3.0]], [[7.0, 0.0]], 2.0)
     X = np.array([[1.0, -2.0], [1.25, 0.0], [2.0, -2.0], [1.0, 2.0]])
     assert_array_equal(model.hidden(X)[:, 0], [1.0, 0.5, -1.0, -2.0])
     assert_array_equal(model.W2, [[7.0, 0.0]])
@@ -56,9 +59,9 @@ def test_hidden_unit_of_a_box_is_margin_to_its_walls():
         (([[1.0, 2.0]], 0.0, [[1.0]], "steep"), r"slope .*got 'steep'"),
     ],
 )
-def test_of_boxes_rejects_invalid_arguments(arguments, message):
+def test_from_boxes_rejects_invalid_arguments(arguments, message):
     with pytest.raises(ValueError, match=message):
-        LMM.of_boxes(*arguments)
+        LMM.from_boxes(*arguments)
 
 
 @FLOATS

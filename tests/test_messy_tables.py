@@ -215,8 +215,8 @@ def test_domain_is_observed_range(encoder, path):
     assert np.array_equal(found.low, X.min(axis=0))
     assert np.array_equal(found.high, X.max(axis=0))
     assert np.array_equal(found.unit, X.std(axis=0))
-    assert found.whole[names.index("age")]
-    assert not found.whole[names.index("weight")]
+    assert found.is_integer[names.index("age")]
+    assert not found.is_integer[names.index("weight")]
     flags = [name for name, fixed in zip(names, found.fixed, strict=True) if fixed]
     assert flags == ["age is missing", "colour is missing", "grade is missing"]
     words = {group.name: group.values for group in found.categories}
@@ -410,13 +410,13 @@ def test_none_and_mixed_case_are_missing_values_of_features(table, name):
 
 
 def test_categorical_is_converted_to_strings():
-    words = Categorical.of(["b", None, "a", float("nan"), "b ", 3.0, "?"])
+    words = Categorical.from_cells(["b", None, "a", float("nan"), "b ", 3.0, "?"])
     assert words.tolist() == ["b", "", "a", "", "b", "3", ""]
     assert words.values == ("b", "a", "3")
     assert words.counts.tolist() == [2, 1, 1]
     assert words[[0, 1, 5]].tolist() == ["b", "", "3"]
     assert (words[2], words[1], len(words)) == ("a", "", 7)
-    joined = Categorical.concatenate([words, Categorical.of(["c", "a"])])
+    joined = Categorical.concatenate([words, Categorical.from_cells(["c", "a"])])
     assert joined.tolist() == [*words, "c", "a"]
     assert np.array(words).tolist() == words.strings().tolist() == words.tolist()
 

@@ -165,8 +165,8 @@ def test_regression_metrics_equal_scikit_learn(seed):
     assert found.rmse == pytest.approx(math.sqrt(np.mean((y - predicted) ** 2)))
     assert found.mae_error == pytest.approx(np.abs(y - predicted).std() / 5)
     inside = sum(a <= b <= c for a, b, c in zip(lower, y, upper, strict=True))
-    assert found.covered == pytest.approx(inside / 25)
-    assert found.width == pytest.approx(np.mean(upper - lower))
+    assert found.coverage == pytest.approx(inside / 25)
+    assert found.mean_width == pytest.approx(np.mean(upper - lower))
     without = regression_metrics(y, predicted).to_json()
     assert (without["covered"], without["width"]) == (None, None)
 

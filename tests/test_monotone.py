@@ -51,7 +51,7 @@ def test_sealed_sums_with_random_weights_keep_the_order(seed, signs, dtype):
     start = initial_terms(
         STRUCTURE, feature_map(X), (score > 0).astype(int), 2, [(0, 1), (1, 2)], rng
     )
-    monotonic = MonotonicConstraints.of(signs, feature_map)
+    monotonic = MonotonicConstraints.from_signs(signs, feature_map)
     model = constrain(start.model, signs)
     for term in model.terms:
         lmm = term.lmm

@@ -72,7 +72,7 @@ def test_counterfactuals_equal_those_of_pipeline(iris, kind):
     # Slightly larger changes, because the scaler rounds.
     by = flips.value[found] - changed[np.arange(found.size), feature]
     changed[np.arange(found.size), feature] += (1 + 1e-6) * by
-    assert np.array_equal(pipeline.predict(changed), flips.becomes[found])
+    assert np.array_equal(pipeline.predict(changed), flips.new_class[found])
 
 
 def test_folded_pipeline_keeps_column_names(iris):

@@ -298,7 +298,7 @@ def test_alternative_text_of_shape_plot_lists_its_panels():
     pairs = [[p, q] for p in range(4) for q in range(p + 1, 4)]
     model, X = random_sum(rng, [[0], *pairs]), rng.normal(size=(50, 4))
     clf = SimpleNamespace(model_=model, classes_=np.arange(3), term_means_=term_means(model, X))
-    domain = Domain.of_rows(X)
+    domain = Domain.from_rows(X)
     figure = plot_shape_functions(model, X, domain=domain)
     alt = shapes_figure(clf, X, domain)["alt"]
     panels = ", ".join(title for title in titles(figure) if title)
@@ -309,9 +309,9 @@ def test_shape_plot_has_curves_of_terms_and_levels_of_categories():
     rng = np.random.default_rng(15)
     X = np.column_stack([rng.uniform(size=200), np.eye(2)[rng.integers(2, size=200)]])
     sex = OneHotGroup("sex", (1, 2), ("f", "m"))
-    domain = Domain.of_rows(X, names=["age", "sex = f", "sex = m"], categories=[sex])
-    line = LMM.of_boxes([[0.0], [1.0]], 0.5, np.eye(2), slope=1.0)
-    pair = LMM.of_boxes([[1.0, 0.0], [0.0, 1.0]], 0.2, np.eye(2), slope=1.0)
+    domain = Domain.from_rows(X, names=["age", "sex = f", "sex = m"], categories=[sex])
+    line = LMM.from_boxes([[0.0], [1.0]], 0.5, np.eye(2), slope=1.0)
+    pair = LMM.from_boxes([[1.0, 0.0], [0.0, 1.0]], 0.2, np.eye(2), slope=1.0)
     model = AdditiveLMM([Term([0], line.scaled(3.0)), Term([1, 2], pair)], 3)
     means = term_means(model, X)
     figure = plot_shape_functions(model, X, baseline=means, domain=domain)
@@ -328,7 +328,7 @@ def test_shape_plot_has_curves_of_terms_and_levels_of_categories():
 
 def test_shape_plot_of_a_pair_is_a_surface():
     X = np.random.default_rng(0).uniform(0.0, 1.0, (200, 2))
-    corners = LMM.of_boxes([[0.0, 0.0], [1.0, 1.0]], 0.2, np.eye(2), slope=2.0)
+    corners = LMM.from_boxes([[0.0, 0.0], [1.0, 1.0]], 0.2, np.eye(2), slope=2.0)
     figure = plot_shape_functions(AdditiveLMM([Term([0, 1], corners)], 2), X)
     cells = figure.axes[0].collections[0].get_array()
     assert cells[0, 0] < 0 < cells[-1, -1]

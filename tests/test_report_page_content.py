@@ -12,7 +12,7 @@ from scipy.stats import binomtest
 
 from clinics import patients, prepared, trained
 from maxplus import LMMClassifier, LMMRegressor
-from maxplus.explain import decisive_paths
+from maxplus.explain import active_paths
 from maxplus.io import load, save
 from maxplus.metrics import classification_metrics, regression_metrics
 from maxplus.metrics._intervals import wilson_interval
@@ -299,7 +299,7 @@ def test_large_model_is_not_embedded(iris):
 def test_content_contains_active_walls(flowers, iris):
     content = report_content(flowers, iris.X, iris.y, name="iris", feature_names=list("abcd"))
     assert content["features"] == list("abcd")
-    paths, model = decisive_paths(flowers.model_, iris.X), flowers.model_
+    paths, model = active_paths(flowers.model_, iris.X), flowers.model_
     for n, row in enumerate(content["rows"]):
         assert row["reasons"] is None
         for entry in row["classes"]:

@@ -8,7 +8,7 @@ import pytest
 from scipy.special import softmax
 
 from clinics import patients, prepared, trained
-from maxplus.explain import contributions, decisive_paths
+from maxplus.explain import active_paths, contributions
 from maxplus.models import LMM, AdditiveLMM
 from maxplus.report import render_page, report_content
 from maxplus.report._text import fixed, probability
@@ -96,7 +96,7 @@ def texts_of_python(clf, X, scale):
         Z = clf.model_.scores(X)
     P = softmax(Z.astype(float), axis=1)
     radius = clf.certified_radius(X, scale)
-    path = decisive_paths(clf.model_, X) if isinstance(clf.model_, LMM) else None
+    path = active_paths(clf.model_, X) if isinstance(clf.model_, LMM) else None
     texts = []
     for n in range(len(X)):
         classes = []

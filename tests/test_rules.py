@@ -38,8 +38,8 @@ def check_rules(rules, columns, labels):
     for rule in rules:
         premise, label, right, rows = re.fullmatch(LINE, str(rule)).groups()
         inside = holds(premise, columns)
-        assert inside.sum() == int(rows) == rule.rows
-        assert (labels[inside] == label).sum() == int(right) == rule.correct
+        assert inside.sum() == int(rows) == rule.n_rows
+        assert (labels[inside] == label).sum() == int(right) == rule.n_correct
         assert premise == rule.premise
 
 
@@ -54,7 +54,7 @@ def test_rules_are_true_as_printed(flowers, iris):
     assert rules.n_rows == 150
     check_rules(rules, dict(zip(MEASURES, iris.X.T, strict=True)), np.array(FLOWERS)[iris.y])
     # Setosa is separable by its petals.
-    assert any(rule.label == "setosa" and rule.correct == rule.rows >= 49 for rule in rules)
+    assert any(rule.label == "setosa" and rule.n_correct == rule.n_rows >= 49 for rule in rules)
     assert str(rules).splitlines() == [str(rule) for rule in rules]
     assert len({rule.unit for rule in rules}) == len(rules)
 
@@ -66,7 +66,7 @@ def test_rules_name_categories():
     y = np.where((colour == 1) | (X[:, 4] * X[:, 0] > 0.5), "yes", "no")
     names = ["size", "c = red", "c = blue", "c = gold", "old"]
     words = np.array(["red", "blue", "gold"])
-    domain = Domain.of_rows(
+    domain = Domain.from_rows(
         X, names=names, categories=[OneHotGroup("colour", (1, 2, 3), tuple(words))]
     )
     clf = LMMClassifier(10, slope=2.0, warmup_epochs=5, random_state=0).fit(X, y)
@@ -79,7 +79,7 @@ def test_rules_name_categories():
 
 def test_rule_conditions_name_included_or_excluded_categories():
     words = OneHotGroup("colour", (0, 1, 2), ("red", "blue", "gold"))
-    domain = Domain.of_rows(np.eye(3), categories=[words])
+    domain = Domain.from_rows(np.eye(3), categories=[words])
     low, high = np.zeros(3), np.array([1.0, 0.5, 0.3])
     texts = [condition.text for condition in box_conditions(domain, low, high)]
     assert texts == ["colour is not 'blue'", "colour is not 'gold'"]
@@ -90,7 +90,7 @@ def test_rule_conditions_name_included_or_excluded_categories():
 
 def test_rule_conditions_name_missing_values():
     X = np.array([[1.0, 0.0], [5.0, 0.0], [3.0, 1.0]])
-    domain = Domain.of_rows(X, names=["age", "age is missing"], indicators={0: 1})
+    domain = Domain.from_rows(X, names=["age", "age is missing"], indicators={0: 1})
     (missing,) = box_conditions(domain, np.array([1.0, 0.4]), np.array([5.0, 1.0]))
     (present,) = box_conditions(domain, np.array([1.0, 0.0]), np.array([5.0, 0.4]))
     assert (missing.text, present.text) == ("age is missing", "age is not missing")
@@ -105,12 +105,12 @@ def test_rows_inside_a_rule_are_predicted_as_its_class(seed, dtype, has_limits):
     weights = slopes, rng.normal(size=(2 * P, H)), 2.0 * rng.normal(size=(H, C))
     model = LMM(*(W.astype(dtype) for W in weights))
     X = (rng.normal(size=(400, P)) * 2.0).round(rng.integers(0, 9))
-    domain = Domain.of_rows(X, names="abc") if has_limits else Domain.free(P, names="abc")
+    domain = Domain.from_rows(X, names="abc") if has_limits else Domain.unrestricted(P, names="abc")
     names, predicted = np.array(list("uvw")), model.scores(X).argmax(axis=1)
     rules = strongest_rules(model, X, predicted, domain, names)
     check_rules(rules, dict(zip("abc", X.T, strict=True)), names[predicted])
     for rule in rules:
-        assert rule.correct == rule.rows > 0
+        assert rule.n_correct == rule.n_rows > 0
 
 
 def by_unit(rules):
@@ -128,20 +128,20 @@ def test_rule_conditions_do_not_depend_on_labels_and_rows(flowers, iris):
         assert len(rules) + rules.n_omitted == len(true) + true.n_omitted
         assert rules.n_omitted > 0
         check_rules(rules, columns, drawn.astype(str))
-        shown += [rule for rule in rules if rule.rows >= 10]
-    assert 0 < sum(rule.correct for rule in shown) < 0.6 * sum(rule.rows for rule in shown)
+        shown += [rule for rule in rules if rule.n_rows >= 10]
+    assert 0 < sum(rule.n_correct for rule in shown) < 0.6 * sum(rule.n_rows for rule in shown)
     some = flowers.rules(iris.X[::7], iris.y[::7], 100)
     assert 0 < len(some) < len(true)
     assert by_unit(some).items() <= by_unit(true).items()
 
 
 # Two peaks of slope 1 at 0 and 4, equally high, one for each class: the border is at 2.
-TWO_PEAKS = LMM.of_boxes([[0.0], [4.0]], 0.0, [[0.0, -10.0], [-10.0, 0.0]], 1.0)
+TWO_PEAKS = LMM.from_boxes([[0.0], [4.0]], 0.0, [[0.0, -10.0], [-10.0, 0.0]], 1.0)
 
 
 def test_rules_are_the_largest_boxes_in_which_their_class_wins():
     X, y = np.array([[0.0], [1.0], [3.0], [4.0]]), np.array([0, 0, 1, 1])
-    rules = strongest_rules(TWO_PEAKS, X, y, Domain.free(1, names=["a"]), ["p", "q"])
+    rules = strongest_rules(TWO_PEAKS, X, y, Domain.unrestricted(1, names=["a"]), ["p", "q"])
     assert [str(rule) for rule in rules] == [
         "a ≤ 1.99 → p, 2 of 2 rows",
         "a ≥ 2.01 → q, 2 of 2 rows",
@@ -151,7 +151,7 @@ def test_rules_are_the_largest_boxes_in_which_their_class_wins():
 def test_rules_no_better_than_the_base_rate_are_omitted():
     X = np.array([[0.0], [1.0], [1.5], [3.0], [4.0]])
     y = np.array([0, 1, 0, 0, 0])
-    rules = strongest_rules(TWO_PEAKS, X, y, Domain.free(1, names=["a"]), ["p", "q"])
+    rules = strongest_rules(TWO_PEAKS, X, y, Domain.unrestricted(1, names=["a"]), ["p", "q"])
     assert len(rules) == 0
     assert rules.n_omitted == 2
     assert str(rules).splitlines()[0] == "no rules"
@@ -163,7 +163,7 @@ def test_rules_count_the_rows_their_unit_decides(flowers, iris):
     rules, model = flowers.rules(iris.X, iris.y, 100), flowers.model_
     winners = model.scores(iris.X).argmax(axis=1)
     decided = model.active_path(iris.X).unit[np.arange(150), winners]
-    counts = [rule.decides for rule in rules]
+    counts = [rule.n_decided for rule in rules]
     assert counts == [(decided == rule.unit).sum() for rule in rules]
     assert counts == sorted(counts, reverse=True)
     assert min(counts) > 0
@@ -176,9 +176,9 @@ def test_rules_to_frame(flowers, iris):
     assert list(table.dtype.names) == list(frame.columns) == names
     assert len(rules) == len(table) == 2
     for rule, row in zip(rules, table, strict=True):
-        share, precision = np.mean(iris.y.astype(str) == rule.label), rule.correct / rule.rows
+        share, precision = np.mean(iris.y.astype(str) == rule.label), rule.n_correct / rule.n_rows
         assert list(row)[:2] == [rule.premise, rule.label]
-        assert list(row)[2:] == pytest.approx([rule.rows / 150, precision, precision / share])
+        assert list(row)[2:] == pytest.approx([rule.n_rows / 150, precision, precision / share])
 
 
 @pytest.mark.parametrize(
@@ -247,9 +247,9 @@ def test_rules_of_a_sum_hold_for_all_rows_inside(seed, dtype, has_map, has_words
         X[:, 1:4] = np.eye(3)[rng.integers(0, 3, 200)]
         categories = [OneHotGroup("colour", (1, 2, 3), ("red", "blue", "gold"))]
     model = random_sum(rng, X, 3, dtype, has_map=has_map)
-    domain = Domain.of_rows(X, categories=categories)
+    domain = Domain.from_rows(X, categories=categories)
     for rule in strongest_rules(model, X, model.scores(X).argmax(axis=1), domain, list("012")):
-        assert rule.correct == rule.rows > 0
+        assert rule.n_correct == rule.n_rows > 0
         rows = rows_inside(rule, X, domain, rng)
         assert len(rows)
         assert (model.scores(rows).argmax(axis=1) == int(rule.label)).all()
@@ -257,7 +257,7 @@ def test_rules_of_a_sum_hold_for_all_rows_inside(seed, dtype, has_map, has_words
 
 def ramps(P, strong):
     """Return a sum in which each feature in 0..1 adds −1 to 1, or −10 to 10, to z_1 − z_0."""
-    steps = LMM.of_boxes([[0.0], [1.0]], 0.5, np.eye(2), slope=1.0)
+    steps = LMM.from_boxes([[0.0], [1.0]], 0.5, np.eye(2), slope=1.0)
     terms = [Term([p], steps.scaled(10.0 if p in strong else 1.0)) for p in range(P)]
     return AdditiveLMM(terms, P)
 
@@ -266,18 +266,18 @@ def test_rules_of_a_sum_have_the_expected_condition():
     rng = np.random.default_rng(0)
     X = np.vstack([np.zeros(4), np.ones(4), rng.random((200, 4))])
     model = ramps(4, [2])
-    domain = Domain.of_rows(X, names=list("abcd"))
+    domain = Domain.from_rows(X, names=list("abcd"))
     rules = strongest_rules(model, X, model.scores(X).argmax(axis=1), domain, ["no", "yes"])
     # The others sum to −3 to 3, and c contributes −10 to 10: from 0.65 on, its sign is that of the
     # margin.
     assert {str(rule).split(",")[0] for rule in rules} >= {"c ≥ 0.651 → yes", "c ≤ 0.349 → no"}
-    assert all(rule.correct == rule.rows > 50 for rule in rules)
+    assert all(rule.n_correct == rule.n_rows > 50 for rule in rules)
 
 
 def test_rules_of_a_sum_do_not_depend_on_labels(iris):
     rng = np.random.default_rng(3)
     model = random_sum(rng, iris.X, 3, np.float64, has_map=True)
-    domain = Domain.of_rows(iris.X, names=MEASURES)
+    domain = Domain.from_rows(iris.X, names=MEASURES)
     predicted = model.scores(iris.X).argmax(axis=1)
     true = strongest_rules(model, iris.X, predicted, domain, FLOWERS, 100)
     drawn = strongest_rules(model, iris.X, rng.permutation(predicted), domain, FLOWERS, 100)
@@ -292,7 +292,7 @@ def test_rules_of_a_sum_name_categories():
     X = np.column_stack([rng.random(300), np.eye(3)[colour]])
     model = ramps(4, [2])
     words = OneHotGroup("colour", (1, 2, 3), ("red", "blue", "gold"))
-    domain = Domain.of_rows(X, names=["size", "r", "b", "g"], categories=[words])
+    domain = Domain.from_rows(X, names=["size", "r", "b", "g"], categories=[words])
     rules = strongest_rules(model, X, model.scores(X).argmax(axis=1), domain, ["no", "yes"])
     assert {"colour is 'blue'", "colour is not 'blue'"} <= {rule.premise for rule in rules}
 
@@ -303,7 +303,7 @@ def test_limits_of_numeric_columns_add_no_conditions_on_categories(limits):
     X = np.column_stack([rng.random(300), np.eye(3)[rng.integers(0, 3, 300)]])
     model = ramps(4, [2])
     words = OneHotGroup("colour", (1, 2, 3), ("red", "blue", "gold"))
-    domain = Domain.of_rows(X, names=["size", "r", "b", "g"], categories=[words])
+    domain = Domain.from_rows(X, names=["size", "r", "b", "g"], categories=[words])
     y = model.scores(X).argmax(axis=1)
     rules = strongest_rules(model, X, y, domain.within(*limits), ["no", "yes"])
     assert rules == strongest_rules(model, X, y, domain, ["no", "yes"])

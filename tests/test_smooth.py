@@ -101,7 +101,7 @@ def test_warm_up_is_invariant_to_rescaling(small, dtype):
     model, X, _ = small
     model = LMM(*(W.astype(dtype) for W in (model.W0, model.W1, model.W2)))
     X = X.astype(dtype) + 3
-    scaling = Rescaling.of(model, X, size=4.5)
+    scaling = Rescaling.from_model(model, X, size=4.5)
     again = scaling.to_lmm(model, *scaling.rescaled_weights(model))
     assert again.dtype == dtype
     assert np.allclose(again.scores(X), model.scores(X), atol=1e-4)
@@ -141,7 +141,7 @@ def test_box_initialization_is_clusters_with_a_deviation(iris):
     boxes = unit_boxes(model)
     for d in range(3):
         own = iris.X[iris.y == d]
-        assert boxes.favourite[d] == d
+        assert boxes.label[d] == d
         assert np.allclose(boxes.low[d], own.mean(axis=0) - own.std(axis=0))
         assert np.allclose(boxes.high[d], own.mean(axis=0) + own.std(axis=0))
     assert np.array_equal(model.W2, np.where(np.eye(3), 0.0, -2.0))
@@ -152,7 +152,7 @@ def test_box_initialization_uses_as_many_units_as_possible(iris, n_hidden):
     X, y = np.concatenate([iris.X[:60], iris.X[100:103]]), np.r_[iris.y[:60], [2] * 3]
     model = box_lmm(X, y, n_hidden, 3, 1.0, 1.0, np.random.default_rng(1))
     assert model.n_hidden <= n_hidden
-    counts = np.bincount(unit_boxes(model).favourite, minlength=3)
+    counts = np.bincount(unit_boxes(model).label, minlength=3)
     assert (counts <= np.bincount(y)).all()
     assert model.n_hidden == min(n_hidden, len(y))
     # Unless a class has too few samples, the numbers of units differ by at most one.

@@ -55,7 +55,7 @@ def test_two_phase_equals_first_rule_before_switch_and_second_after(
 
 
 @pytest.mark.parametrize(
-    ("first", "then"),
+    ("first", "second"),
     [
         (constant(0.1), constant(0.1)),
         (level(7), constant(0.1)),
@@ -63,9 +63,9 @@ def test_two_phase_equals_first_rule_before_switch_and_second_after(
         (polyak(), level(7)),
     ],
 )
-def test_two_phase_rejects_other_rules(first, then):
+def test_two_phase_rejects_other_rules(first, second):
     with pytest.raises(ValueError, match=r"from polyak and then one from constant; got StepRule"):
-        two_phase(first, then, 10)
+        two_phase(first, second, 10)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Explanations of sums of terms: text, records, walls, boxes and figure."""
+"""Explanations of sums of terms: text, records, linear ranges, boxes and figure."""
 
 import re
 from dataclasses import replace
@@ -29,7 +29,9 @@ def explained(seed, n_features=3, n_rows=4, n_terms=6, **options):
     model = random_sum(rng, n_features, 3, n_terms=n_terms)
     X = rng.uniform(LOW, HIGH, (n_rows, n_features))
     means = term_means(model, rng.uniform(LOW, HIGH, (50, n_features)))
-    domain = Domain.free(n_features, names=[f"c{p}" for p in range(n_features)]).within(LOW, HIGH)
+    domain = Domain.unrestricted(n_features, names=[f"c{p}" for p in range(n_features)]).within(
+        LOW, HIGH
+    )
     return model, explain_predictions(model, X, means, CLASSES, domain, **options)
 
 
@@ -68,7 +70,7 @@ def test_text_has_class_probability_contributions_and_flip():
         winner = CLASSES[why.predicted[n]]
         assert first == f"Row {7 + n}: {winner} (probability {probability[n]:.3f})"
         if flips.feature[n] >= 0:
-            assert f"flips to {CLASSES[flips.becomes[n]]} if c{flips.feature[n]} goes" in last
+            assert f"flips to {CLASSES[flips.new_class[n]]} if c{flips.feature[n]} goes" in last
         else:
             assert last == "  no change of a single feature flips it"
     assert re.search(r"    [+−][\d.]+ from \d more (column|group)s?$", why.text(0), re.MULTILINE)
@@ -84,18 +86,18 @@ def test_explanation_of_sum_names_missing_values():
 
 @given(SEEDS)
 @fixed(40)
-def test_contributions_are_linear_in_the_mapped_value_between_the_walls(seed):
+def test_contributions_are_linear_in_the_mapped_value_in_the_linear_range(seed):
     """And not beyond a wall, which is a breakpoint of one of the two classes."""
     rng = np.random.default_rng(seed)
     shapes = [Term([0], LMM(*(rng.normal(size=s) for s in (2, (2, 5), (5, 3))))) for _ in range(2)]
     knots = (np.array([-3.0, 0.0, 5.0]), np.array([-1.0, 0.5, 1.0]))
     model = AdditiveLMM([*shapes, Term([1], shapes[0].lmm)], 2, FeatureMap([knots, knots]))
     X = rng.uniform(-4.0, 6.0, (5, 2))
-    why = explain_predictions(model, X, np.zeros((3, 3)), CLASSES, Domain.free(2))
+    why = explain_predictions(model, X, np.zeros((3, 3)), CLASSES, Domain.unrestricted(2))
     assert why.contributions.groups[0] == (0,)
     u = model.mapped(X)[:, 0]
     for n in range(5):
-        low, high = why.walls[n, 0]
+        low, high = why.linear_range[n, 0]
         assert low - 1e-9 <= X[n, 0] <= high + 1e-9
         pair = [why.predicted[n], why.contributions.rival[n]]
 
@@ -117,22 +119,24 @@ def test_contributions_are_linear_in_the_mapped_value_between_the_walls(seed):
                 assert np.abs(slope(end + side * 1e-6) - inside[1]).max() > 1e-6
 
 
-def test_walls_are_printed_in_raw_units():
-    steps = LMM.of_boxes([[0.0], [1.0]], 0.5, np.eye(2), slope=1.0)
+def test_linear_ranges_are_printed_in_raw_units():
+    steps = LMM.from_boxes([[0.0], [1.0]], 0.5, np.eye(2), slope=1.0)
     years = FeatureMap([([20.0, 90.0], [-0.25, 1.5])])
     model = AdditiveLMM([Term([0], steps)], 1, years)
-    domain = replace(Domain.free(1, 15.0, ["age"]).within(0, 120), whole=np.ones(1, bool))
+    domain = replace(
+        Domain.unrestricted(1, 15.0, ["age"]).within(0, 120), is_integer=np.ones(1, bool)
+    )
     text = str(explain_predictions(model, [[61.0], [25.0]], np.zeros((1, 2)), CLASSES[:2], domain))
     # The slopes change at φ = 0, 1/2 (a kink of neither) and 1: at 30 and 70 years.
     assert "+0.55 from age = 61 (between 30 and 70)" in text
     assert "from age = 25 (below 30)" in text
 
 
-def test_categories_and_missing_indicators_have_no_walls():
-    steps = LMM.of_boxes([[0.0], [1.0]], 0.5, np.eye(2), slope=1.0)
+def test_categories_and_missing_indicators_have_no_finite_linear_range():
+    steps = LMM.from_boxes([[0.0], [1.0]], 0.5, np.eye(2), slope=1.0)
     model = AdditiveLMM([Term([p], steps) for p in range(4)], 4)
     domain = replace(
-        Domain.free(4, names=["red", "blue", "age", "age missing"]),
+        Domain.unrestricted(4, names=["red", "blue", "age", "age missing"]),
         categories=(OneHotGroup("colour", (0, 1), ("red", "blue")),),
         indicators={2: 3},
     ).with_fixed([3])
@@ -140,8 +144,8 @@ def test_categories_and_missing_indicators_have_no_walls():
     means = np.array([[0.3, 0.0], [0.0, 0.0], [0.0, 0.0], [0.0, 0.0]])
     why = explain_predictions(model, X, means, CLASSES[:2], domain)
     assert why.contributions.group_names == ["colour", "age"]
-    assert np.isinf(why.walls[:, 0]).all()
-    assert why.walls[0, 1].tolist() == [0.0, 1.0]
+    assert np.isinf(why.linear_range[:, 0]).all()
+    assert why.linear_range[0, 1].tolist() == [0.0, 1.0]
     assert "from colour = 'red'\n" in why.text(0)
     assert "from age = 0.6 (between 0 and 1)\n" in why.text(0)
     assert "from age missing\n" in why.text(1)

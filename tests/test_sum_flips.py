@@ -40,7 +40,9 @@ def changed(x, p, value):
 def test_counterfactuals_of_sums_change_the_class_and_are_the_nearest(drawn):
     model, X = drawn
     tolerance = 1e-9 if model.dtype == np.float64 else 1e-4
-    flips = nearest_counterfactuals(model, X, Domain.free(model.n_features).within(LOW, HIGH))
+    flips = nearest_counterfactuals(
+        model, X, Domain.unrestricted(model.n_features).within(LOW, HIGH)
+    )
     y = model.scores(X).argmax(axis=1)
     steps = np.linspace(LOW, HIGH, 4001)
     for n, x in enumerate(X):
@@ -53,7 +55,7 @@ def test_counterfactuals_of_sums_change_the_class_and_are_the_nearest(drawn):
             assert nearest == np.inf
             continue
         for value in (flips.value[n], flips.shown[n]):
-            assert model.scores(changed(x, p, value)).argmax() == flips.becomes[n] != y[n]
+            assert model.scores(changed(x, p, value)).argmax() == flips.new_class[n] != y[n]
         assert flips.distance[n] == pytest.approx(abs(flips.value[n] - x[p]))
         # No grid point that is clearly nearer is of another class, and the value is a crossing.
         assert leads[away < flips.distance[n] * (1 - 1e-6)].max(initial=-1.0) <= tolerance
@@ -72,7 +74,7 @@ def test_counterfactuals_of_one_term_over_all_features_equal_those_of_its_lmm(se
     limits = (-3.0, 3.0) if has_limits else ()
     found, expected = (flips_within(one, X, *limits) for one in (model, lmm))
     assert np.array_equal(found.feature, expected.feature)
-    assert np.array_equal(found.becomes, expected.becomes)
+    assert np.array_equal(found.new_class, expected.new_class)
     np.testing.assert_allclose(found.value, expected.value, rtol=1e-9)
 
 
@@ -85,7 +87,7 @@ def test_integer_counterfactuals_of_sums_are_the_nearest(drawn):
         [(10.0 * x, u) for x, u in map(random_map(np.random.default_rng(P), P).knots, range(P))]
     )
     model = AdditiveLMM(model.terms, P, wide, model.intercept)
-    whole = replace(Domain.free(P).within(-40.0, 40.0), whole=np.ones(P, bool))
+    whole = replace(Domain.unrestricted(P).within(-40.0, 40.0), is_integer=np.ones(P, bool))
     assert whole.is_unlisted.all()
     flips = nearest_counterfactuals(model, X, whole)
     y = model.scores(X).argmax(axis=1)
@@ -98,7 +100,7 @@ def test_integer_counterfactuals_of_sums_are_the_nearest(drawn):
 
 def two_steps(intercept=(0.0, 0.0), **others):
     """z_1 − z_0 = 2·φ(x_0) − 1 + (2·φ(x_1) − 1) + b, between 0 and 1."""
-    steps = LMM.of_boxes([[0.0], [1.0]], 0.5, np.eye(2), slope=1.0)
+    steps = LMM.from_boxes([[0.0], [1.0]], 0.5, np.eye(2), slope=1.0)
     return AdditiveLMM([Term([0], steps), Term([1], steps)], 2, intercept=intercept, **others)
 
 
@@ -107,16 +109,16 @@ PERCENT = FeatureMap([([0.0, 100.0], [0.0, 1.0]), ([0.0, 10.0], [0.0, 1.0])])
 
 def test_counterfactual_of_sum_is_in_raw_units():
     model = two_steps(feature_map=PERCENT)
-    found = nearest_counterfactuals(model, [[10.0, 7.0]], Domain.free(2, [50.0, 5.0]))
+    found = nearest_counterfactuals(model, [[10.0, 7.0]], Domain.unrestricted(2, [50.0, 5.0]))
     # 2·0.1 − 1 + 2·0.7 − 1 = −0.4: either needs 0.2 more, that is 20 or 2, and 0.4 units each.
-    assert found.becomes.tolist() == [1]
+    assert found.new_class.tolist() == [1]
     assert found.distance == pytest.approx(0.4)
     assert found.shown.tolist() == [31.0 if found.feature[0] == 0 else 9.1]
 
 
 def test_counterfactual_from_outside_the_knots_crosses_the_flat_part():
     model = two_steps(feature_map=PERCENT)
-    found = nearest_counterfactuals(model, [[-500.0, 5.0]], Domain.free(2).with_fixed([1]))
+    found = nearest_counterfactuals(model, [[-500.0, 5.0]], Domain.unrestricted(2).with_fixed([1]))
     assert found.feature.tolist() == [0]
     assert found.value == pytest.approx(50.0)
     assert found.distance == pytest.approx(550.0)
@@ -125,20 +127,20 @@ def test_counterfactual_from_outside_the_knots_crosses_the_flat_part():
 def test_row_outside_its_domain_may_have_counterfactual_where_map_is_flat():
     """From −5 the nearest value that is allowed lies where the map has ended."""
     model = two_steps(feature_map=PERCENT)
-    domain = Domain.free(2).within([200.0, 5.0], [300.0, 5.0])
+    domain = Domain.unrestricted(2).within([200.0, 5.0], [300.0, 5.0])
     found = nearest_counterfactuals(model, [[-5.0, 5.0]], domain)
-    assert (found.feature[0], found.value[0], found.becomes[0]) == (0, 200.0, 1)
+    assert (found.feature[0], found.value[0], found.new_class[0]) == (0, 200.0, 1)
 
 
 def test_counterfactuals_of_sums_change_categories_and_missing_values_as_a_whole():
     """Features 0 and 1 are categories; feature 2 is a number with the indicator 3."""
-    steps = LMM.of_boxes([[0.0], [1.0]], 0.5, np.eye(2), slope=1.0)
-    against = LMM.of_boxes([[0.0], [1.0]], 0.5, 3.0 * np.eye(2)[::-1], slope=1.0)
+    steps = LMM.from_boxes([[0.0], [1.0]], 0.5, np.eye(2), slope=1.0)
+    against = LMM.from_boxes([[0.0], [1.0]], 0.5, 3.0 * np.eye(2)[::-1], slope=1.0)
     terms = [Term([1], steps), Term([2], steps), Term([3], against)]
     model = AdditiveLMM(terms, 4, intercept=[0.5, 0.0])
     names = ["red", "blue", "age", "age missing"]
     domain = replace(
-        Domain.free(4, [1.0, 1.0, 0.01, 1.0], names).within(0.0, 1.0),
+        Domain.unrestricted(4, [1.0, 1.0, 0.01, 1.0], names).within(0.0, 1.0),
         categories=(OneHotGroup("colour", (0, 1), ("red", "blue")),),
         indicators={2: 3},
     ).with_fixed([3])
@@ -150,7 +152,7 @@ def test_counterfactuals_of_sums_change_categories_and_missing_values_as_a_whole
         assert found.feature[n] == feature
         row = domain.changed(X[n], found.feature[n], found.value[n])
         assert row.tolist() == [rows[n]]
-        assert model.scores(row).argmax() == found.becomes[n] != y[n]
+        assert model.scores(row).argmax() == found.new_class[n] != y[n]
 
 
 def test_counterfactuals_of_trained_sums_are_the_nearest_on_a_grid():
@@ -161,7 +163,7 @@ def test_counterfactuals_of_trained_sums_are_the_nearest_on_a_grid():
     train[0, 0] = 1e6
     feature_map = FeatureMap.fit(train)
     model = AdditiveLMM(random_terms(rng, 3, 3, n_terms=8), 3, feature_map)
-    domain = Domain.of_rows(train)
+    domain = Domain.from_rows(train)
     X = train[:30]
     flips = nearest_counterfactuals(model, X, domain)
     assert (flips.feature >= 0).sum() > 10

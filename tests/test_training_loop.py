@@ -349,11 +349,11 @@ def block_of(*samples):
 
 def test_status_is_a_code_with_a_message():
     for status in Status:
-        assert status is Status.of(status.value) is Status.of(status.message)
+        assert status is Status.from_text(status.value) is Status.from_text(status.message)
         assert status.value == status.name.lower()
         assert len(status.message.split()) > 2
     with pytest.raises(ValueError, match="there is no status 'else'"):
-        Status.of("else")
+        Status.from_text("else")
 
 
 def test_history_is_a_mapping_of_columns():

@@ -43,7 +43,7 @@ class ThreadCommunicator(Communicator):
 
     def gather(self, rows):
         whole = self.allgatherv(rows)
-        return whole if self.is_first else whole[:0]
+        return whole if self.is_root else whole[:0]
 
     def sum(self, array):
         total, *others = self.allgather(array.copy())
@@ -63,7 +63,7 @@ class ThreadCommunicator(Communicator):
         return self.allgather(n)
 
     def shared_memory(self, shape):
-        if self.is_first:
+        if self.is_root:
             self._common.shared.setdefault(shape, np.zeros(shape))
         self.allgather(None)
         return self._common.shared[shape]

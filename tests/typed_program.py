@@ -90,7 +90,7 @@ def train_with_an_engine(X: Array, y: Array) -> None:
     assert_type(values, Array)
     assert_type(index, Array)
     assert_type(minplus(X, X.T), Array)
-    model = LMM.of_boxes(X, 0.0, np.eye(len(X)), 1.0)
+    model = LMM.from_boxes(X, 0.0, np.eye(len(X)), 1.0)
     rule = assert_type(polyak(), StepRule)
     done = train(DenseEngine(model, TrainingProblem(X, y, MaxLoss(), rule)), 100)
     assert_type(done, IterationsOutcome)

@@ -4,7 +4,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.patches import Rectangle
 
-from maxplus.explain import decisive_paths, unit_boxes
+from maxplus.explain import active_paths, unit_boxes
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#E69F00")
 INK, GREY = "#222222", "#6B6B6B"
@@ -49,7 +49,7 @@ def draw_boxes(ax, model, low, high, level=0.0):
         corner = np.maximum(boxes.low[h], low - 1)
         size = np.minimum(boxes.high[h], high + 1) - corner
         if (size > 0).all():
-            colour = COLOURS[boxes.favourite[h]]
+            colour = COLOURS[boxes.label[h]]
             ax.add_patch(Rectangle(corner, *size, fill=False, edgecolor=colour, linewidth=1.4))
 
 
@@ -64,7 +64,7 @@ def draw_heights(ax, model, unit, low, high, levels=8):
 
 def draw_decisions(ax, model, x):
     """Plot the active box of each class, and the distance to its active wall, for one row."""
-    path = decisive_paths(model, x[None])
+    path = active_paths(model, x[None])
     boxes = unit_boxes(model)
     for d in range(model.n_classes):
         h, row = int(path.unit[0, d]), int(path.row[0, d])

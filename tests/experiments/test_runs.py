@@ -71,7 +71,9 @@ def test_interrupted_reading_of_a_part_is_raised(tmp_path, monkeypatch):
 
 
 def test_table_of_records_keeps_values_and_formats_texts():
-    table = Table.of("t", [{"n": 3, "share": 0.25}], {"number": "n", "share": "{share:.1%}"})
+    table = Table.from_records(
+        "t", [{"n": 3, "share": 0.25}], {"number": "n", "share": "{share:.1%}"}
+    )
     assert table.columns == ("number", "share")
     assert table.rows == [(3, "25.0%")]
 

@@ -29,7 +29,7 @@ def test_communicator_sends_messages(comm):
         whole = np.concatenate(comm.allgather(rows))
         np.testing.assert_array_equal(communicator.allgatherv(rows), whole)
         collected = communicator.gather(rows)
-        np.testing.assert_array_equal(collected, whole if communicator.is_first else whole[:0])
+        np.testing.assert_array_equal(collected, whole if communicator.is_root else whole[:0])
         own = np.random.default_rng(communicator.rank).normal(size=(5, 2)).astype(np.float32)
         total, *others = comm.allgather(own)
         for other in others:
@@ -85,7 +85,7 @@ def test_allgather_and_gather_work_for_any_type_and_shape(comm, dtype, shape):
         whole = np.concatenate(comm.allgather(rows))
         np.testing.assert_array_equal(communicator.allgatherv(rows), whole, strict=True)
         collected = communicator.gather(rows)
-        expected = whole if communicator.is_first else whole[:0]
+        expected = whole if communicator.is_root else whole[:0]
         np.testing.assert_array_equal(collected, expected, strict=True)
 
 

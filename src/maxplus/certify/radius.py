@@ -221,19 +221,19 @@ class CertifiedRows(NamedTuple):
 
     Attributes
     ----------
-    rows : number of rows
+    n_rows : number of rows
     n_correct : number of correctly classified rows
-    median, least : median and smallest radius of these rows, or NaN without such rows. For an
-        even number of rows, the median is the smaller of the two middle radii
+    median_radius, min_radius : median and smallest radius of these rows, or NaN without such rows
+        For an even number of rows, the median is the smaller of the two middle radii.
     """
 
-    rows: int
+    n_rows: int
     n_correct: int
-    median: float
-    least: float
+    median_radius: float
+    min_radius: float
 
     @classmethod
-    def of(cls, radius: ArrayLike, correct: ArrayLike) -> CertifiedRows:
+    def from_radii(cls, radius: ArrayLike, correct: ArrayLike) -> CertifiedRows:
         """Summarise the radii of rows, given the mask of correct predictions."""
         radii, is_correct = np.asarray(radius, np.float64), np.asarray(correct, bool)
         if radii.ndim != 1 or radii.shape != is_correct.shape:
@@ -264,32 +264,32 @@ class CertifiedRows(NamedTuple):
         str
         """
         if not self.n_correct:
-            return f"None of the {self.rows} rows is predicted correctly: no row is certified."
-        wrong = self.rows - self.n_correct
+            return f"None of the {self.n_rows} rows is predicted correctly: no row is certified."
+        wrong = self.n_rows - self.n_correct
         others = f"The {wrong} rows with wrong predictions and all" if wrong else "All"
         return (
-            f"{self.n_correct} of {self.rows} rows are predicted correctly. "
+            f"{self.n_correct} of {self.n_rows} rows are predicted correctly. "
             f"{self._radii_text(unit, held)}. {others} other rows are not certified."
         )
 
     def _radii_text(self, unit: str, held: Sequence[str]) -> str:
         """Describe the median and the smallest radius of the correct rows."""
         fixed = f" ({_join_names(held)} held fixed)" if held else ""
-        if np.isposinf(self.least):
+        if np.isposinf(self.min_radius):
             return (
                 f"The predictions of all {self.n_correct} provably do not change for any change of "
                 f"the numeric features{fixed}"
             )
         half = f"The predictions of at least half of these {self.n_correct} provably do not change"
         every = f"those of all {self.n_correct}"
-        if np.isposinf(self.median):
+        if np.isposinf(self.median_radius):
             return (
                 f"{half} for any change of the numeric features{fixed}, {every} if each changes by "
-                f"up to {self.least:.3g} {unit}"
+                f"up to {self.min_radius:.3g} {unit}"
             )
         return (
-            f"{half} if each numeric feature changes by up to {self.median:.3g} {unit}{fixed}, "
-            f"{every} up to {self.least:.3g}"
+            f"{half} if each numeric feature changes by up to {self.median_radius:.3g} "
+            f"{unit}{fixed}, {every} up to {self.min_radius:.3g}"
         )
 
 

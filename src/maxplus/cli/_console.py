@@ -170,8 +170,8 @@ def open_console(as_json: bool, quiet: bool) -> Iterator[Console]:
                 if launched_rank() == 0:
                     print_error(str(error))
                 raise typer.Exit(BAD_INPUT) from None
-        is_first = current().is_first
-        console = Console(as_json and is_first, quiet or not is_first)
+        is_root = current().is_root
+        console = Console(as_json and is_root, quiet or not is_root)
         # Exit after use_mpi has finished, so that it does not terminate the ranks.
         try:
             with _print_warnings(console):
@@ -188,7 +188,7 @@ def open_console(as_json: bool, quiet: bool) -> Iterator[Console]:
         except (OSError, ValueError, TypeError, MemoryError, ImportError) as error:
             if not current().is_collective_error(error):
                 raise
-            if is_first:
+            if is_root:
                 print_error(_error_message(error))
             code = BAD_INPUT
     if code is not None:
@@ -291,8 +291,8 @@ def regression_rows(metrics: RegressionMetrics) -> list[tuple[str, str]]:
         ("mean absolute error, 95 % interval", error),
         ("root mean square error", format_number(metrics.rmse)),
     ]
-    if not math.isnan(metrics.covered):
-        rows.append(("inside the 90 % interval", percent(metrics.covered)))
+    if not math.isnan(metrics.coverage):
+        rows.append(("inside the 90 % interval", percent(metrics.coverage)))
     return rows
 
 

@@ -105,7 +105,9 @@ def certify(
         unknown.report(console)
         accuracy = arrays["certified"].mean(axis=0)
         has_radii = "radius" in arrays
-        summary = CertifiedRows.of(arrays["radius"], arrays["correct"]) if has_radii else None
+        summary = (
+            CertifiedRows.from_radii(arrays["radius"], arrays["correct"]) if has_radii else None
+        )
         held = tuple(name for name in perturbation.held if name not in columns)
         console.print(f"ε and radii are in {perturbation._replace(held=held)}.")
         if columns:
@@ -128,8 +130,8 @@ def certify(
             "held_fixed": perturbation.held,
             "eps": eps_values,
             "certified_accuracy": accuracy,
-            "median_radius_of_correct_rows": None if summary is None else summary.median,
-            "least_radius_of_correct_rows": None if summary is None else summary.least,
+            "median_radius_of_correct_rows": None if summary is None else summary.median_radius,
+            "least_radius_of_correct_rows": None if summary is None else summary.min_radius,
             "rows_with_unknown_labels": unknown.n_unknown,
         }
         if columns:
@@ -199,7 +201,10 @@ def _sentences(
         )
     elif summary is not None:
         if summary.n_correct:
-            median, minimum = format_number(summary.median), format_number(summary.least)
+            median, minimum = (
+                format_number(summary.median_radius),
+                format_number(summary.min_radius),
+            )
             yield f"median certified radius {median}, minimum {minimum}"
         yield summary.sentence(unit, perturbation.held)
         if n_equal := np.count_nonzero(arrays.get("equal", 0)):

@@ -176,7 +176,7 @@ def _metrics(comparison: Comparison) -> tuple[Metric, ...]:
         Metric("R²", lambda v: v.metrics.r2, number, max),
         Metric("mean abs.\nerror", lambda v: v.metrics.mae, format_number),
         Metric("root mean\nsquare error", lambda v: v.metrics.rmse, format_number),
-        Metric("inside 90 %\ninterval", lambda v: v.metrics.covered, percent, None),
+        Metric("inside 90 %\ninterval", lambda v: v.metrics.coverage, percent, None),
         seconds,
     )
 

@@ -141,7 +141,7 @@ def _report_classification(
     console.rich.print(_classes_table(metrics))
     console.rich.print(confusion_table(metrics, console.rich.width))
     if "robust" in columns:
-        errors = RobustErrors.of(columns["robust"], y)
+        errors = RobustErrors.from_outcomes(columns["robust"], y)
         console.rich.print(robust_errors_table({"this model": errors}))
         document["robust"] = to_jsonable(errors)
     if plot is not None:
@@ -235,7 +235,10 @@ def _report_regression(columns: dict[str, NDArray], console: Console) -> dict[st
     )
     table = plain_table("", "")
     table.show_header = False
-    for row in (*regression_rows(metrics), ("width of the interval", format_number(metrics.width))):
+    for row in (
+        *regression_rows(metrics),
+        ("width of the interval", format_number(metrics.mean_width)),
+    ):
         table.add_row(*row)
     console.rich.print(table)
     return metrics.to_json()

@@ -111,7 +111,7 @@ def predict(
         parts = stream_parts(data, estimator, strict=strict, extra_columns=kept)
         chunks = in_rank_order(comm, parts, columns_of)
         head = {"model": str(model), "data": data}
-        if not comm.is_first:
+        if not comm.is_root:
             list(chunks)
         elif out is not None:
             n = write_csv(out, chunks, spreadsheet_safe=spreadsheet_safe)
@@ -169,7 +169,7 @@ def in_rank_order(comm: Communicator, blocks: Iterable[B], work: Callable[[B], R
         results = comm.allgather(result)[: len(batch)]
         if not batch:
             return
-        if comm.is_first:
+        if comm.is_root:
             yield from results  # type: ignore[misc]
 
 

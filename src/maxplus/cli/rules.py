@@ -43,10 +43,10 @@ def rules(
                     {
                         "rule": rule.premise,
                         "class": rule.label,
-                        "rows": rule.rows,
-                        "correct": rule.correct,
+                        "rows": rule.n_rows,
+                        "correct": rule.n_correct,
                         "unit": rule.unit,
-                        "decides": rule.decides,
+                        "decides": rule.n_decided,
                     }
                     for rule in found
                 ],

@@ -43,7 +43,7 @@ class Communicator:
     local_rank: int = 0
 
     @property
-    def is_first(self) -> bool:
+    def is_root(self) -> bool:
         """True on rank 0, which writes files and prints."""
         return self.rank == 0
 
@@ -279,7 +279,7 @@ def use_mpi(comm: Any = None) -> Iterator[Communicator]:
     """
     from maxplus.distributed.mpi import MPICommunicator
 
-    communicator = MPICommunicator.of(comm)
+    communicator = MPICommunicator.from_comm(comm)
     try:
         with using(communicator):
             communicator.check_software()
@@ -287,7 +287,7 @@ def use_mpi(comm: Any = None) -> Iterator[Communicator]:
     except BaseException as error:
         if not communicator.is_collective_error(error):
             communicator.abort(error)
-        if not communicator.is_first:
+        if not communicator.is_root:
             _suppress_traceback(error)
         raise
     finally:

@@ -47,7 +47,7 @@ class MPICommunicator(Communicator):
             self._is_oversubscribed = any(self._comm.allgather(oversubscribed))
 
     @classmethod
-    def of(cls, comm: Any = None) -> MPICommunicator:
+    def from_comm(cls, comm: Any = None) -> MPICommunicator:
         """Wrap an mpi4py communicator, by default ``MPI.COMM_WORLD``."""
         try:
             from mpi4py import MPI
@@ -92,7 +92,7 @@ class MPICommunicator(Communicator):
 
     def gather(self, rows: NDArray) -> NDArray:
         """Return the rows of all ranks on rank 0, and an empty array on other ranks."""
-        return self._concatenate(rows, self._comm.Gatherv, is_receiver=self.is_first)
+        return self._concatenate(rows, self._comm.Gatherv, is_receiver=self.is_root)
 
     def _concatenate(self, rows: NDArray, collective: Any, *, is_receiver: bool) -> NDArray:
         """Concatenate the rows of all ranks by an MPI collective.

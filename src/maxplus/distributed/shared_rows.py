@@ -37,7 +37,7 @@ class Share(Protocol):
 def run_root_only(comm: Communicator, work: Callable[[Any], T], share: Share) -> T:
     """Run ``work(all parts)`` on rank 0 and return its result, or raise its error, on all ranks."""
     whole = share.whole(comm)
-    if not comm.is_first:
+    if not comm.is_root:
         return _serve(comm, share)
     try:
         # Other ranks do not take part in calls made by ``work``.

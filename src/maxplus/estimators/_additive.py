@@ -175,7 +175,7 @@ class TermTraining(ABC):
             prepared.weight,
             on_epoch,
             self.loss,
-            None if signs is None else MonotonicConstraints.of(signs, prepared.feature_map),
+            None if signs is None else MonotonicConstraints.from_signs(signs, prepared.feature_map),
         )
 
     def train_on_all(
@@ -364,7 +364,7 @@ def initial_model(
     model = initial_terms(Structure(), feature_map(data.X), data.y, n_classes, [], rng).model
     if signs is not None:
         model = deactivate_absent_weights(
-            constrain(model, signs), MonotonicConstraints.of(signs, feature_map)
+            constrain(model, signs), MonotonicConstraints.from_signs(signs, feature_map)
         )
     return AdditiveLMM(model.terms, data.X.shape[1], feature_map)
 

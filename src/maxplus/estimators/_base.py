@@ -73,7 +73,7 @@ class StatusMixin:
     @property
     def status_message_(self) -> str:
         """Description of ``status_``."""
-        return Status.of(self.status_).message
+        return Status.from_text(self.status_).message
 
 
 class WeightsMixin:
@@ -187,7 +187,7 @@ class FitState:
             known["scaling"] = scaling
         if f"{EARLIER}loss" in arrays:
             shape = (len(arrays[f"{EARLIER}loss"]),)
-            known["history"] = History.of(
+            known["history"] = History.from_columns(
                 {
                     name: saved.array(f"before.{EARLIER}{name}", dtype, shape, finite=False)
                     for name, dtype in History.columns.items()
@@ -356,7 +356,7 @@ class BaseMaxPlusClassifier(StatusMixin, ClassifierMixin, BaseMaxPlusEstimator):
             rng = np.random.default_rng(comm.bcast(seed))
         with ExitStack() as stack:
             stack.enter_context(threads(self.n_jobs))
-            if not comm.is_first:
+            if not comm.is_root:
                 callbacks = [c for c in callbacks if isinstance(c, KeepBestOnInterrupt)]
             elif self.verbose:
                 callbacks.append(stack.enter_context(progress_bar(self)))

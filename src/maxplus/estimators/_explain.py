@@ -364,7 +364,7 @@ class ExplainMixin:
         seconds : float, default=60.0
             Approximate time limit; each class has at least one second. If the limit is exceeded,
             the best change found so far is returned, with a lower bound on the smallest distance
-            (``at_least``).
+            (``lower_bound``).
 
         Returns
         -------
@@ -390,7 +390,7 @@ class ExplainMixin:
         if domain is None and hasattr(self, "encoder_"):
             domain = self.encoder_.domain()
         elif domain is None:
-            domain = Domain.free(P, getattr(self, "scale_", 1.0), self._feature_names())
+            domain = Domain.unrestricted(P, getattr(self, "scale_", 1.0), self._feature_names())
         check_domain(domain, P)
         if feature_names is None:
             return domain
@@ -428,7 +428,7 @@ class ExplainMixin:
                 {
                     "term": np.full(unit.size, t),
                     "unit": first + unit,
-                    "class": self.classes_[boxes.favourite][unit],
+                    "class": self.classes_[boxes.label][unit],
                     "height": boxes.height[unit],
                     "prototype": prototypes[first + unit],
                     "feature": names[model.terms[t].features][feature],

@@ -442,7 +442,7 @@ class Scaling(NamedTuple):
         return cls(np.zeros(n_features), np.ones(n_features))
 
     @classmethod
-    def of(cls, X: NDArray) -> Scaling:
+    def from_rows(cls, X: NDArray) -> Scaling:
         """Estimate the mean and standard deviation of each feature after clipping outliers.
 
         Outliers are outside the 5 % and 95 % quantiles by more than 1.5 times the distance

@@ -123,7 +123,7 @@ class LipschitzInterpolator(WeightsMixin, BaseMaxPlusRegressor):
             points, targets, index = points[chosen], targets[chosen], index[chosen]
         needed = prototype_lmm_bytes(len(points), points.shape[1], 1, points.dtype)
         memory.require(needed, f"{len(points):,} pyramids", memory.FEWER_UNITS)
-        model = LMM.of_boxes(points, 0.0, targets[:, None], K)
+        model = LMM.from_boxes(points, 0.0, targets[:, None], K)
         return {
             "model_": model,
             "slope_": K,

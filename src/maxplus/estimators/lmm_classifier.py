@@ -480,7 +480,7 @@ class LMMClassifier(BaseLMMClassifier):
         return data.on_first_rank(initialize, rng)
 
     def _scaling(self, X: NDArray) -> Scaling:
-        return Scaling.identity(X.shape[1]) if self.standardize is False else Scaling.of(X)
+        return Scaling.identity(X.shape[1]) if self.standardize is False else Scaling.from_rows(X)
 
     def _initial_boxes(
         self, data: TrainingData, n_classes: int, rng: np.random.Generator

@@ -341,7 +341,7 @@ class LMMRegressor(StatusMixin, BaseMaxPlusRegressor):
         elif domain is None:
             P = self.model_.n_features
             names = getattr(self, "feature_names_in_", [f"x{p}" for p in range(P)])
-            domain = Domain.free(P, names=names)
+            domain = Domain.unrestricted(P, names=names)
         with threads(self.n_jobs):
             return prediction_contributions(self.model_, X, self.term_means_, self.bounds_, domain)
 
@@ -494,7 +494,7 @@ class RegressionTraining(TermTraining):
             centre = float(np.average(y, weights=weight))
             spread = math.sqrt(float(np.average((y - centre) ** 2, weights=weight)))
             return centre, spread if spread > ROUNDING * abs(centre) else 1.0
-        (centre,), (spread,) = Scaling.of(y[:, None])
+        (centre,), (spread,) = Scaling.from_rows(y[:, None])
         return float(centre), float(spread)
 
     def to_raw_features(self, model: AdditiveLMM, prepared: PreparedData) -> AdditiveLMM:

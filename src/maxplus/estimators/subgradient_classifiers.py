@@ -297,7 +297,9 @@ class BaseSubgradientClassifier(BaseMaxPlusClassifier):
         if state.history is not None:
             history.extend(state.history)
         if "history.loss" in state.results:
-            new = History.of({name: state.results[f"history.{name}"] for name in History.columns})
+            new = History.from_columns(
+                {name: state.results[f"history.{name}"] for name in History.columns}
+            )
             new.map_samples(data.index_of_all)
             history.extend(new)
         return {

@@ -352,7 +352,7 @@ def _held_out(
         outcome=joined["outcome"],
         certified=None if certified is None else float(np.average(certified, weights=lengths)),
         interval=(joined["lower"], joined["upper"]) if "lower" in joined else None,
-        robust=RobustErrors.of(joined["robust"], y) if "robust" in joined else None,
+        robust=RobustErrors.from_outcomes(joined["robust"], y) if "robust" in joined else None,
     )
 
 

@@ -19,7 +19,7 @@ from maxplus.explain.domain import Domain, OneHotGroup
 from maxplus.explain.explanation import Explanation, explain_predictions
 from maxplus.explain.importances import feature_importances
 from maxplus.explain.rules import Rule, Rules, strongest_rules
-from maxplus.explain.units import Boxes, Paths, decisive_paths, term_boxes, unit_boxes
+from maxplus.explain.units import Boxes, Paths, active_paths, term_boxes, unit_boxes
 
 __all__ = [
     "Boxes",
@@ -34,8 +34,8 @@ __all__ = [
     "Rule",
     "Rules",
     "ShapeFunction",
+    "active_paths",
     "contributions",
-    "decisive_paths",
     "explain_predictions",
     "feature_importances",
     "nearest_counterfactuals",

@@ -36,18 +36,18 @@ class Change(NamedTuple):
     """Change of one or several columns that changes the predicted class of a sample.
 
     ``feature[j]`` takes ``value[j]``, as in `Counterfactuals`. ``distance`` is the sum of the
-    distances of the columns, in units. ``at_least`` is a lower bound on the distance of all changes
-    of at most ``n_columns`` columns, and equals ``distance`` up to a tolerance unless the time
-    limit was reached. If possible, numbers in ``row`` are rounded to few digits, away from the
-    original values, such that the model still predicts ``becomes``. If no change was found,
-    ``feature`` is empty, ``becomes`` is −1, ``distance`` is infinite and ``row`` is unchanged.
+    distances of the columns, in units. ``lower_bound`` is a lower bound on the distance of all
+    changes of at most ``n_columns`` columns, and equals ``distance`` up to a tolerance unless the
+    time limit was reached. If possible, numbers in ``row`` are rounded to few digits, away from the
+    original values, such that the model still predicts ``new_class``. If no change was found,
+    ``feature`` is empty, ``new_class`` is −1, ``distance`` is infinite and ``row`` is unchanged.
     """
 
     feature: NDArray
     value: NDArray
-    becomes: int  # the new class
+    new_class: int  # the new class
     distance: float
-    at_least: float
+    lower_bound: float
     row: NDArray  # the changed sample for printing, (P,)
     text: str  # the description of the change
 
@@ -80,7 +80,7 @@ def smallest_change(
     within the distance of the best known change. HiGHS solves it and proves optimality by a lower
     bound. The result is exact, except for margins below a millionth of the range of the scores. The
     running time is exponential in the worst case. ValueError is raised for more than 5,000 integer
-    variables. If the search is stopped by the time limit, ``at_least`` < ``distance``.
+    variables. If the search is stopped by the time limit, ``lower_bound`` < ``distance``.
 
     Parameters
     ----------
@@ -102,9 +102,9 @@ def smallest_change(
     --------
     >>> from maxplus.explain import Domain, smallest_change
     >>> from maxplus.models import LMM
-    >>> model = LMM.of_boxes([[0.0, 0.0], [2.0, 2.0]], 0.5, [[0.0, -4.0], [-4.0, 0.0]], 1.0)
-    >>> domain = Domain.free(2).within(-3.0, 3.0)
-    >>> smallest_change(model, [0.1, 0.2], domain, n_columns=2).becomes
+    >>> model = LMM.from_boxes([[0.0, 0.0], [2.0, 2.0]], 0.5, [[0.0, -4.0], [-4.0, 0.0]], 1.0)
+    >>> domain = Domain.unrestricted(2).within(-3.0, 3.0)
+    >>> smallest_change(model, [0.1, 0.2], domain, n_columns=2).new_class
     1
     """
     check_model(model)
@@ -126,7 +126,7 @@ def smallest_change(
     )
     slack = ERROR_ULPS * DecisionBoundary(model).score_ulp(np.abs(row) + max_distance * domain.unit)
     exact = model.astype(np.float64)
-    end, at_least = monotonic() + seconds, np.inf
+    end, lower_bound = monotonic() + seconds, np.inf
     for d in np.argsort(-exact.scores(row[None])[0], kind="stable").tolist():
         if d == y:
             continue
@@ -134,14 +134,14 @@ def smallest_change(
         if not search.build(n_columns, min(max_distance, best.distance), slack):
             continue
         optimum = search.milp.solve(max(1.0, end - monotonic()))
-        at_least = min(at_least, optimum.at_least)
+        lower_bound = min(lower_bound, optimum.lower_bound)
         if optimum.values is not None:
             several = _change(model, row, y, domain, *search.decode(optimum.values), names)
             best = min(best, several, key=lambda change: change.distance)
-    if not best.feature.size and at_least < np.inf:
+    if not best.feature.size and lower_bound < np.inf:
         # The search was stopped before infeasibility was proven.
         best = best._replace(text="no change of this number of columns was found")
-    return best._replace(at_least=min(at_least, best.distance))
+    return best._replace(lower_bound=min(lower_bound, best.distance))
 
 
 def _largest_distance(x: NDArray, domain: Domain) -> float:
@@ -185,8 +185,8 @@ def _change(
     """Return the change of these features, with its numbers rounded to few digits for printing."""
     distance = float(domain.distances(x, domain.changed(x, feature, value)).sum())
     row = _apply_changes(x, domain, feature, value)
-    becomes = int(model.scores(row[None]).argmax())
-    if becomes == y:  # Due to rounding in the model's float type, the class does not change.
+    new_class = int(model.scores(row[None]).argmax())
+    if new_class == y:  # Due to rounding in the model's float type, the class does not change.
         return _no_change(x)
     continuous = np.flatnonzero(domain.is_continuous[feature])
     for digits in DIGITS:
@@ -196,7 +196,7 @@ def _change(
             shown[j] = rounded_away(float(value[j]), float(x[feature[j]]), exponent)
         tried = _apply_changes(x, domain, feature, shown)
         inside = (shown >= domain.low[feature]) & (shown <= domain.high[feature])
-        if inside[continuous].all() and model.scores(tried[None]).argmax() == becomes:
+        if inside[continuous].all() and model.scores(tried[None]).argmax() == new_class:
             row = tried
             break
     phrases = [
@@ -204,8 +204,8 @@ def _change(
         f"{domain.text(row, p, exact=True)}"
         for p in feature.tolist()
     ]
-    text = f"flips to {class_names[becomes]} if " + " and ".join(phrases)
-    return Change(feature, value, becomes, distance, distance, row, text)
+    text = f"flips to {class_names[new_class]} if " + " and ".join(phrases)
+    return Change(feature, value, new_class, distance, distance, row, text)
 
 
 class _Option(NamedTuple):
@@ -291,7 +291,7 @@ class ChangeSearch:
         domain, at, unit = self.domain, float(self.x[p]), float(self.domain.unit[p])
         low = max(float(domain.low[p]), at - max_distance * unit)
         high = min(float(domain.high[p]), at + max_distance * unit)
-        if domain.whole[p]:
+        if domain.is_integer[p]:
             low, high = float(np.ceil(low)), float(np.floor(high))
         indicator = domain.indicators.get(p, -1)
         is_missing = indicator >= 0 and self.x[indicator] != 0.0
@@ -313,7 +313,7 @@ class ChangeSearch:
                 self._add_options(p, points[:-1], points[1:])
         if is_missing and low <= at <= high and len(self.options) == first:
             self._add_options(p, np.array([at]), np.array([at]))
-        if domain.whole[p]:
+        if domain.is_integer[p]:
             self._make_integer(self.options[first:], float(np.floor(at)))
 
     def _add_options(self, p: int, begin: NDArray, end: NDArray) -> None:
@@ -384,7 +384,7 @@ class ChangeSearch:
                 p, value = option.feature, option.begin
                 if option.fraction >= 0:
                     value += (option.end - option.begin) * float(values[option.fraction])
-                    value = float(np.round(value)) if self.domain.whole[p] else value
+                    value = float(np.round(value)) if self.domain.is_integer[p] else value
                     value = float(np.clip(value, self.domain.low[p], self.domain.high[p]))
                 if (self.domain.changed(self.x, p, value) != self.x).any():
                     changes[p] = value
@@ -486,7 +486,7 @@ class Optimum(NamedTuple):
     """Values of the variables in the best solution, or None, and a lower bound of the cost."""
 
     values: NDArray | None
-    at_least: float
+    lower_bound: float
 
 
 class MILP:

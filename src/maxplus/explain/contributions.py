@@ -79,12 +79,12 @@ class Contributions:
         """Return the explanation of sample n (zero-based) as a sum, largest contributions first."""
         n = check_index("n", n, len(self))
         text = self._head(n)
-        for g in self.named(n):
+        for g in self.listed_groups(n):
             text += f" {self._amount(self.contribution[n, g])} from {self.phrase(n, g)}"
         value, count = self.remainder(n)
         return f"{text} {self._amount(value)} from {count}" if count else text
 
-    def named(self, n: int) -> list[int]:
+    def listed_groups(self, n: int) -> list[int]:
         """Return the groups that `text` lists for sample n, at most five, by |contribution|."""
         first = self.order[n, :MAX_GROUPS]
         return first[np.abs(self.contribution[n, first]) >= self._min_shown].tolist()
@@ -119,7 +119,7 @@ class Contributions:
 
         The result is (0.0, "") if all groups are listed.
         """
-        rest = self.order[n, len(self.named(n)) :]
+        rest = self.order[n, len(self.listed_groups(n)) :]
         if not rest.size:
             return 0.0, ""
         noun = "column" if all(len(self.groups[g]) == 1 for g in rest) else "group"
@@ -240,7 +240,7 @@ def term_means(model: TermSum, X: ArrayLike, weight: ArrayLike | None = None) ->
     >>> import numpy as np
     >>> from maxplus.explain import term_means
     >>> from maxplus.models import LMM, AdditiveLMM, Term
-    >>> steps = LMM.of_boxes([[0.0], [1.0]], 0.5, np.eye(2), slope=1.0)
+    >>> steps = LMM.from_boxes([[0.0], [1.0]], 0.5, np.eye(2), slope=1.0)
     >>> model = AdditiveLMM([Term([0], steps), Term([1], steps)], n_features=2)
     >>> term_means(model, np.array([[0.0, 1.0], [1.0, 1.0]]))
     array([[1. , 1. ],
@@ -294,7 +294,7 @@ def contributions(
     >>> import numpy as np
     >>> from maxplus.explain import contributions, term_means
     >>> from maxplus.models import LMM, AdditiveLMM, Term
-    >>> steps = LMM.of_boxes([[0.0], [1.0]], 0.5, np.eye(2), slope=1.0)
+    >>> steps = LMM.from_boxes([[0.0], [1.0]], 0.5, np.eye(2), slope=1.0)
     >>> model = AdditiveLMM([Term([0], steps), Term([1], steps)], n_features=2)
     >>> means = term_means(model, np.array([[0.0, 0.0], [1.0, 0.0]]))
     >>> print(contributions(model, [[1, 0.25]], means, feature_names=["age", "mg"]))
@@ -365,10 +365,10 @@ def prediction_contributions(
     >>> import numpy as np
     >>> from maxplus.explain import Domain, prediction_contributions, term_means
     >>> from maxplus.models import LMM, AdditiveLMM, Term
-    >>> steps = LMM.of_boxes([[0.0], [1.0]], 0.5, np.eye(2), slope=1.0)
+    >>> steps = LMM.from_boxes([[0.0], [1.0]], 0.5, np.eye(2), slope=1.0)
     >>> model = AdditiveLMM([Term([0], steps), Term([1], steps)], n_features=2)
     >>> means = term_means(model, np.array([[0.0, 0.0], [1.0, 0.0]]))
-    >>> domain = Domain.free(2, names=["age", "mg"])
+    >>> domain = Domain.unrestricted(2, names=["age", "mg"])
     >>> print(prediction_contributions(model, [[1, 0.25]], means, (-2.0, 2.0), domain))
     0.5 = -1 (mean) + 1 from age = 1 + 0.5 from mg = 0.25
     """
@@ -413,7 +413,7 @@ def shape_function(model: TermSum, p: int, baseline: ArrayLike | None = None) ->
     >>> import numpy as np
     >>> from maxplus.explain import shape_function
     >>> from maxplus.models import LMM, AdditiveLMM, FeatureMap, Term
-    >>> steps = LMM.of_boxes([[0.0], [1.0]], 0.5, np.eye(2), slope=1.0)
+    >>> steps = LMM.from_boxes([[0.0], [1.0]], 0.5, np.eye(2), slope=1.0)
     >>> percent = FeatureMap([([0.0, 100.0], [0.0, 1.0])])
     >>> model = AdditiveLMM([Term([0], steps)], n_features=1, feature_map=percent)
     >>> curve = shape_function(model, 0)
@@ -470,7 +470,7 @@ def _domain(model: TermSum, feature_names: Sequence[str] | None, domain: Domain 
     names = [f"x{p}" for p in range(P)] if feature_names is None else feature_names
     if len(names) != P:
         raise ValueError(f"feature_names must name {P} features; got {len(names)} names")
-    return Domain.free(P, names=names)
+    return Domain.unrestricted(P, names=names)
 
 
 def normalized_weights(weight: ArrayLike | None, n_rows: int) -> NDArray:

@@ -26,13 +26,13 @@ MAX_ROUNDING = 0.1
 class Counterfactuals(NamedTuple):
     """The smallest change of one column that changes the predicted class, for each sample.
 
-    If there is no such change, the entry of ``feature`` and ``becomes`` is −1, that of ``distance``
-    infinite, and that of ``value`` and ``shown`` NaN.
+    If there is no such change, the entry of ``feature`` and ``new_class`` is −1, that of
+    ``distance`` infinite, and that of ``value`` and ``shown`` NaN.
     """
 
     feature: NDArray  # the feature that takes another value, (N,)
     value: NDArray  # its new value; for a category 1, or 0 for none of the known categories
-    becomes: NDArray  # the new class
+    new_class: NDArray  # the new class
     distance: NDArray  # the distance of the change in units, as in `Domain.distances`
     shown: NDArray  # the value rounded to few digits for printing; it has the same new class
 
@@ -43,7 +43,7 @@ class Flip(NamedTuple):
     distance: float
     feature: int
     value: float
-    becomes: int
+    new_class: int
 
 
 NO_FLIP = Flip(np.inf, -1, np.nan, -1)
@@ -92,12 +92,12 @@ def nearest_counterfactuals(
     >>> flips = nearest_counterfactuals(model, X[:1])
     >>> x = X[0].copy()
     >>> x[flips.feature[0]] = flips.value[0]
-    >>> bool(model.scores(x[None])[0].argmax() == flips.becomes[0])
+    >>> bool(model.scores(x[None])[0].argmax() == flips.new_class[0])
     True
     """
     check_model(model)
     X = as_rows(X, model.n_features, np.float64)
-    domain = Domain.free(model.n_features) if domain is None else domain
+    domain = Domain.unrestricted(model.n_features) if domain is None else domain
     check_domain(domain, model.n_features)
     y = model.scores(X).argmax(axis=1)
     boundary = DecisionBoundary(model)
@@ -122,7 +122,7 @@ def nearest_counterfactuals(
     return Counterfactuals(
         np.array([flip.feature for flip in flips], int),
         np.array([flip.value for flip in flips], float),
-        np.array([flip.becomes for flip in flips], int),
+        np.array([flip.new_class for flip in flips], int),
         np.array([flip.distance for flip in flips], float),
         np.array(shown, float),
     )
@@ -143,15 +143,15 @@ class _FlipSearch(NamedTuple):
         rows = self.domain.changed(self.x, np.full(tried.size, p), tried)
         return self.model.scores(rows).argmax(axis=1)
 
-    def _flip(self, p: int, value: float, becomes: int) -> Flip:
-        return Flip(abs(value - float(self.x[p])) / float(self.domain.unit[p]), p, value, becomes)
+    def _flip(self, p: int, value: float, new_class: int) -> Flip:
+        return Flip(abs(value - float(self.x[p])) / float(self.domain.unit[p]), p, value, new_class)
 
     def nearest_imputed(self, p: int) -> Flip:
         """Return the nearest flip of an imputed continuous feature, whose indicator becomes 0."""
         base = self.domain.changed(self.x, p, self.x[p])[0]
-        becomes = int(self._predict_changed(p, self.x[p])[0])
-        if becomes != self.y and self.domain.low[p] <= self.x[p] <= self.domain.high[p]:
-            return self._flip(p, float(self.x[p]), becomes)
+        new_class = int(self._predict_changed(p, self.x[p])[0])
+        if new_class != self.y and self.domain.low[p] <= self.x[p] <= self.domain.high[p]:
+            return self._flip(p, float(self.x[p]), new_class)
         return self.nearest_continuous(base, np.arange(base.size) == p)
 
     def nearest_candidate(self, max_distance: float) -> Flip:
@@ -217,9 +217,9 @@ class _FlipSearch(NamedTuple):
             k += sign
         tried = 0
         while low <= k <= high and self._flip(p, k, -1).distance <= max_distance:
-            becomes = int(self._predict_changed(p, k)[0])
-            if becomes != self.y:
-                return self._flip(p, k, becomes)
+            new_class = int(self._predict_changed(p, k)[0])
+            if new_class != self.y:
+                return self._flip(p, k, new_class)
             tried += 1
             lead = -slack if tried < MAX_TRIED else slack
             bounds = _bounds(self.domain, np.arange(base.size) == p)
@@ -243,7 +243,7 @@ class _FlipSearch(NamedTuple):
             limit = min(limit, abs(value - at))
         tried = np.array([v for v in roundings(value, value >= at) if abs(v - value) <= limit])
         inside = (tried >= self.domain.low[p]) & (tried <= self.domain.high[p])
-        good = tried[inside & (self._predict_changed(p, tried) == flip.becomes)]
+        good = tried[inside & (self._predict_changed(p, tried) == flip.new_class)]
         return float(good[0]) if good.size else value
 
     def nearest_continuous(self, base: NDArray, may_change: NDArray) -> Flip:

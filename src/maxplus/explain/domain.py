@@ -31,13 +31,13 @@ NO_CATEGORY = "none of the known categories"
 class OneHotGroup(NamedTuple):
     """A categorical column as 0/1 features, at most one of which is 1.
 
-    If ``none`` is True, all features may be 0, which stands for an unknown category.
+    If ``allows_none`` is True, all features may be 0, which stands for an unknown category.
     """
 
     name: str
     features: tuple[int, ...]
     values: tuple[str, ...]
-    none: bool = False
+    allows_none: bool = False
 
 
 class Candidates(NamedTuple):
@@ -64,7 +64,7 @@ class Domain:
         Units of distances, for example standard deviations of the training samples.
     low, high : arrays of shape (P,)
         Smallest and largest value of numeric features, or ±inf.
-    whole : bool array of shape (P,)
+    is_integer : bool array of shape (P,)
         Features that take only integers.
     fixed : bool array of shape (P,)
         Features that may not change; a categorical column is fixed if one of its features is.
@@ -79,7 +79,7 @@ class Domain:
     unit: NDArray
     low: NDArray
     high: NDArray
-    whole: NDArray
+    is_integer: NDArray
     fixed: NDArray
     names: tuple[str, ...]
     values: Mapping[int, NDArray] = field(default_factory=dict)
@@ -92,7 +92,7 @@ class Domain:
         P = self.n_features
         if not (np.isfinite(self.unit).all() and (self.unit > 0).all()):
             raise ValueError(f"unit must be finite and > 0; got {self.unit!r:.80}")
-        for name in ("low", "high", "whole", "fixed", "names"):
+        for name in ("low", "high", "is_integer", "fixed", "names"):
             if len(getattr(self, name)) != P:
                 raise ValueError(
                     f"{name} must have {P} entries, one for each feature, as unit has; "
@@ -134,7 +134,7 @@ class Domain:
             object.__setattr__(self, name, limits)
 
     @classmethod
-    def free(
+    def unrestricted(
         cls, n_features: int, unit: ArrayLike = 1.0, names: Sequence[str] | None = None
     ) -> Domain:
         """Return the domain in which every feature may take any real value."""
@@ -145,13 +145,13 @@ class Domain:
             unit=feature_values("unit", unit, P),
             low=np.full(P, -np.inf),
             high=np.full(P, np.inf),
-            whole=no_feature,
+            is_integer=no_feature,
             fixed=no_feature,
             names=tuple(str(name) for name in names),
         )
 
     @classmethod
-    def of_rows(
+    def from_rows(
         cls,
         X: ArrayLike,
         *,
@@ -178,10 +178,10 @@ class Domain:
         numeric = [p for p in range(rows.shape[1]) if p not in grouped]
         values = {p: seen for p in numeric if (seen := _few_values(rows[:, p])) is not None}
         domain = replace(
-            cls.free(rows.shape[1], np.where(deviation > 0.0, deviation, 1.0), names),
+            cls.unrestricted(rows.shape[1], np.where(deviation > 0.0, deviation, 1.0), names),
             low=low,
             high=high,
-            whole=(rows == np.round(rows)).all(axis=0),
+            is_integer=(rows == np.round(rows)).all(axis=0),
             values=values,
             categories=columns,
             indicators=dict(indicators or {}),
@@ -256,13 +256,13 @@ class Domain:
     def is_continuous(self) -> NDArray:
         """Mask of numeric features that may take any value between their limits, (P,)."""
         listed = np.isin(np.arange(self.n_features), list(self.values))
-        return ~self.fixed & ~self.whole & ~listed & (self.category_of < 0)
+        return ~self.fixed & ~self.is_integer & ~listed & (self.category_of < 0)
 
     @cached_property
     def is_unlisted(self) -> NDArray:
         """Mask of integer features with too many values for ``candidates``, (P,)."""
         listed = np.isin(np.arange(self.n_features), [*self.values, *self.candidates.feature])
-        return ~self.fixed & self.whole & ~listed & (self.category_of < 0)
+        return ~self.fixed & self.is_integer & ~listed & (self.category_of < 0)
 
     @cached_property
     def candidates(self) -> Candidates:
@@ -273,11 +273,11 @@ class Domain:
             if self.category_of[p] >= 0:
                 category = self.categories[self.category_of[p]]
                 pairs.append((p, 1.0))
-                if category.none and p == category.features[-1]:
+                if category.allows_none and p == category.features[-1]:
                     pairs.append((p, 0.0))
             elif p in self.values:
                 pairs += [(p, float(v)) for v in self.values[p] if low <= v <= high]
-            elif self.whole[p] and np.floor(high) - np.ceil(low) < MAX_CANDIDATES:
+            elif self.is_integer[p] and np.floor(high) - np.ceil(low) < MAX_CANDIDATES:
                 pairs += [(p, v) for v in np.arange(np.ceil(low), np.floor(high) + 1).tolist()]
         feature, value = zip(*pairs, strict=True) if pairs else ((), ())
         return Candidates(np.array(feature, int), np.array(value, float))

@@ -14,7 +14,7 @@ from maxplus.explain._shared import Tabular, check_class_names, check_domain, ch
 from maxplus.explain.contributions import Contributions, contributions, signed
 from maxplus.explain.counterfactuals import Counterfactuals, nearest_counterfactuals
 from maxplus.explain.domain import Domain
-from maxplus.explain.units import Paths, decisive_paths, unit_boxes
+from maxplus.explain.units import Paths, active_paths, unit_boxes
 from maxplus.models import LMM
 from maxplus.models._checks import as_rows, check_index
 from maxplus.models._softmax import softmax
@@ -28,7 +28,7 @@ class CounterfactualText(NamedTuple):
     column: str = ""
     before: str = ""
     after: str = ""
-    becomes: str = ""
+    new_class: str = ""
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class Explanation(Tabular):
         return self.paths
 
     @cached_property
-    def walls(self) -> NDArray:
+    def linear_range(self) -> NDArray:
         """Interval around each value in which its contribution is linear, (N, G, 2).
 
         Only available for a sum of terms. In the interval, the contributions to the scores of the
@@ -118,7 +118,7 @@ class Explanation(Tabular):
         """
         found, domain, model = self._require_contributions(), self.domain, self.model
         U = model.mapped(found.X).astype(np.float64)
-        walls = np.tile([-np.inf, np.inf], (*found.contribution.shape, 1))
+        linear_range = np.tile([-np.inf, np.inf], (*found.contribution.shape, 1))
         few = {p for p, values in domain.values.items() if len(values) <= 2} | set(domain.ordinals)
         for g, group in enumerate(found.groups):
             p = group[0]
@@ -133,9 +133,9 @@ class Explanation(Tabular):
                     ends = _adjacent_breakpoints(lmms, d, U[rows, p])
                     if model.feature_map is not None:
                         ends = model.feature_map.inverse(p, ends)
-                    walls[rows, g, 0] = np.maximum(walls[rows, g, 0], ends[:, 0])
-                    walls[rows, g, 1] = np.minimum(walls[rows, g, 1], ends[:, 1])
-        return walls
+                    linear_range[rows, g, 0] = np.maximum(linear_range[rows, g, 0], ends[:, 0])
+                    linear_range[rows, g, 1] = np.minimum(linear_range[rows, g, 1], ends[:, 1])
+        return linear_range
 
     @property
     def prototype(self) -> NDArray:
@@ -197,7 +197,7 @@ class Explanation(Tabular):
             column,
             "missing" if was_missing else self.domain.text(self.X[n], p),
             self.domain.text(changed, p, exact=True),
-            str(self.class_names[self.counterfactuals.becomes[n]]),
+            str(self.class_names[self.counterfactuals.new_class[n]]),
         )
 
     def _missing_columns(self, n: int) -> list[str]:
@@ -211,7 +211,7 @@ class Explanation(Tabular):
         ``row`` is the index of the sample. For a sum of terms, the records of a sample are sorted
         by decreasing |contribution|. ``baseline`` plus the ``contribution`` of all records of a
         sample is its ``margin``, the difference of the scores of ``class`` and ``rival``. ``low``
-        and ``high`` are the `walls`.
+        and ``high`` are the ends of `linear_range`.
 
         For a single network, there is a record for each class. ``feature`` determines the score of
         ``class``, and ``value`` is its value. ``cancels`` is the mask of the same name, and
@@ -225,14 +225,14 @@ class Explanation(Tabular):
         columns = (
             self._path_columns() if self.contributions is None else self._contribution_columns()
         )
-        column, before, after, becomes = np.array(self.counterfactual_texts, str).reshape(-1, 4).T
+        column, before, after, new_class = np.array(self.counterfactual_texts, str).reshape(-1, 4).T
         flips = {
             "feature": column,
             "from": before,
             "to": after,
             "value": self.counterfactuals.value,
             "distance": self.counterfactuals.distance,
-            "class": becomes,
+            "class": new_class,
         }
         row = columns["row"]
         return records(
@@ -250,8 +250,8 @@ class Explanation(Tabular):
             "rival": classes[found.rival][row],
             "probability": self.probability[row, found.predicted[row]],
             **columns,
-            "low": self.walls[row, g, 0],
-            "high": self.walls[row, g, 1],
+            "low": self.linear_range[row, g, 0],
+            "high": self.linear_range[row, g, 1],
         }
 
     def _path_columns(self) -> dict[str, NDArray]:
@@ -294,7 +294,7 @@ class Explanation(Tabular):
         text = "no change of a single feature flips it"
         if flip.column:
             text = (
-                f"flips to {flip.becomes} if {flip.column} goes from {flip.before} to "
+                f"flips to {flip.new_class} if {flip.column} goes from {flip.before} to "
                 f"{flip.after}: no other single feature needs less"
             )
         lines = [text]
@@ -316,19 +316,19 @@ class Explanation(Tabular):
             f"{winner} rather than {rival}: margin {signed(found.margin[n], '')}, the sum of",
             f"  {signed(found.baseline[n], '')} on average",
         ]
-        for g in found.named(n):
+        for g in found.listed_groups(n):
             phrase = found.phrase(n, g) + self._interval_text(n, g)
             lines.append(f"  {signed(found.contribution[n, g], '')} from {phrase}")
         value, count = found.remainder(n)
         return lines + ([f"  {signed(value, '')} from {count}"] if count else [])
 
     def _interval_text(self, n: int, g: int) -> str:
-        """Return the interval of `walls` for group g as text: " (between 54.5 and 68)"."""
+        """Return the interval of `linear_range` for group g as text: " (between 54.5 and 68)"."""
         p = self._require_contributions().groups[g][0]
         decimals = 1 - int(np.floor(np.log10(self.domain.unit[p])))
         low, high = (
             self.domain.number(p, round(float(end), decimals)) if np.isfinite(end) else ""
-            for end in self.walls[n, g]
+            for end in self.linear_range[n, g]
         )
         if low and high:
             return f" (between {low} and {high})"
@@ -402,10 +402,10 @@ def explain_predictions(
     >>> import numpy as np
     >>> from maxplus.explain import Domain, explain_predictions, term_means
     >>> from maxplus.models import LMM, AdditiveLMM, Term
-    >>> steps = LMM.of_boxes([[0.0], [1.0]], 0.5, np.eye(2), slope=1.0)
+    >>> steps = LMM.from_boxes([[0.0], [1.0]], 0.5, np.eye(2), slope=1.0)
     >>> model = AdditiveLMM([Term([0], steps), Term([1], steps)], n_features=2)
     >>> means = term_means(model, np.array([[0.0, 0.0], [1.0, 0.0]]))
-    >>> domain = Domain.free(2, names=["age", "mg"]).within(0, 1)
+    >>> domain = Domain.unrestricted(2, names=["age", "mg"]).within(0, 1)
     >>> print(explain_predictions(model, [[1.0, 0.25]], means, ["ill", "well"], domain))
     Row 1: well (probability 0.622)
       well rather than ill: margin +0.50, the sum of
@@ -424,7 +424,7 @@ def explain_predictions(
     paths = parts = None
     if baseline is None:
         remedy = "compute the baseline of a sum of terms with term_means"
-        paths = decisive_paths(check_lmm(model, "an explanation without a baseline", remedy), X)
+        paths = active_paths(check_lmm(model, "an explanation without a baseline", remedy), X)
     else:
         parts = contributions(model, X, baseline, class_names=class_names, domain=domain)
     score = model.scores(X) if paths is None else paths.score

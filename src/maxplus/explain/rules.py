@@ -24,19 +24,19 @@ class Rule(NamedTuple):
     unit : index of the unit or, for a sum of terms, of the box
     label : name of the class
     conditions : tuple of Condition, the limits of the box
-    rows : number of samples that meet all conditions
-    correct : number of these samples that belong to the class
-    decides : number of samples, in the box or not, whose predicted class the unit determines
-        For a sum of terms, it equals ``rows``.
+    n_rows : number of samples that meet all conditions
+    n_correct : number of these samples that belong to the class
+    n_decided : number of samples, in the box or not, whose predicted class the unit determines
+        For a sum of terms, it equals ``n_rows``.
     base_rate : fraction of all samples that belong to the class
     """
 
     unit: int
     label: str
     conditions: tuple[Condition, ...]
-    rows: int
-    correct: int
-    decides: int
+    n_rows: int
+    n_correct: int
+    n_decided: int
     base_rate: float
 
     @property
@@ -46,12 +46,12 @@ class Rule(NamedTuple):
 
     def __str__(self) -> str:
         """Return the rule as one line."""
-        return f"{self.premise} → {self.label}, {self.correct} of {self.rows} rows"
+        return f"{self.premise} → {self.label}, {self.n_correct} of {self.n_rows} rows"
 
 
 @dataclass(frozen=True)
 class Rules(Tabular):
-    """Rules in descending order of `Rule.decides`.
+    """Rules in descending order of `Rule.n_decided`.
 
     Attributes
     ----------
@@ -95,11 +95,11 @@ class Rules(Tabular):
         of samples that meet the conditions, ``precision`` the fraction of these that belong to the
         class, and ``lift`` the precision divided by the frequency of the class.
         """
-        precision = np.array([rule.correct / rule.rows for rule in self.rules], float)
+        precision = np.array([rule.n_correct / rule.n_rows for rule in self.rules], float)
         columns = {
             "rule": np.array([rule.premise for rule in self.rules], str),
             "prediction": np.array([rule.label for rule in self.rules], str),
-            "support": np.array([rule.rows / self.n_rows for rule in self.rules], float),
+            "support": np.array([rule.n_rows / self.n_rows for rule in self.rules], float),
             "precision": precision,
             "lift": precision / np.array([rule.base_rate for rule in self.rules], float),
         }
@@ -133,9 +133,9 @@ def strongest_rules(
 
     Limits of continuous features are rounded inwards by at most a hundredth of the unit of the
     column, limits of other features to allowed values. The conditions of a rule depend only on the
-    model and the domain. X and y are used to compute the counts ``rows``, ``correct`` (both for the
-    rounded limits) and ``decides``, by which rules are sorted. Boxes that contain no samples, or
-    whose precision does not exceed the frequency of their class, are omitted.
+    model and the domain. X and y are used to compute the counts ``n_rows``, ``n_correct`` (both for
+    the rounded limits) and ``n_decided``, by which rules are sorted. Boxes that contain no samples,
+    or whose precision does not exceed the frequency of their class, are omitted.
 
     Parameters
     ----------
@@ -159,7 +159,7 @@ def strongest_rules(
     >>> X, y = load_iris(return_X_y=True)
     >>> clf = LMMClassifier(6, slope=4.0, warmup_epochs=2, random_state=0).fit(X, y)
     >>> model = clf.model_
-    >>> found = strongest_rules(model, X, y, Domain.free(4), ["a", "b", "c"], n=3)
+    >>> found = strongest_rules(model, X, y, Domain.unrestricted(4), ["a", "b", "c"], n=3)
     >>> len(found)
     3
     """
@@ -171,19 +171,19 @@ def strongest_rules(
     frequency = np.bincount(labels, minlength=model.n_classes) / max(len(X), 1)
     rules: list[Rule] = []
     n_omitted = 0
-    for unit, label, conditions, decides in rule_boxes(model, X, domain):
+    for unit, label, conditions, n_decided in rule_boxes(model, X, domain):
         inside = np.full(len(X), conditions is not None)
         for condition in conditions or ():
             inside &= condition.holds(X)
         n_inside, correct = int(inside.sum()), int((inside & (labels == label)).sum())
         if conditions is not None and correct > frequency[label] * n_inside:
-            n_decided = n_inside if decides is None else decides
+            n_decided = n_inside if n_decided is None else n_decided
             name, base_rate = str(class_names[label]), float(frequency[label])
             rules.append(Rule(unit, name, conditions, n_inside, correct, n_decided, base_rate))
         else:
             n_omitted += 1
         if not model.is_sum and len(rules) == n:
-            break  # Boxes of units are already sorted by ``decides``.
+            break  # Boxes of units are already sorted by ``n_decided``.
     if model.is_sum:
-        rules.sort(key=lambda rule: (-rule.rows, len(rule.conditions)))
+        rules.sort(key=lambda rule: (-rule.n_rows, len(rule.conditions)))
     return Rules(tuple(rules[:n]), len(X), n_omitted)

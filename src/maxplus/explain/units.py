@@ -23,14 +23,14 @@ class Boxes(NamedTuple):
         If low > high for a feature, the unit is below the level everywhere.
     centre : array of shape (H, P), the value of each feature at which the unit is highest
         NaN if the feature does not have a wall on both sides.
-    favourite : array of shape (H,), the class with the largest output weight W2[h, d]
+    label : array of shape (H,), the class with the largest output weight W2[h, d]
     height : array of shape (H,), this output weight
     """
 
     low: NDArray
     high: NDArray
     centre: NDArray
-    favourite: NDArray
+    label: NDArray
     height: NDArray
 
 
@@ -56,7 +56,7 @@ def unit_boxes(model: LMM, level: float = 0.0) -> Boxes:
     --------
     >>> from maxplus.explain import unit_boxes
     >>> from maxplus.models import LMM
-    >>> boxes = unit_boxes(LMM.of_boxes([[2.0]], 0.5, [[0.0, -1.0]], 4.0))
+    >>> boxes = unit_boxes(LMM.from_boxes([[2.0]], 0.5, [[0.0, -1.0]], 4.0))
     >>> boxes.low.tolist(), boxes.high.tolist()
     ([[1.5]], [[2.5]])
     """
@@ -74,9 +74,9 @@ def unit_boxes(model: LMM, level: float = 0.0) -> Boxes:
     (a, b), (A, B) = slope.T, np.moveaxis(offset, -1, 0)
     with np.errstate(divide="ignore", invalid="ignore"):
         centre = np.where(a * b < 0, (B - A) / (a - b), np.nan)
-    favourite = model.W2.argmax(axis=1)
-    height = model.W2[np.arange(model.n_hidden), favourite]
-    return Boxes(from_below.max(axis=2), from_above.min(axis=2), centre, favourite, height)
+    label = model.W2.argmax(axis=1)
+    height = model.W2[np.arange(model.n_hidden), label]
+    return Boxes(from_below.max(axis=2), from_above.min(axis=2), centre, label, height)
 
 
 def term_boxes(model: TermSum, level: float = 0.0) -> list[Boxes]:
@@ -99,7 +99,7 @@ def term_boxes(model: TermSum, level: float = 0.0) -> list[Boxes]:
     --------
     >>> from maxplus.explain import term_boxes
     >>> from maxplus.models import LMM, AdditiveLMM, FeatureMap, Term
-    >>> box = LMM.of_boxes([[0.5]], 0.25, [[0.0, -1.0]], 4.0)
+    >>> box = LMM.from_boxes([[0.5]], 0.25, [[0.0, -1.0]], 4.0)
     >>> percent = FeatureMap([([0.0, 100.0], [0.0, 1.0])])
     >>> boxes = term_boxes(AdditiveLMM([Term([0], box)], 1, percent))
     >>> boxes[0].low.tolist(), boxes[0].high.tolist()
@@ -138,7 +138,7 @@ class Paths(NamedTuple):
         return self.row // 2
 
 
-def decisive_paths(model: LMM, X: NDArray) -> Paths:
+def active_paths(model: LMM, X: NDArray) -> Paths:
     """Return the active path and the second-best unit of each score; O(N·H·(P + C)).
 
     Parameters
@@ -152,19 +152,19 @@ def decisive_paths(model: LMM, X: NDArray) -> Paths:
 
     Examples
     --------
-    >>> from maxplus.explain import decisive_paths
+    >>> from maxplus.explain import active_paths
     >>> from sklearn.datasets import load_iris
     >>> from maxplus import LMMClassifier
     >>> X, y = load_iris(return_X_y=True)
     >>> clf = LMMClassifier(6, slope=4.0, warmup_epochs=2, random_state=0).fit(X, y)
     >>> model = clf.model_
-    >>> path = decisive_paths(model, X[:1])
+    >>> path = active_paths(model, X[:1])
     >>> h, i = path.unit[0, 0], path.row[0, 0]
     >>> z = model.W0[i] * X[0, i // 2] + model.W1[i, h] + model.W2[h, 0]
     >>> bool(abs(z - path.score[0, 0]) < 1e-9)
     True
     """
-    check_lmm(model, "decisive_paths", "use contributions for sums of terms")
+    check_lmm(model, "active_paths", "use contributions for sums of terms")
     X = as_rows(X, model.n_features, model.dtype)
     shape = len(X), model.n_classes
     score, unit, row = np.empty(shape, model.dtype), np.empty(shape, int), np.empty(shape, int)

@@ -84,7 +84,7 @@ def _round_inwards(domain: Domain, p: int, limit: float, is_ceiling: bool) -> fl
     inside = [sign * v for v in possible if sign * v >= sign * limit]
     if inside:
         return sign * float(min(inside))
-    if domain.whole[p]:
+    if domain.is_integer[p]:
         limit = sign * float(np.ceil(sign * limit))
     most = RESOLUTION * float(domain.unit[p])
     return next(v for v in roundings(limit, not is_ceiling) if abs(v - limit) <= most)
@@ -156,16 +156,16 @@ def _unit_rule_boxes(model: LMM, X: NDArray, domain: Domain) -> Iterator[RuleBox
     """Yield the boxes of a single network."""
     predicted = model.scores(X).argmax(axis=1)
     active = model.active_path(X).unit[np.arange(len(X)), predicted]
-    decides = np.bincount(active, minlength=model.n_hidden)
+    n_decided = np.bincount(active, minlength=model.n_hidden)
     exact = model.astype(np.float64)
     margin = MARGIN_ULPS * float(np.finfo(model.dtype).eps)
     margin *= float(np.abs(exact.W1).max() + np.abs(exact.W2).max())
-    for unit in np.argsort(-decides, kind="stable")[: np.count_nonzero(decides)].tolist():
+    for unit in np.argsort(-n_decided, kind="stable")[: np.count_nonzero(n_decided)].tolist():
         box = _unit_box(exact, unit, domain, margin)
         conditions = None if box is None else box_conditions(domain, *box)
         if conditions != ():
             label = int(exact.W2[unit].argmax())
-            yield unit, label, conditions, int(decides[unit])
+            yield unit, label, conditions, int(n_decided[unit])
 
 
 def _unit_box(
@@ -386,7 +386,7 @@ class _BoxSearch:
                         u = units.centre[:, k]
                         x = u if feature_map is None else feature_map.inverse(p, u)
                         centre[:, p] = np.clip(x, self.low[p], self.high[p])
-                points += list(centre[units.favourite == label])
+                points += list(centre[units.label == label])
         if not points:
             return []
         filled = np.where(np.isfinite(points), points, middle)
@@ -555,7 +555,7 @@ def _category_margins(
     features = list(category.features)
     is_one = low[:, features] > 0.0
     allowed = (high[:, features] > 0.0) & (is_one.sum(axis=1, keepdims=True) == is_one)
-    is_none = ~is_one.any(axis=1) & (category.none | ~allowed.any(axis=1))
+    is_none = ~is_one.any(axis=1) & (category.allows_none | ~allowed.any(axis=1))
     allowed = np.column_stack([allowed, is_none])
     margins = table[:, y].T[:, :, None] - table[None]
     return np.where(allowed[:, :, None], margins, np.inf).min(axis=1)

@@ -111,7 +111,7 @@ def save(
     document, arrays = serialize(estimator, remember_rows)
     document["notes"] = notes
     # Only rank 0 writes.
-    if current().is_first:
+    if current().is_root:
         write_container(path, KIND, document, arrays)
 
 
@@ -355,7 +355,7 @@ def network_from_arrays(estimator: Any, arrays: dict[str, NDArray]) -> Network:
     # Only estimators with the attribute `term_means_` can have a sum of terms.
     is_sum = "features" in weights and "term_means_" in FITTED[type(estimator).__name__]
     try:
-        model: Network = _sum_from_arrays(weights) if is_sum else kind.of_weights(weights)
+        model: Network = _sum_from_arrays(weights) if is_sum else kind.from_weights(weights)
     except ValueError as error:
         raise FileError(str(error)) from None
     _check_range(model)

@@ -137,7 +137,7 @@ def read_history(arrays: dict[str, NDArray]) -> History:
     }
     if len({len(column) for column in columns.values()}) > 1:
         raise FileError("the columns of the history differ in length")
-    return History.of(columns)
+    return History.from_columns(columns)
 
 
 # -- fitted attributes -----------------------------------------------------------

@@ -23,8 +23,8 @@ class RegressionMetrics:
     r2 : 1 − Σ (y − ŷ)² / Σ (y − mean)²; NaN if all targets are equal
     mae, mae_error : mean absolute error, and its standard error
     rmse : root mean squared error
-    covered : fraction of targets inside their prediction interval; NaN without intervals
-    width : mean width of the prediction intervals; NaN without intervals
+    coverage : fraction of targets inside their prediction interval; NaN without intervals
+    mean_width : mean width of the prediction intervals; NaN without intervals
     """
 
     n_rows: int
@@ -32,8 +32,8 @@ class RegressionMetrics:
     mae: float
     mae_error: float
     rmse: float
-    covered: float = math.nan
-    width: float = math.nan
+    coverage: float = math.nan
+    mean_width: float = math.nan
 
     def to_json(self) -> dict[str, Any]:
         """Return a dict of the metrics; NaN becomes None.
@@ -41,8 +41,11 @@ class RegressionMetrics:
         Returns
         -------
         dict
+            ``coverage`` and ``mean_width`` have the keys ``covered`` and ``width``.
         """
-        return to_jsonable(self)
+        record = to_jsonable(self)
+        record["covered"], record["width"] = record.pop("coverage"), record.pop("mean_width")
+        return record
 
 
 def regression_metrics(
@@ -80,7 +83,7 @@ def regression_metrics(
         )
     if (lower is None) != (upper is None):
         raise ValueError("lower and upper must be given together; only one was given")
-    covered = width = math.nan
+    coverage = mean_width = math.nan
     if lower is not None:
         low, high = np.asarray(lower, float), np.asarray(upper, float)
         if low.shape != y.shape or high.shape != y.shape:
@@ -88,14 +91,14 @@ def regression_metrics(
                 f"lower and upper must have shape {y.shape}, like y; got shapes {low.shape} and "
                 f"{high.shape}"
             )
-        covered = float(((low <= y) & (y <= high)).mean())
-        width = float((high - low).mean())
+        coverage = float(((low <= y) & (y <= high)).mean())
+        mean_width = float((high - low).mean())
     return RegressionMetrics(
         n_rows=len(y),
         r2=float(r2_score(y, predicted)) if np.ptp(y) > 0 else math.nan,
         mae=float(mean_absolute_error(y, predicted)),
         mae_error=float(np.abs(y - predicted).std() / math.sqrt(len(y))),
         rmse=float(root_mean_squared_error(y, predicted)),
-        covered=covered,
-        width=width,
+        coverage=coverage,
+        mean_width=mean_width,
     )

@@ -42,7 +42,7 @@ class RobustErrors:
     constant: float
 
     @classmethod
-    def of(cls, outcomes: NDArray, y: NDArray) -> RobustErrors:
+    def from_outcomes(cls, outcomes: NDArray, y: NDArray) -> RobustErrors:
         """Compute the error rates from ``robust_outcomes`` and the class indices y."""
         clean, attacked, certified = (1.0 - outcomes.mean(axis=0)).tolist()
         return cls(len(y), clean, attacked, certified, 1.0 - float(np.bincount(y).max()) / len(y))
@@ -52,7 +52,7 @@ def attack(
     model: TermSum,
     X: ArrayLike,
     y: ArrayLike,
-    reach: ArrayLike,
+    eps: ArrayLike,
     *,
     n_steps: int = 40,
     random_state: int = 0,
@@ -69,7 +69,7 @@ def attack(
     X : array of shape (N, P)
     y : array of shape (N,)
         True class of each row, from 0 to C − 1.
-    reach : array of shape (P,), >= 0
+    eps : array of shape (P,), >= 0
         Largest change of each feature.
     n_steps : int, default=40
         Maximum number of points evaluated per row.
@@ -91,7 +91,7 @@ def attack(
     >>> bool(attack(clf.model_, X, y, [5.0, 5.0, 5.0, 5.0]).any())
     True
     """
-    X, y, reach = np.asarray(X, np.float64), np.asarray(y), np.asarray(reach, np.float64)
+    X, y, eps = np.asarray(X, np.float64), np.asarray(y), np.asarray(eps, np.float64)
     rng = np.random.default_rng(random_state)
     worst, margin = X.copy(), _margins(model, X, y)
     for step in range(n_steps):
@@ -101,7 +101,7 @@ def attack(
         shape = (rows.size, X.shape[1])
         offset = rng.uniform(-1.0, 1.0, shape)
         on_boundary = rng.random(shape) < 0.75
-        candidate = X[rows] + reach * np.where(on_boundary, np.sign(offset), offset)
+        candidate = X[rows] + eps * np.where(on_boundary, np.sign(offset), offset)
         is_changed = rng.random(shape) < CHANGED_FRACTIONS[step % len(CHANGED_FRACTIONS)]
         candidate = np.where(is_changed, candidate, worst[rows])
         candidate_margin = _margins(model, candidate, y[rows])
@@ -139,18 +139,18 @@ def robust_outcomes(classifier: Any, X: ArrayLike, y: ArrayLike) -> NDArray:
     -------
     array of bool of shape (N, 3)
     """
-    model, reach = classifier.model_, classifier.robust_eps_
+    model, eps = classifier.model_, classifier.robust_eps_
     X, y = np.asarray(X, np.float64), np.asarray(y)
     scores = model.scores(X)
     correct = scores.argmax(axis=1) == y
-    certified = certified_at(model, X, 1.0, reach, scores=scores, where=correct)
+    certified = certified_at(model, X, 1.0, eps, scores=scores, where=correct)
     robust = correct.copy()
     rows = np.flatnonzero(correct & ~certified)
-    attack_reach = reach
+    attack_eps = eps
     if getattr(classifier, "encoder_", None) is not None:
         # Categories are kept fixed, because boxes around one-hot features contain invalid inputs.
-        attack_reach = np.where(classifier.certificate_scale() > 0, reach, 0.0)
-    robust[rows] = ~attack(model, X[rows], y[rows], attack_reach)
+        attack_eps = np.where(classifier.certificate_scale() > 0, eps, 0.0)
+    robust[rows] = ~attack(model, X[rows], y[rows], attack_eps)
     return np.column_stack([correct, robust, certified])
 
 
@@ -193,4 +193,4 @@ def robust_errors(classifier: Any, X: ArrayLike, y: ArrayLike) -> RobustErrors:
     codes = np.searchsorted(classifier.classes_, labels[is_known])
     outcomes = np.zeros((len(rows), 3), bool)
     outcomes[is_known] = robust_outcomes(classifier, rows[is_known], codes)
-    return RobustErrors.of(outcomes, np.unique(labels, return_inverse=True)[1])
+    return RobustErrors.from_outcomes(outcomes, np.unique(labels, return_inverse=True)[1])

@@ -40,7 +40,7 @@ class AdditiveLMM(TermSum):
     --------
     >>> import numpy as np
     >>> from maxplus.models import LMM, AdditiveLMM, Term
-    >>> steps = LMM.of_boxes([[0.0], [1.0]], 0.5, np.eye(2), slope=1.0)
+    >>> steps = LMM.from_boxes([[0.0], [1.0]], 0.5, np.eye(2), slope=1.0)
     >>> model = AdditiveLMM([Term([0], steps), Term([1], steps)], n_features=2)
     >>> model.scores(np.array([[0.0, 1.0]]))
     array([[2., 2.]])
@@ -150,7 +150,7 @@ class AdditiveLMM(TermSum):
         --------
         >>> import numpy as np
         >>> from maxplus.models import LMM, AdditiveLMM
-        >>> one, other = (LMM.of_boxes([[c]], 0.0, [[1.0, 0.0]], slope=1.0) for c in (0.0, 2.0))
+        >>> one, other = (LMM.from_boxes([[c]], 0.0, [[1.0, 0.0]], slope=1.0) for c in (0.0, 2.0))
         >>> AdditiveLMM.mean([one, other]).scores(np.array([[0.0]]))
         array([[ 0., -1.]])
         """

@@ -210,7 +210,7 @@ class Model(Network):
         }
 
     @classmethod
-    def of_weights(cls: type[M], weights: Mapping[str, NDArray]) -> M:
+    def from_weights(cls: type[M], weights: Mapping[str, NDArray]) -> M:
         """Return a model with these weights; ValueError if any is missing or not finite."""
         missing = [name for name in cls.layers if name not in weights]
         if missing:

@@ -110,7 +110,7 @@ class FeatureMap:
         return cls([_column_knots(np.asarray(column, np.float64)) for column in X.T])
 
     @classmethod
-    def clip(cls, X: NDArray, levels: Any = "range") -> FeatureMap:
+    def clip(cls, X: NDArray, intervals: Any = "range") -> FeatureMap:
         """Return a map that clips each column of X to intervals; O(N·P).
 
         A map has values in [−0.5, 0.5]. It increases linearly within each interval, by the same
@@ -122,8 +122,8 @@ class FeatureMap:
         ----------
         X : array of shape (N, P)
             Finite values.
-        levels : "range", (low, high), or a sequence of such pairs
-            Intervals. "range" is the interval between the minimum and the maximum of each column.
+        intervals : "range", (low, high), or a sequence of such pairs
+            "range" is the interval between the minimum and the maximum of each column.
             Several intervals must be in increasing order and must not overlap.
 
         Returns
@@ -139,7 +139,7 @@ class FeatureMap:
                [ 0.5 ]])
         """
         rows = np.asarray(X, np.float64)
-        ends = clip_ends(levels, rows)
+        ends = clip_ends(intervals, rows)
         values = WIDTH * (np.repeat(np.arange(len(ends) // 2 + 1.0), 2)[1:-1] / (len(ends) // 2))
         knots = []
         for x in ends.T:
@@ -261,24 +261,24 @@ class FeatureMap:
         return np.where(target > first[-1], np.inf, found)
 
 
-def clip_ends(levels: Any, X: NDArray) -> NDArray:
+def clip_ends(intervals: Any, X: NDArray) -> NDArray:
     """Return the ends of all intervals of `FeatureMap.clip`, of shape (2·intervals, P)."""
-    if isinstance(levels, str) and levels == "range":
+    if isinstance(intervals, str) and intervals == "range":
         return np.stack([X.min(axis=0), X.max(axis=0)])
     try:
-        ends = np.asarray(levels, np.float64)
+        ends = np.asarray(intervals, np.float64)
         if ends.size == 0 or ends.shape not in ((2,), (len(ends), 2)):
             raise ValueError
     except (TypeError, ValueError):
         raise ValueError(
-            "clip must be 'range', (low, high), a sequence of such pairs, or None; "
-            f"got {levels!r:.80}"
+            "intervals must be 'range', (low, high), or a sequence of such pairs; "
+            f"got {intervals!r:.80}"
         ) from None
     widths = np.diff(ends.ravel())
     if not (np.isfinite(ends).all() and (widths[::2] > 0).all() and (widths[1::2] >= 0).all()):
         raise ValueError(
-            "clip must have finite intervals with low < high, in increasing order and without "
-            f"overlap; got {levels!r:.80}"
+            "intervals must be finite, with low < high, in increasing order and without overlap; "
+            f"got {intervals!r:.80}"
         )
     return np.repeat(ends.reshape(-1, 1), X.shape[1], axis=1)
 

@@ -49,7 +49,7 @@ def box_lmm(
             labels += [d] * n_units
     heights = np.full((len(labels), n_classes), -drop)
     heights[np.arange(len(labels)), labels] = 0.0
-    return LMM.of_boxes(np.concatenate(centres), np.concatenate(spreads), heights, slope)
+    return LMM.from_boxes(np.concatenate(centres), np.concatenate(spreads), heights, slope)
 
 
 def box_lmm_bytes(X: NDArray, y: NDArray, n_hidden: int, n_classes: int) -> int:
@@ -139,7 +139,7 @@ def prototype_lmm(
     """
     heights = np.full((len(points), n_classes), -init_margin)
     heights[np.arange(len(points)), labels] = init_margin
-    return LMM.of_boxes(points, 0.0, heights, slope)
+    return LMM.from_boxes(points, 0.0, heights, slope)
 
 
 def random_lmm(

@@ -213,7 +213,7 @@ class LMM(Model, TermSum):
         check_weights("LMM", shapes, self.W0, self.W1, self.W2)
 
     @classmethod
-    def of_boxes(
+    def from_boxes(
         cls, centre: ArrayLike, half_width: ArrayLike, heights: ArrayLike, slope: float
     ) -> LMM:
         """Return an LMM whose unit h is the box centre_h ± half_width_h.

@@ -108,7 +108,7 @@ def plot_shape_functions(
     >>> import numpy as np
     >>> from maxplus.models import LMM, AdditiveLMM, Term
     >>> from maxplus.plots import plot_shape_functions
-    >>> steps = LMM.of_boxes([[0.0], [1.0]], 0.5, np.eye(2), slope=1.0)
+    >>> steps = LMM.from_boxes([[0.0], [1.0]], 0.5, np.eye(2), slope=1.0)
     >>> model = AdditiveLMM([Term([0], steps), Term([1], steps)], n_features=2)
     >>> X = np.random.default_rng(0).random((50, 2))
     >>> figure = plot_shape_functions(model, X, ["age", "dose"])

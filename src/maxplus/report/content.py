@@ -202,8 +202,8 @@ def _rules(clf: BaseLMMClassifier, X: NDArray, y: NDArray, names: Sequence[str])
             {
                 "conditions": [condition.text for condition in rule.conditions],
                 "class": rule.label,
-                "rows": rule.rows,
-                "correct": rule.correct,
+                "rows": rule.n_rows,
+                "correct": rule.n_correct,
                 "unit": rule.unit,
             }
             for rule in rules
@@ -259,7 +259,7 @@ def _certified(
         "small": SMALL_RADIUS,
         "n_certified": n_certified,
         "share": percent(n_certified / n),
-        "median_radius": CertifiedRows.of(radius, selected).median,
+        "median_radius": CertifiedRows.from_radii(radius, selected).median_radius,
         "unit": unit,
         "fixed": fixed,
         "n_moving": len(dict.fromkeys(columns)) - len(fixed),

@@ -84,10 +84,12 @@ def _column(column: Column, first: int, encoder: TableEncoder) -> dict[str, Any]
     """Return the entry of a column whose first feature has the index ``first``."""
     ranges = encoder.ranges_
     entry: dict[str, Any] = {"name": column.name, "first": first, "choices": None}
-    empty_cell: Any = np.array([np.nan]) if isinstance(column, Number) else Categorical.of([None])
+    empty_cell: Any = (
+        np.array([np.nan]) if isinstance(column, Number) else Categorical.from_cells([None])
+    )
     entry["missing"] = None if column.fill is None else _features(column, empty_cell)[0]
     if column.values is not None:
-        rows = _features(column, Categorical.of(column.values))
+        rows = _features(column, Categorical.from_cells(column.values))
         entry["choices"] = _choices(column.values, rows)
     elif ranges.two_valued[first]:
         pair = np.array([ranges.low[first], ranges.high[first]])
@@ -109,7 +111,7 @@ def _choices(texts: Sequence[str], rows: list[list[float]]) -> list[dict[str, An
 def _features(column: Column, cells: NDArray | Categorical) -> list[list[float]]:
     """Encode cells of a column with the encoder of the model."""
     if isinstance(column, Number) and column.from_text:
-        cells = Categorical.of(cells.tolist())
+        cells = Categorical.from_cells(cells.tolist())
     out = np.zeros((len(cells), len(column.features)))
     column.encode(RawTable("", {column.name: cells}), out, UnknownValues())
     return out.tolist()

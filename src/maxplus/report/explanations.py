@@ -48,7 +48,7 @@ def explorer_rows(
                     "column": flip.column,
                     "from": flip.before,
                     "to": flip.after,
-                    "becomes": flip.becomes,
+                    "becomes": flip.new_class,
                 }
                 if flip.column
                 else None,

@@ -112,12 +112,12 @@ class UnknownValues:
 
     def __init__(self, *, strict: bool = False) -> None:
         self.strict = strict
-        self.unseen: Counter[str] = Counter()
+        self.unknown: Counter[str] = Counter()
         self.missing: Counter[str] = Counter()
         self._unlabelled: Counter[str] = Counter()
         self._examples: dict[str, str] = {}
 
-    def count_unseen(
+    def count_unknown(
         self, table: RawTable, column: str, cells: Categorical, known: Container[str]
     ) -> None:
         """Count the rows with a value that is not in ``known``."""
@@ -131,7 +131,7 @@ class UnknownValues:
                 f"unknown category {quoted(cells.values[new[0]])}, which is not in the training "
                 "data; correct it, or omit `strict`"
             )
-        self.unseen[column] += int(counts[new].sum())
+        self.unknown[column] += int(counts[new].sum())
         self._examples.setdefault(column, cells.values[new[0]])
 
     def count_missing(self, column: str, missing: NDArray) -> None:
@@ -144,9 +144,9 @@ class UnknownValues:
 
     def sum_over_ranks(self, comm: Communicator) -> None:
         """Add up the counts of all ranks."""
-        parts = comm.allgather((self.unseen, self.missing, self._unlabelled, self._examples))
-        unseen, missing, unlabelled, examples = zip(*parts, strict=True)
-        self.unseen = sum(unseen, Counter())
+        parts = comm.allgather((self.unknown, self.missing, self._unlabelled, self._examples))
+        unknown, missing, unlabelled, examples = zip(*parts, strict=True)
+        self.unknown = sum(unknown, Counter())
         self.missing = sum(missing, Counter())
         self._unlabelled = sum(unlabelled, Counter())
         self._examples = {c: text for texts in reversed(examples) for c, text in texts.items()}
@@ -154,9 +154,9 @@ class UnknownValues:
     def warn(self, name: str) -> None:
         """Issue a warning about the table ``name`` if any count is positive."""
         parts = []
-        if self.unseen:
+        if self.unknown:
             texts = [
-                f"{n:,} in {c!r} ({quoted(self._examples[c], 40)})" for c, n in self.unseen.items()
+                f"{n:,} in {c!r} ({quoted(self._examples[c], 40)})" for c, n in self.unknown.items()
             ]
             parts.append(
                 f"unknown categories, which are not in the training data: {_shortened(texts)}"
@@ -314,7 +314,7 @@ class Category(Column):
         other_index = len(self.categories) if self.other else -1
         index = {value: k for k, value in enumerate(self.categories)}
         if not self.other:
-            unknown.count_unseen(table, self.name, cells, index)
+            unknown.count_unknown(table, self.name, cells, index)
         fill_code = -1 if self.indicator or self.fill is None else index.get(self.fill, other_index)
         new_codes = [*(index.get(v, other_index) for v in cells.values), fill_code]
         indices = np.array(new_codes)[cells.codes]
@@ -338,7 +338,7 @@ class Ordinal(Column):
     def _encode(self, table: RawTable, out: NDArray, unknown: UnknownValues) -> NDArray:
         cells = as_text(table.feature(self.name))
         index = {value: float(k) for k, value in enumerate(self.categories)}
-        unknown.count_unseen(table, self.name, cells, index)
+        unknown.count_unknown(table, self.name, cells, index)
         # Unknown categories are encoded as missing values.
         fill_position = index.get(self.fill, np.nan)
         positions = [*(index.get(value, fill_position) for value in cells.values), fill_position]

@@ -79,13 +79,13 @@ class Source:
     commas: frozenset[str] = field(default=frozenset(), init=False)
 
     @classmethod
-    def of(cls, data: str | Path, *, once: bool = False) -> Source:
+    def from_path(cls, path: str | Path, *, once: bool = False) -> Source:
         """Return the source of a path; "-" is standard input.
 
         Standard input is kept in memory unless ``once`` is True.
         """
-        if str(data) != STDIN:
-            return cls(Path(data))
+        if str(path) != STDIN:
+            return cls(Path(path))
         return cls(None, None if once else sys.stdin.buffer.read())
 
     @property

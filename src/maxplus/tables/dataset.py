@@ -290,7 +290,7 @@ def load_dataset(
     with comm.raise_on_all_ranks():
         dataset = _encoded(table, encoder, labelled, unknown, first_row)
     unknown.sum_over_ranks(comm)
-    if comm.is_first:
+    if comm.is_root:
         unknown.warn(table.name)
     return dataset
 
@@ -460,7 +460,7 @@ def _load_images(data: str) -> Dataset:
     if not comm.is_serial:
         X, y = X[rows], y[rows]
     title = f"{name}:{part or 'train'}"
-    encoder = TableEncoder.of_images(X, title, IMAGE_SHAPES[name])
+    encoder = TableEncoder.from_images(X, title, IMAGE_SHAPES[name])
     return Dataset(RawTable(title, {}, encoded=X), encoder.target_, y, rows, encoder=encoder, X=X)
 
 

@@ -190,7 +190,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return encoded
 
     @classmethod
-    def of_images(cls, X: NDArray, name: str, shape: tuple[int, int]) -> TableEncoder:
+    def from_images(cls, X: NDArray, name: str, shape: tuple[int, int]) -> TableEncoder:
         """Return an encoder for images X of shape (n_images, height·width)."""
         encoder = cls()
         names = [f"pixel {r},{c}" for r in range(shape[0]) for c in range(shape[1])]
@@ -202,7 +202,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     def _set_ranges(self, X: NDArray) -> None:
         names, name = self.feature_names, self.data_
-        self.ranges_ = current().root_only(lambda rows: Ranges.of(rows, name, names), X)
+        self.ranges_ = current().root_only(lambda rows: Ranges.from_rows(rows, name, names), X)
 
     def transform(self, X: Any) -> Any:
         """Encode rows.
@@ -514,7 +514,7 @@ class Ranges:
     two_valued: NDArray
 
     @classmethod
-    def of(cls, X: NDArray, name: str, feature_names: list[str]) -> Ranges:
+    def from_rows(cls, X: NDArray, name: str, feature_names: list[str]) -> Ranges:
         """Compute the statistics of features of shape (n_samples, n_features)."""
         low, high = X.min(axis=0), X.max(axis=0)
         integer, two_valued = np.ones(X.shape[1], bool), low < high

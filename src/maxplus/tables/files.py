@@ -94,7 +94,7 @@ def read_table(path: str | Path, read_as: ReadAs | None = None) -> RawTable:
         if suffix in EXCEL:
             table = _read_excel(Path(path))
         elif suffix in CSV:
-            table = _read_csv(Source.of(path), read_as or {})
+            table = _read_csv(Source.from_path(path), read_as or {})
         else:
             if suffix in PARQUET:
                 n_values = sum(m.num_rows * m.num_columns for m in _all_metadata(Path(path)))
@@ -161,7 +161,10 @@ def _tables(path: str | Path, suffix: str, types: ReadAs | None) -> Iterator[Raw
     if suffix in EXCEL:
         yield _read_excel(Path(path))
     elif suffix in CSV:
-        source, text_columns = Source.of(path, once=types is not None), _text_columns(types or {})
+        source, text_columns = (
+            Source.from_path(path, once=types is not None),
+            _text_columns(types or {}),
+        )
         if types is None:
             for _ in csv_batches(source, text_columns):
                 pass  # The generator adds the text columns to ``text_columns``.
@@ -402,7 +405,9 @@ def _array_batches(path: Path, rank: int, size: int) -> Iterator[dict[str, Cells
         if y is not None:
             is_numeric = y.dtype.kind in "biuf"
             columns["y"] = (
-                y[rows].astype(np.float64) if is_numeric else Categorical.of(map(str, y[rows]))
+                y[rows].astype(np.float64)
+                if is_numeric
+                else Categorical.from_cells(map(str, y[rows]))
             )
         yield columns
 
@@ -524,5 +529,5 @@ def _cells(cells: list[Any]) -> Cells:
         elif isinstance(cell, (int, float)):
             numbers.append(float(cell))
         else:
-            return Categorical.of(cells)
+            return Categorical.from_cells(cells)
     return np.array(numbers, np.float64)

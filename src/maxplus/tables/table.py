@@ -68,7 +68,7 @@ class Categorical:
     dtype = np.dtype(object)
 
     @classmethod
-    def of(cls, cells: Iterable[Any]) -> Categorical:
+    def from_cells(cls, cells: Iterable[Any]) -> Categorical:
         """Convert cells of any type to text; None and NaN are missing values."""
         index: dict[str, int] = {}
         texts = (cell if type(cell) is str else cell_text(cell) for cell in cells)
@@ -268,7 +268,7 @@ def as_cells(cells: Any) -> Cells:
     cells = np.asarray(cells)
     if cells.dtype.kind in "biuf":
         return cells.astype(np.float64, copy=False)
-    return Categorical.of(cells)
+    return Categorical.from_cells(cells)
 
 
 def as_text(cells: Cells) -> Categorical:
@@ -427,7 +427,7 @@ def _cells_from_arrow(column: pyarrow.Array | pyarrow.ChunkedArray) -> Cells:
         return column.cast(pyarrow.float64(), safe=False).to_numpy(zero_copy_only=False)
     if not types.is_dictionary(kind):
         if types.is_nested(kind) or types.is_binary(kind) or types.is_large_binary(kind):
-            return Categorical.of(column.to_pylist())
+            return Categorical.from_cells(column.to_pylist())
         column = column.cast(pyarrow.string()).dictionary_encode()
     codes = column.indices.fill_null(-1).to_numpy(zero_copy_only=False)
     values = ["" if value is None else str(value) for value in column.dictionary.to_pylist()]
@@ -441,7 +441,7 @@ def _cells_from_pandas(column: Any) -> Cells:
         return _cells_from_arrow(pyarrow.Array.from_pandas(column))
     except (TypeError, ValueError, pyarrow.ArrowException):
         # Columns of objects may have mixed types.
-        return Categorical.of(column.tolist())
+        return Categorical.from_cells(column.tolist())
 
 
 # -- tables distributed over MPI ranks ------------------------------------------------------------

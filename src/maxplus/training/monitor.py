@@ -171,7 +171,7 @@ class TrainingMonitor:
         self._began = time.perf_counter()
 
     @property
-    def keeps_interrupted(self) -> bool:
+    def keeps_best_on_interrupt(self) -> bool:
         """True if a `KeepBestOnInterrupt` is among the callbacks."""
         return bool(self._interrupt_callbacks)
 

@@ -255,7 +255,7 @@ class TrainingProblem:
         object.__setattr__(self, "n_samples", sum(counts))
         object.__setattr__(self, "first_sample", sum(counts[: self.comm.rank]))
 
-    def own(self, samples: NDArray) -> NDArray:
+    def local_rows(self, samples: NDArray) -> NDArray:
         """Return the row indices in X of those samples that belong to this rank."""
         rows = samples - self.first_sample
         return rows[(rows >= 0) & (rows < len(self.y))]
@@ -268,7 +268,7 @@ class TrainingProblem:
         """
         if self.comm.is_serial:
             return self.X, self.y, samples
-        own = self.own(samples)
+        own = self.local_rows(samples)
         X, y = self.comm.allgatherv(self.X[own]), self.comm.allgatherv(self.y[own])
         return X, y, np.arange(len(y))
 
@@ -283,7 +283,7 @@ class TrainingProblem:
         Raise StateError if they do not fit X.
         """
         try:
-            model = kind.of_weights(state.part(prefix))
+            model = kind.from_weights(state.part(prefix))
         except ValueError as error:
             raise StateError(str(error)) from None
         if (model.n_features, model.dtype) != (self.X.shape[1], self.X.dtype):

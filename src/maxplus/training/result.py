@@ -51,7 +51,7 @@ class Status(Enum):
         return status
 
     @classmethod
-    def of(cls, text: str) -> Status:
+    def from_text(cls, text: str) -> Status:
         """Return the status with a code or a message; ValueError for any other text."""
         for status in cls:
             if text in (status.value, status.message):
@@ -112,7 +112,7 @@ class History(Mapping[str, NDArray]):
         ]
 
     @classmethod
-    def of(cls, columns: Mapping[str, NDArray]) -> History:
+    def from_columns(cls, columns: Mapping[str, NDArray]) -> History:
         """Return a history with the arrays ``columns``, which must contain ``History.columns``."""
         history = cls()
         history._blocks = [{name: columns[name] for name in cls.columns}]

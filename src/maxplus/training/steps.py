@@ -91,14 +91,14 @@ def constant(alpha: float, target: float = 0.0) -> StepRule:
     return StepRule(0, 0, target, alpha, NO_MEMORY)
 
 
-def two_phase(first: StepRule, then: StepRule, switch: int) -> StepRule:
-    """Return the rule ``first`` for iterations t < ``switch``, followed by ``then``.
+def two_phase(first: StepRule, second: StepRule, switch: int) -> StepRule:
+    """Return the rule ``first`` for iterations t < ``switch``, followed by ``second``.
 
     Parameters
     ----------
     first : StepRule
         From `polyak`. Its target is that of both phases.
-    then : StepRule
+    second : StepRule
         From `constant`.
     switch : int
         The first iteration of the second phase.
@@ -110,7 +110,7 @@ def two_phase(first: StepRule, then: StepRule, switch: int) -> StepRule:
     Raises
     ------
     ValueError
-        If ``first`` or ``then`` is a rule of another kind.
+        If ``first`` or ``second`` is a rule of another kind.
 
     Examples
     --------
@@ -118,12 +118,12 @@ def two_phase(first: StepRule, then: StepRule, switch: int) -> StepRule:
     >>> two_phase(polyak(0.0), constant(0.01), switch=100).polyak_until
     100
     """
-    if first.polyak_until != MAX_ITERATION or then.polyak_until != 0:
+    if first.polyak_until != MAX_ITERATION or second.polyak_until != 0:
         raise ValueError(
             "two_phase requires a rule from polyak and then one from constant; "
-            f"got {first!r:.80} and {then!r:.80}"
+            f"got {first!r:.80} and {second!r:.80}"
         )
-    return StepRule(switch, switch, first.target, then.alpha, NO_MEMORY)
+    return StepRule(switch, switch, first.target, second.alpha, NO_MEMORY)
 
 
 def level(horizon: int, target: float = 0.0, best: float = math.inf) -> StepRule:

@@ -119,7 +119,7 @@ def train_interval(
     is_parallel : whether to use several threads, each of which trains one term at a time
     """
     assert model.feature_map is not None
-    state = TermState.of(model, np.float32)
+    state = TermState.from_model(model, np.float32)
     schedule = annealing.schedule(len(y), scale=annealing.scale)
     batch = schedule.batch
     largest = max(float(np.abs(model.feature_map.u).max()), np.finfo(np.float32).tiny)

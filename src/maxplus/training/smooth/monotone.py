@@ -34,7 +34,7 @@ class MonotonicConstraints(NamedTuple):
     high: NDArray
 
     @classmethod
-    def of(cls, signs: NDArray, feature_map: FeatureMap) -> MonotonicConstraints:
+    def from_signs(cls, signs: NDArray, feature_map: FeatureMap) -> MonotonicConstraints:
         """Return the constraints for features that are transformed by ``feature_map``."""
         starts = feature_map.starts
         return cls(signs, feature_map.u[starts[:-1]], feature_map.u[starts[1:] - 1])

@@ -61,7 +61,7 @@ class Rescaling(NamedTuple):
     offset: NDArray  # (2P,): rows λ at the centre
 
     @classmethod
-    def of(cls, model: LMM, X: NDArray, size: float) -> Rescaling:
+    def from_model(cls, model: LMM, X: NDArray, size: float) -> Rescaling:
         """Return the rescaling for a model with typical scores of ``size``, and its samples."""
         W0 = model.W0.astype(np.float64)
         reach = size / max(float(np.abs(W0).max()), np.finfo(np.float64).tiny)

@@ -91,7 +91,7 @@ class TermState(NamedTuple):
     second: FlatWeights  # moving averages of their squares
 
     @classmethod
-    def of(cls, model: AdditiveLMM, dtype: type = np.float64) -> TermState:
+    def from_model(cls, model: AdditiveLMM, dtype: type = np.float64) -> TermState:
         """Return the initial state, with the weights of ``model`` in a float type."""
         layout, flat = pack(model)
         weights = FlatWeights(*(W.astype(dtype) for W in flat))
@@ -151,7 +151,7 @@ def train_terms(
         model = constrain(model, monotonic.signs)
     rows, targets = np.ascontiguousarray(U, np.float64), np.asarray(y, np.float64)
     shares = np.ones(len(y)) if weight is None else np.asarray(weight, np.float64)
-    state = TermState.of(model)
+    state = TermState.from_model(model)
     # An initial slope of 0 makes a wall a constant bound (see `constrain`), and is not trained.
     is_flat = state.weights.W0 == 0.0
     schedule = annealing.schedule(len(y), scale=annealing.scale)

@@ -124,7 +124,7 @@ def _initial_lmm(classes: Sequence[NDArray], n_units: int, rng: np.random.Genera
         if len(rows) > 1:
             half_width[d] = rows.std(axis=0)
     heights = np.repeat(HEIGHT_GAP * np.eye(C) - HEIGHT_GAP, n_units, axis=0)
-    return LMM.of_boxes(centre.reshape(-1, m), half_width.reshape(-1, m), heights, 1.0)
+    return LMM.from_boxes(centre.reshape(-1, m), half_width.reshape(-1, m), heights, 1.0)
 
 
 def _shared_units(classes: Sequence[NDArray], rng: np.random.Generator) -> LMM:
@@ -139,7 +139,7 @@ def _shared_units(classes: Sequence[NDArray], rng: np.random.Generator) -> LMM:
         rows.std(axis=0) * (0.5 if rows.shape[1] > 1 else 0.1), centre.shape
     )
     heights = HEIGHT_GAP * share / share.max(axis=1, keepdims=True) - HEIGHT_GAP
-    return LMM.of_boxes(centre, half_width, heights, 1.0)
+    return LMM.from_boxes(centre, half_width, heights, 1.0)
 
 
 def _centres(rows: NDArray, n_units: int, rng: np.random.Generator) -> NDArray:

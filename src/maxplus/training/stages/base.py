@@ -120,7 +120,7 @@ def run_stages(
     >>> from maxplus.training.engines import DenseEngine
     >>> import numpy as np
     >>> X, y = load_iris(return_X_y=True)
-    >>> start = LMM.of_boxes(X[::50], 0.0, 8.0 * np.eye(3) - 4.0, 4.0)
+    >>> start = LMM.from_boxes(X[::50], 0.0, 8.0 * np.eye(3) - 4.0, 4.0)
     >>> with TrainingMonitor() as monitor:
     ...     done = run_stages([Iterations(DenseEngine, 20)], start, TrainingProblem(X, y), monitor)
     >>> bool(done.model.losses(X, y).max() <= start.losses(X, y).max())

@@ -124,7 +124,7 @@ def train(
     >>> from maxplus.training.engines import DenseEngine
     >>> import numpy as np
     >>> X, y = load_iris(return_X_y=True)
-    >>> start = LMM.of_boxes(X[::50], 0.0, 8.0 * np.eye(3) - 4.0, 4.0)
+    >>> start = LMM.from_boxes(X[::50], 0.0, 8.0 * np.eye(3) - 4.0, 4.0)
     >>> train(DenseEngine(start, TrainingProblem(X, y)), 20).n_iter
     20
     """
@@ -145,7 +145,7 @@ def advance(
     history, signal = History(), Signal.CONTINUE
     if state is not None:
         signal = engine.restore(state)
-        history = History.of(state.part(HISTORY))
+        history = History.from_columns(state.part(HISTORY))
     status = FINAL_STATUS.get(signal)
     done, size = history["loss"].size, 1
     try:
@@ -169,7 +169,7 @@ def advance(
             )
     except KeyboardInterrupt:
         # Other ranks may be blocked in a collective call.
-        if not (monitor.keeps_interrupted and current().is_serial):
+        if not (monitor.keeps_best_on_interrupt and current().is_serial):
             raise
         monitor.interrupt()
         status = Status.INTERRUPTED
@@ -195,7 +195,7 @@ def _check_history(state: TrainingState, n_samples: int) -> History:
     sample = columns["sample"]
     if sample.size and not -1 <= sample.min() <= sample.max() < n_samples:
         raise StateError(f"the history contains a sample that is not in 0..{n_samples - 1}")
-    return History.of(columns)
+    return History.from_columns(columns)
 
 
 def _next_size(size: int, seconds: float) -> int:

@@ -96,13 +96,13 @@ class WarmUp:
         assert rng is not None
         held_out = self._held_out(problem, rng) if state is None else state.arrays["held_out"]
         X, y, weight = problem.X, problem.y, problem.weight
-        validation = problem.own(held_out)
+        validation = problem.local_rows(held_out)
         if held_out.size:
             kept = np.setdiff1d(np.arange(len(y)), validation)
             X, y, weight = X[kept], y[kept], None if weight is None else weight[kept]
         if weight is not None:
             weight = weight / comm.mean(weight)
-        scaling = comm.root_only(lambda rows: Rescaling.of(model, rows, annealing.scale), X)
+        scaling = comm.root_only(lambda rows: Rescaling.from_model(model, rows, annealing.scale), X)
         run = _Run(comm, scaling, model, held_out, rng)
         if state is not None:
             run.restore(state)

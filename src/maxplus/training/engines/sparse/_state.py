@@ -114,7 +114,7 @@ class Sizes(NamedTuple):
     ROW: np.dtype  # holds row numbers and "no row"
 
     @classmethod
-    def of(
+    def from_problem(
         cls, model: LMM, problem: TrainingProblem, n_workers: int, n_slots: int | None = None
     ) -> Sizes:
         """Return the sizes for ``n_workers`` workers of this rank; O(N).

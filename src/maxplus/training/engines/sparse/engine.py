@@ -74,7 +74,7 @@ class SparseEngine(CompiledEngine):
         self._audit = audit
         self._n_workers = _count_workers(model, problem)
         counts = problem.comm.allgather_local(self._n_workers)
-        sizes = Sizes.of(model, problem, self._n_workers, sum(counts))
+        sizes = Sizes.from_problem(model, problem, self._n_workers, sum(counts))
         self._state = self._allocate(sizes, first_slot=sum(counts[: problem.comm.local_rank]))
         self._assign(arrange(problem.y, np.arange(len(problem.y)), self._lanes, self._n_workers))
         self._replay()
@@ -90,7 +90,7 @@ class SparseEngine(CompiledEngine):
         An upper bound if several ranks share a machine.
         """
         lmm = cast(LMM, model)
-        sizes = Sizes.of(lmm, problem, _count_workers(lmm, problem))
+        sizes = Sizes.from_problem(lmm, problem, _count_workers(lmm, problem))
         declared = sum(count_bytes(group, sizes) for group in GROUPS.values())
         gradient = sum(part.nbytes for part in empty_gradient(sizes.C, sizes.F))
         thresholds = 2 * LINE * sizes.W * np.dtype(np.float64).itemsize
