@@ -132,12 +132,12 @@ def test_certified_rows_are_correct_rows():
     assert (np.array([0.3, 0.1, 0.2, 0.4]) >= found.median_radius).mean() >= 0.5
     text = found.sentence(held=["sex", "pain", "stage", "thal"])
     for words in (
-        "4 of 5 rows are predicted correctly",
+        "Correct predictions: 4 of 5 rows.",
         "half of these 4",
         "0.2 standard deviations of the training data",
         "up to 0.1",
         "(sex, pain, stage and 1 more held fixed)",
-        "1 rows with wrong predictions",
+        "No other row is certified.",
     ):
         assert words in text
     assert "held" not in found.sentence("raw units")

@@ -214,7 +214,7 @@ def test_changes_of_classifier_are_printed(iris):
     x = iris.X[70]
     low, high = iris.X.min(axis=0), iris.X.max(axis=0)
     change = clf.smallest_change(x, 2, low=low, high=high, class_names=list("abc"))
-    assert str(change).startswith(f"flips to {'abc'[change.new_class]} if feature ")
+    assert str(change).startswith(f"changes to {'abc'[change.new_class]} if feature ")
     assert clf.predict(change.row[None]) == [change.new_class]
     single = clf.explain(x[None], low=low, high=high).counterfactuals
     assert change.distance <= single.distance[0]
@@ -245,13 +245,15 @@ BOTH_ABOVE_5 = lmm(
 )
 
 
-@pytest.mark.parametrize(("lower_bound", "text"), [(0.5, "was found"), (np.inf, "flips the class")])
+@pytest.mark.parametrize(
+    ("lower_bound", "text"), [(0.5, "was found"), (np.inf, "changes the prediction")]
+)
 def test_text_of_search_without_result_depends_on_proof(monkeypatch, lower_bound, text):
     monkeypatch.setattr(MILP, "solve", lambda *_: changes.Optimum(None, lower_bound))
     change = smallest_change(BOTH_ABOVE_5, [0.0, 0.0], Domain.unrestricted(2).within(-9.0, 9.0), 2)
     assert change.feature.size == 0
     assert change.lower_bound == lower_bound
-    assert change.text == f"no change of this number of columns {text}"
+    assert change.text == f"no change of this many columns {text}"
 
 
 def test_changes_without_limits_or_counterfactual_are_not_searched():

@@ -144,7 +144,7 @@ def test_counterfactuals_respect_given_ranges(orchard_model):
     narrow = ("explain", orchard_model, ORCHARD, *options, "--range", f"bruise mm={limits}")
     assert document(*narrow)["rows"][0]["counterfactual"] is None
     unlimited = ("--row", 2, "--range", "free", "--range", "bruise mm=:")
-    assert "flips to" in good("explain", orchard_model, ORCHARD, *unlimited)
+    assert "changes to" in good("explain", orchard_model, ORCHARD, *unlimited)
     for text in ("bruise mm", "bruise mm=3", "=1:2", "bruise mm=a:b"):
         message = bad("explain", orchard_model, ORCHARD, "--range", text)
         assert "--range must be free, or a column" in message
@@ -165,7 +165,7 @@ def test_explain_discards_output_of_the_solver(orchard_model, monkeypatch, capfd
     print("after")
     libc.fflush(None)
     assert capfd.readouterr().out == "before\nafter\n"
-    assert re.search(r"changing up to 2 columns: flips to \w+ if", result["rows"][0]["text"])
+    assert re.search(r"changing up to 2 columns: changes to \w+ if", result["rows"][0]["text"])
 
 
 def test_rules_command_equals_model_rules(orchard_model):

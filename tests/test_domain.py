@@ -394,11 +394,11 @@ def test_printed_counterfactuals_of_mixed_columns_change_the_prediction(patients
         names = ("class", "feature", "from", "to")
         label, column, old, new = (record[f"counterfactual_{name}"] for name in names)
         if not column:
-            assert "no change of a single feature flips it" in last
+            assert "no change of a single feature changes the prediction" in last
             continue
         assert last.strip() == (
-            f"flips to {label} if {column} goes from {old} to {new}: "
-            "no other single feature needs less"
+            f"changes to {label} if {column} goes from {old} to {new}, "
+            "the smallest change of a single feature"
         )
         assert clf.predict(typed_in(x, column, new)[None]) == [label]
         assert column == "sugar" or np.array_equal(typed_in(x, column, old), x)
@@ -425,11 +425,11 @@ def test_counterfactuals_name_missing_values(patients):
     missing[0, 4] = True
     why = clf.explain(rows, domain=domain, missing=missing, row_numbers=[31, 32])
     assert why.text(0).startswith("Row 31: ")
-    assert "sugar was missing, and counted as 5.5" in why.text(0)
+    assert "sugar was missing and was imputed with 5.5" in why.text(0)
     assert "was missing" not in why.text(1)
     by_feature = np.zeros((2, 8), bool)
     by_feature[0, 7] = True
-    assert clf.explain(rows, domain=domain, missing=by_feature).text(0).endswith("counted as 5.5")
+    assert clf.explain(rows, domain=domain, missing=by_feature).text(0).endswith("imputed with 5.5")
     for wrong in (missing[:1], missing.astype(int), missing[:, :3]):
         with pytest.raises(ValueError, match=r"^missing must be a boolean mask of 2 rows and 5"):
             clf.explain(rows, domain=domain, missing=wrong)

@@ -120,7 +120,7 @@ def test_explanation_text_lists_best_class_first(fitted, why, iris):
             assert re.search(rf"\bunit {record['runner_up']}\b", line)
             (score,) = re.findall(r"score (\S+),", line)
             assert float(score) == pytest.approx(record["score"], rel=1e-3)
-        found = re.search(r"flips to (.+) if (.+) goes from (\S+) to ([-+.e\d]+)", last)
+        found = re.search(r"changes to (.+) if (.+) goes from (\S+) to ([-+.e\d]+)", last)
         word, feature, old, new = found.groups()
         assert (word, feature) == (record["counterfactual_class"], record["counterfactual_feature"])
         assert float(old) == X[n, MEASURES.index(feature)]
@@ -136,8 +136,8 @@ def test_explanation_text_lists_best_class_first(fitted, why, iris):
 def test_explanation_text_without_counterfactual(fitted, iris):
     x = iris.X[0]
     fixed_row = fitted.explain(x[None], low=x, high=x)
-    assert "no change of a single feature flips it" in str(fixed_row)
-    assert "flips to" not in str(fixed_row)
+    assert "no change of a single feature changes the prediction" in str(fixed_row)
+    assert "changes to" not in str(fixed_row)
     assert np.isnan(fixed_row.to_records()["counterfactual_value"]).all()
     assert "no change of a single feature" not in str(fitted.explain(x[None]))
 

@@ -70,9 +70,9 @@ def test_text_has_class_probability_contributions_and_flip():
         winner = CLASSES[why.predicted[n]]
         assert first == f"Row {7 + n}: {winner} (probability {probability[n]:.3f})"
         if flips.feature[n] >= 0:
-            assert f"flips to {CLASSES[flips.new_class[n]]} if c{flips.feature[n]} goes" in last
+            assert f"changes to {CLASSES[flips.new_class[n]]} if c{flips.feature[n]} goes" in last
         else:
-            assert last == "  no change of a single feature flips it"
+            assert last == "  no change of a single feature changes the prediction"
     assert re.search(r"    [+−][\d.]+ from \d more (column|group)s?$", why.text(0), re.MULTILINE)
 
 
@@ -80,7 +80,7 @@ def test_explanation_of_sum_names_missing_values():
     missing = np.zeros((4, 3), bool)
     missing[1, 2] = True
     _, why = explained(0, missing=missing)
-    assert why.text(1).splitlines()[-1].startswith("  c2 was missing, and counted as ")
+    assert why.text(1).splitlines()[-1].startswith("  c2 was missing and was imputed with ")
     assert "missing" not in why.text(0)
 
 

@@ -265,11 +265,9 @@ class CertifiedRows(NamedTuple):
         """
         if not self.n_correct:
             return f"None of the {self.n_rows} rows is predicted correctly: no row is certified."
-        wrong = self.n_rows - self.n_correct
-        others = f"The {wrong} rows with wrong predictions and all" if wrong else "All"
         return (
-            f"{self.n_correct} of {self.n_rows} rows are predicted correctly. "
-            f"{self._radii_text(unit, held)}. {others} other rows are not certified."
+            f"Correct predictions: {self.n_correct} of {self.n_rows} rows. "
+            f"{self._radii_text(unit, held)}. No other row is certified."
         )
 
     def _radii_text(self, unit: str, held: Sequence[str]) -> str:

@@ -140,7 +140,7 @@ def smallest_change(
             best = min(best, several, key=lambda change: change.distance)
     if not best.feature.size and lower_bound < np.inf:
         # The search was stopped before infeasibility was proven.
-        best = best._replace(text="no change of this number of columns was found")
+        best = best._replace(text="no change of this many columns was found")
     return best._replace(lower_bound=min(lower_bound, best.distance))
 
 
@@ -154,7 +154,7 @@ def _largest_distance(x: NDArray, domain: Domain) -> float:
     if not np.isfinite(largest):
         p = int(np.flatnonzero(is_numeric & ~np.isfinite(ends))[0])
         raise ValueError(
-            "domain must have limits if no change of a single column flips the class; "
+            "domain must have limits if no change of a single column changes the class; "
             f"{domain.names[p]!r} has none (give low and high)"
         )
     return float(largest)
@@ -169,7 +169,7 @@ def _apply_changes(x: NDArray, domain: Domain, feature: NDArray, value: NDArray)
 
 def _no_change(x: NDArray) -> Change:
     """Return the result for a sample whose class does not change."""
-    text = "no change of this number of columns flips the class"
+    text = "no change of this many columns changes the prediction"
     return Change(np.empty(0, int), np.empty(0), -1, np.inf, np.inf, x, text)
 
 
@@ -204,7 +204,7 @@ def _change(
         f"{domain.text(row, p, exact=True)}"
         for p in feature.tolist()
     ]
-    text = f"flips to {class_names[new_class]} if " + " and ".join(phrases)
+    text = f"changes to {class_names[new_class]} if " + " and ".join(phrases)
     return Change(feature, value, new_class, distance, distance, row, text)
 
 

@@ -291,20 +291,20 @@ class Explanation(Tabular):
     def _counterfactual_lines(self, n: int) -> list[str]:
         """Return a line for the counterfactual of sample n and one for each missing value."""
         flip = self.counterfactual_texts[n]
-        text = "no change of a single feature flips it"
+        text = "no change of a single feature changes the prediction"
         if flip.column:
             text = (
-                f"flips to {flip.new_class} if {flip.column} goes from {flip.before} to "
-                f"{flip.after}: no other single feature needs less"
+                f"changes to {flip.new_class} if {flip.column} goes from {flip.before} to "
+                f"{flip.after}, the smallest change of a single feature"
             )
         lines = [text]
         for name in self._missing_columns(n):
             p = self.domain.column_names.index(name)
             is_own_category = self.domain.category_of[p] >= 0 and p in self.domain.indicators
-            value = f"and counted as {self.domain.text(self.X[n], p)}"
+            value = f" and was imputed with {self.domain.text(self.X[n], p)}"
             lines.append(
-                f"{name} was missing, "
-                + ("which is a category of its own" if is_own_category else value)
+                f"{name} was missing"
+                + (", which is a category of its own" if is_own_category else value)
             )
         return lines
 
@@ -412,7 +412,7 @@ def explain_predictions(
         −1.00 on average
         +1.00 from age = 1 (above 1)
         +0.50 from mg = 0.25 (between 0 and 1)
-      flips to ill if age goes from 1 to 0.7: no other single feature needs less
+      changes to ill if age goes from 1 to 0.7, the smallest change of a single feature
     """
     check_class_names(class_names, model)
     check_domain(domain, model.n_features)

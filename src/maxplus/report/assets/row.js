@@ -58,7 +58,7 @@ function decidingTile(row) {
 function flipTile({ counterfactual: flip }, isEdited) {
   const name = "Nearest counterfactual";
   if (isEdited) return tile(name, UNKNOWN, ["computed for unedited rows only"]);
-  if (!flip) return tile(name, "none", ["no change of one column flips the prediction"]);
+  if (!flip) return tile(name, "none", ["no change of one column changes the prediction"]);
   return tile(name, flip.column, [
     `changing it from ${flip.from} to ${flip.to} gives `, strong(flip.becomes)]);
 }
