@@ -49,7 +49,7 @@ def _table(models: dict[str, TrainedModel], side: str) -> Table:
     """Return a table of the paper's and the measured results."""
     found = table(side, {name: [model] for name, model in models.items()})
     # Narrow enough for terminals of 80 columns.
-    style: dict[str, Any] = {"box": box.SIMPLE_HEAD, "pad_edge": False, "collapse_padding": True}
+    style: dict[str, Any] = {"box": box.SIMPLE_HEAD, "pad_edge": False, "padding": 0}
     shown = Table(title=found.caption, title_justify="left", **style)
     for name in (*found.columns, "seconds"):
         is_model = name == "model"
