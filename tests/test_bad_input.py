@@ -5,6 +5,7 @@ from functools import partial
 from itertools import product
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from maxplus import (
@@ -313,3 +314,44 @@ def test_integer_parameters_accept_zero_as_float():
     SubgradientLMMClassifier(w0_update_interval=0.0)._check_parameters()
     with pytest.raises(ValueError, match="top_k must be"):
         SubgradientLMMClassifier(top_k=0.0)._check_parameters()
+
+
+@pytest.mark.parametrize("estimator", ALL)
+@pytest.mark.parametrize("missing", [None, NAN, pd.NA, pd.NaT], ids=str)
+def test_fit_rejects_missing_labels(iris, estimator, missing):
+    y = pd.Series(["1", "2"] * 75, dtype=object)
+    y[[3, 4]] = missing
+    for labels in (y, y.to_numpy(), y.tolist()):
+        with pytest.raises(ValueError, match=r"^y has missing values \(2 of 150\); remove"):
+            quick(estimator).fit(iris.X, labels)
+
+
+@pytest.mark.parametrize("estimator", [LMMRegressor, LipschitzInterpolator])
+def test_regressors_reject_text_labels(iris, estimator):
+    for dtype in (object, str):
+        y = np.array(["1.5", "high"] * 75, dtype)
+        with pytest.raises(ValueError, match=r"^y must hold numbers in a regression; got 'high';"):
+            quick(estimator).fit(iris.X, y)
+    assert np.isfinite(quick(LMMRegressor).fit(iris.X, iris.X[:, 0].astype(str)).bounds_).all()
+
+
+def test_arrays_of_text_are_rejected_with_a_remedy():
+    rows = [[1.0, "a"], [2.0, "b"], [3.0, "a"], [4.0, "b"]]
+    for X in (rows, np.array(rows, object), np.array(rows)):
+        with pytest.raises(ValueError, match=r"^X contains text, such as 'a'; pass a data frame"):
+            quick(LMMClassifier).fit(X, [0, 1, 0, 1])
+    frame = pd.DataFrame(rows, columns=["number", "word"])
+    clf = quick(LMMClassifier).fit(frame, [0, 1, 0, 1])
+    for call in (clf.predict, clf.explain, clf.smallest_change):
+        with pytest.raises(ValueError, match=r"^X contains text.*frame\.iloc\[\[0\]\]"):
+            call(frame.to_numpy()[:1])
+    # Numbers as text are accepted.
+    assert quick(LMMClassifier).fit([["1"], ["2"]], [0, 1]).n_features_in_ == 1
+
+
+def test_empty_data_frames_are_rejected():
+    frame = pd.DataFrame({"number": [1.0, 2.0], "word": ["a", "b"]})
+    with pytest.raises(ValueError, match=r"^the data frame has no rows"):
+        quick(LMMClassifier).fit(frame[:0], [])
+    with pytest.raises(ValueError, match=r"^the data frame has no columns"):
+        quick(LMMClassifier).fit(frame[[]], [0, 1])

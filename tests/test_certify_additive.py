@@ -338,6 +338,7 @@ def test_attacks_on_trained_sums_fail(iris, dtype, structure):
     ("arguments", "message"),
     [
         ({"X": np.zeros((2, 3))}, "X must have 4 columns"),
+        ({"scale": {"age": 1.0}}, "scale must hold 4 finite numbers"),
         ({"scale": [1.0, 2.0]}, "scale must hold 4 finite numbers"),
         ({"scale": [1.0, -1.0, 1.0, 1.0]}, "scale must hold 4 finite numbers"),
         ({"eps": -1.0}, "eps must be a number >= 0"),

@@ -4,6 +4,7 @@ import itertools
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -225,6 +226,25 @@ def test_changes_of_classifier_are_printed(iris):
         clf.smallest_change(iris.X[:2])
     with pytest.raises(ValueError, match=r"^n_columns must be .*got 0"):
         clf.smallest_change(x, 0)
+
+
+def test_changes_describe_imputed_values_as_missing():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"age": rng.uniform(20, 80, 90), "job": rng.choice(["a", "b"], 90)})
+    y = frame["age"] + 20 * (frame["job"] == "a") > 55
+    frame.loc[::3, "age"] = np.nan
+    clf = LMMClassifier(structure="shapes", warmup_epochs=5, random_state=0).fit(frame, y)
+    texts = [str(clf.smallest_change(frame.iloc[[row]], 2)) for row in range(12)]
+    changed = [text for text in texts if "age goes from" in text]
+    missing = [text for row, text in enumerate(texts) if row % 3 == 0 and text in changed]
+    assert missing
+    for text in changed:
+        assert ("age goes from missing to " in text) == (text in missing)
+    features = clf.encoder_.transform(frame[:1])
+    explicit = clf.smallest_change(features, 2, missing=[True, False])
+    assert str(explicit) == texts[0]
+    with pytest.raises(ValueError, match=r"^missing must be a boolean mask of 1 rows"):
+        clf.smallest_change(features, 2, missing=[1, 0, 1])
 
 
 def test_changes_reject_too_large_problems(monkeypatch):

@@ -206,6 +206,12 @@ def test_comparison_uses_the_same_rows(iris):
     assert found["near"].metrics.log_loss < found["far"].metrics.log_loss
 
 
+@pytest.mark.parametrize("models", [{}, [GaussianNB()], {"a": 3}], ids=str)
+def test_comparison_rejects_other_models(iris, models):
+    with pytest.raises(TypeError, match=r"^models must be a dict that maps names to estimators"):
+        compare(iris.X, iris.y, models)
+
+
 def test_comparison_includes_standard_baselines():
     names = ["LMM", "ensemble", "logistic", "kNN", "forest", "boosting", "MLP", "SVC"]
     assert list(default_models()) == names

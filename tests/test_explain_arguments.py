@@ -1,5 +1,7 @@
 """Validation of the arguments of explanations, and networks as sums with one term."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -72,6 +74,9 @@ def test_explain_functions_reject_other_models():
     ):
         with pytest.raises(TypeError, match=r"^model must be an LMM or an AdditiveLMM; got a str"):
             call()
+    estimator = SimpleNamespace(model_=SUM)
+    with pytest.raises(TypeError, match=r"got a SimpleNamespace; pass its attribute model_$"):
+        nearest_counterfactuals(estimator, X)
     with pytest.raises(TypeError, match="use contributions for sums of terms"):
         active_paths(SUM, X)
     with pytest.raises(TypeError, match="use term_boxes for sums of terms"):

@@ -88,3 +88,11 @@ def test_negligible_terms_are_removed():
     # The scores of a term over a constant feature are the same for all rows.
     assert_allclose(pruned.scores(wide.X), whole.scores(wide.X), atol=1e-12)
     assert drop_weak_terms(pruned, wide.X) is pruned
+
+
+def test_many_terms_of_similar_strength_are_kept():
+    rng = np.random.default_rng(0)
+    wide = TrainingData(rng.normal(size=(60, 600)), rng.integers(0, 2, 60))
+    model = initial_model(wide, 2, rng)
+    # The mean contribution of a term is below 0.2 % of the total.
+    assert len(drop_weak_terms(model, wide.X).terms) > 0.7 * len(model.terms)

@@ -347,6 +347,16 @@ def block_of(*samples):
     return block
 
 
+def test_progress_representation_excludes_the_training_data(iris):
+    reports = []
+    SubgradientLMMClassifier(4, max_iter=5, random_state=0, callbacks=reports.append).fit(
+        iris.X, iris.y
+    )
+    assert reports[-1].origin is not None
+    assert repr(reports[-1]).startswith("Progress(stage='iterations', iteration=5, max_iter=5,")
+    assert len(repr(reports[-1])) < 300
+
+
 def test_status_is_a_code_with_a_message():
     for status in Status:
         assert status is Status.from_text(status.value) is Status.from_text(status.message)

@@ -102,7 +102,10 @@ def check_box(
         )
     factors = np.ones(model.n_features)
     if scale is not None:
-        factors = np.asarray(scale, np.float64)
+        try:
+            factors = np.asarray(scale, np.float64)
+        except (TypeError, ValueError):
+            factors = np.array(np.nan)
         if factors.shape != (model.n_features,) or not (
             np.isfinite(factors).all() and (factors >= 0).all()
         ):

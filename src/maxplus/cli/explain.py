@@ -118,8 +118,11 @@ def explain(
         if max_columns is not None:
             for n, row in enumerate(shown):
                 # HiGHS prints some messages even if its output is disabled.
+                missing = None if dataset.missing is None else dataset.missing[row]
                 with _discard_native_output():
-                    change = estimator.smallest_change(dataset.X[row], max_columns, **options)
+                    change = estimator.smallest_change(
+                        dataset.X[row], max_columns, missing=missing, **options
+                    )
                 texts[n] += f"\n  changing up to {max_columns} columns: {change}"
         for text in texts:
             console.print(text + "\n")

@@ -50,8 +50,9 @@ BUDGET = SearchBudget(survivors=4, first=0.5, others=0.5, min_samples=3_000, fra
 BUDGET_MANY_SAMPLES = BUDGET._replace(survivors=3, first=0.25)
 # Minimum number of steps of the final training run with MANY_SAMPLES samples or more.
 MIN_STEPS_MANY_SAMPLES = 1_000
-# Minimum contribution of a term as a fraction of all contributions.
-MIN_CONTRIBUTION = 0.002
+# A term is weak if its contribution is below both of these fractions, of all contributions and of
+# the largest one. Of many terms of similar strength, none is weak.
+MIN_CONTRIBUTION, MIN_OF_LARGEST = 0.002, 0.2
 # Length of the training run for the selection of pairs, as a fraction of the full length.
 PAIRS_LENGTH = 0.25
 MAX_PAIRS = 40
@@ -373,11 +374,12 @@ def drop_weak_terms(model: AdditiveLMM, X: NDArray) -> AdditiveLMM:
     """Return the model without terms that hardly discriminate between classes.
 
     A term is removed if the mean range of its centred scores over the classes is below 0.2 % of the
-    sum over all terms. Its mean scores are added to the intercept.
+    sum over all terms, and below 20 % of that of the strongest term. Its mean scores are added to
+    the intercept.
     """
     part = _subsample(X)
     spread = _strengths(model, part)
-    is_weak = spread < MIN_CONTRIBUTION * spread.sum()
+    is_weak = spread < min(MIN_CONTRIBUTION * spread.sum(), MIN_OF_LARGEST * spread.max())
     if not is_weak.any():
         return model
     terms = [term for term, weak in zip(model.terms, is_weak, strict=True) if not weak]

@@ -347,6 +347,7 @@ class ExplainMixin:
         high: ArrayLike | None = None,
         class_names: Sequence[str] | None = None,
         seconds: float = 60.0,
+        missing: ArrayLike | None = None,
     ) -> Change:
         """Return the smallest change of a few columns that changes the prediction of a sample.
 
@@ -365,6 +366,8 @@ class ExplainMixin:
             Approximate time limit; each class has at least one second. If the limit is exceeded,
             the best change found so far is returned, with a lower bound on the smallest distance
             (``lower_bound``).
+        missing : array of bool, (n_columns,) or (n_features,), optional
+            As in `explain`.
 
         Returns
         -------
@@ -374,12 +377,20 @@ class ExplainMixin:
         row = self._validated(np.asarray(x)[None] if np.ndim(x) == 1 else x)
         if len(row) != 1:
             raise ValueError(f"x must be one sample; got {len(row)}")
+        if missing is None and domain is None and (mask := missing_mask(self, x)) is not None:
+            missing = mask[0]
         check_value("n_columns", n_columns, integer(1))
         domain = self._domain(domain).within(low, high).with_fixed(fixed)
         names = self._class_names(class_names)
         with threads(self.n_jobs):
             return smallest_change(
-                self.model_, row[0], domain, n_columns, class_names=names, seconds=seconds
+                self.model_,
+                row[0],
+                domain,
+                n_columns,
+                class_names=names,
+                seconds=seconds,
+                missing=missing,
             )
 
     def _domain(

@@ -34,6 +34,7 @@ def encode_frame(
         known = {name: getattr(estimator, name) for name in names if hasattr(estimator, name)}
         return numeric_features(estimator, X), known
     if not _has_columns(X):
+        _check_no_text(X, "pass a data frame, whose text columns are encoded")
         return X, {}
     from sklearn.base import clone
 
@@ -41,6 +42,8 @@ def encode_frame(
     from maxplus.tables.schema import label_name
 
     table = table_of(X)
+    if not table.columns and table.encoded is None:
+        raise ValueError("the data frame has no columns; a model requires at least one")
     encoder = table.encoder
     if encoder is None and table.is_numeric_and_complete:
         return X, {}
@@ -69,7 +72,7 @@ def _warn_of_uninformative_columns(encoder: Any, table: Any) -> None:
             warn_user(f"the column {name!r} has only missing values and is ignored")
         elif name not in (*encoder.categorical, *encoder.keep):
             warn_user(
-                f"the column {name!r} contains {reason} and is not informative for new samples; "
+                f"the column {name!r} contains {reason}, and is not informative for new samples; "
                 "drop it, or convert it to numbers or categories"
             )
 
@@ -145,7 +148,11 @@ def for_encoded_features(estimator: Any) -> Any:
 def numeric_features(estimator: Any, X: Any) -> Any:
     """Return numeric features; data frames are encoded by the fitted encoder."""
     encoder = getattr(estimator, ENCODER, None)
-    if encoder is None or not _has_columns(X):
+    if encoder is None:
+        return X
+    if not _has_columns(X):
+        remedy = "the model was fitted on a data frame; pass one with the same columns"
+        _check_no_text(X, f"{remedy}, such as frame.iloc[[0]] for a single row")
         return X
     from maxplus.tables import UnknownValues, table_of
 
@@ -153,6 +160,30 @@ def numeric_features(estimator: Any, X: Any) -> Any:
     features = encoder.encode(table, unknown).X
     unknown.warn(table.name)
     return features
+
+
+def _check_no_text(X: Any, remedy: str) -> None:
+    """Raise ValueError if X contains text that is not a number."""
+    values = X if hasattr(X, "dtype") else None
+    if values is None and isinstance(X, (list, tuple)):
+        try:
+            values = np.asarray(X)
+        except ValueError:  # `validate_data` explains it.
+            return
+    if getattr(getattr(values, "dtype", None), "kind", "") not in ("O", "S", "U", "T"):
+        return
+    for value in np.asarray(values).ravel().tolist():
+        if isinstance(value, str) and not is_number(value):
+            raise ValueError(f"X contains text, such as {value[:40]!r}; {remedy}")
+
+
+def is_number(text: str) -> bool:
+    """Return whether the text can be converted to a number."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def missing_mask(estimator: Any, X: Any) -> Any:

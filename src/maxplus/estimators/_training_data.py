@@ -22,6 +22,7 @@ from maxplus.estimators._frames import (
     encode_frame,
     encoders_differ,
     for_encoded_features,
+    is_number,
     numeric_features,
 )
 from maxplus.estimators._parameters import threads
@@ -118,7 +119,10 @@ class TrainingData:
                     f"classes is {given.tolist()}, but training continues with the classes "
                     f"{known.tolist()} of the first call; pass these, or call fit"
                 )
-            remedy = "; pass all classes to the first call of partial_fit, or call fit"
+            remedy = (
+                "; pass all classes to the first call of partial_fit, or call fit with "
+                "warm_start=False"
+            )
             check_labels(y, known, remedy)
             if known.size < 2:
                 raise ValueError(
@@ -134,6 +138,7 @@ class TrainingData:
     ) -> TrainingData:
         """Validate the arguments of `fit` of a regressor; samples of weight 0 are kept."""
         X, y, columns = _validated(estimator, X, y, "regression", y_numeric=True)
+        y = y.astype(np.float64) if y.dtype.kind in "SUT" else y
         weight = check_sample_weight(sample_weight, len(y))
         return cls(np.ascontiguousarray(X), y, weight, columns=columns)
 
@@ -258,11 +263,41 @@ def _validated(
     estimator: Any, X: Any, y: Any, task: str, *, continues: bool = False, **options: Any
 ) -> tuple[NDArray, NDArray, dict[str, Any]]:
     """Return X and y as arrays, and the fitted attributes about the columns."""
+    _check_target(y, task)
     X, encoded = encode_frame(estimator, X, y, task, continues=continues)
     # `validate_data` sets attributes of the estimator that it is given.
     probe = copy(for_encoded_features(estimator) if continues else estimator)
     X, y = validate_data(probe, X, y, dtype=FLOATS, reset=not continues, **options)
     return X, y, encoded or {n: v for n, v in vars(probe).items() if n in COLUMNS}
+
+
+def _check_target(y: Any, task: str) -> None:
+    """Raise ValueError for missing values in text, and for text in a regression."""
+    try:
+        # A conversion of a list to an array of text would replace missing values by text.
+        values = np.asarray(y, object if isinstance(y, (list, tuple)) else None)
+    except ValueError:  # `validate_data` explains it.
+        return
+    if y is None or values.dtype.kind not in "OSUT":
+        return
+    values = values.ravel()
+    n_missing = sum(map(_is_missing, values.tolist()))
+    if n_missing:
+        raise ValueError(
+            f"y has missing values ({n_missing} of {values.size}); remove these samples"
+        )
+    if task == "regression":
+        text = next((v for v in values.tolist() if isinstance(v, str) and not is_number(v)), None)
+        if text is not None:
+            raise ValueError(
+                f"y must hold numbers in a regression; got {text[:40]!r}; use a classifier to "
+                "predict classes"
+            )
+
+
+def _is_missing(value: Any) -> bool:
+    is_nan = isinstance(value, float) and value != value
+    return is_nan or value is None or type(value).__name__ in ("NAType", "NaTType")
 
 
 def loss_attributes(

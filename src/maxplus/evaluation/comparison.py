@@ -174,6 +174,9 @@ def compare(
     data = as_dataset(X, y, groups)
     if models is None:
         models = default_models(regression=data.target.task == REGRESSION, seed=random_state)
+    is_dict = isinstance(models, Mapping) and bool(models)
+    if not is_dict or not all(hasattr(model, "fit") for model in models.values()):
+        raise TypeError(f"models must be a dict that maps names to estimators; got {models!r:.80}")
     return Comparison(
         {
             name: validate(

@@ -52,7 +52,10 @@ def check_lmm(model: Any, caller: str, remedy: str) -> LMM:
 def check_model(model: Any) -> None:
     """Raise TypeError unless the model is an LMM or a sum of LMM terms."""
     if not isinstance(model, TermSum):
-        raise TypeError(f"model must be an LMM or an AdditiveLMM; got a {type(model).__name__}")
+        remedy = "; pass its attribute model_" if hasattr(model, "model_") else ""
+        raise TypeError(
+            f"model must be an LMM or an AdditiveLMM; got a {type(model).__name__}{remedy}"
+        )
 
 
 def check_domain(domain: Domain, n_features: int) -> None:

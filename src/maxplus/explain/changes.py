@@ -16,6 +16,7 @@ from maxplus.explain._shared import check_class_names, check_model
 from maxplus.explain.boundary import ERROR_ULPS, DecisionBoundary
 from maxplus.explain.counterfactuals import nearest_counterfactuals
 from maxplus.explain.domain import Domain, rounded_away
+from maxplus.explain.explanation import missing_columns
 from maxplus.models import LMM
 from maxplus.models._checks import as_row
 from maxplus.models.additive import breakpoints
@@ -64,6 +65,7 @@ def smallest_change(
     *,
     class_names: Sequence[str] | None = None,
     seconds: float = 60.0,
+    missing: ArrayLike | None = None,
 ) -> Change:
     """Return the smallest change of at most ``n_columns`` columns that changes the prediction.
 
@@ -93,6 +95,8 @@ def smallest_change(
     class_names : names of the C classes, for the text; 0 to C − 1 by default
     seconds : float, default=60.0
         Approximate time limit; each class has at least one second.
+    missing : bool array of shape (n_columns,) or (P,), optional
+        Mask of imputed values, which are described as missing in the text.
 
     Returns
     -------
@@ -114,9 +118,11 @@ def smallest_change(
     names = range(model.n_classes) if class_names is None else class_names
     check_class_names(names, model)
     y = int(model.scores(row[None]).argmax())
+    mask = missing_columns(None if missing is None else np.asarray(missing)[None], 1, domain)
+    imputed = [] if mask is None else [domain.columns[k] for k in np.flatnonzero(mask[0])]
     single = nearest_counterfactuals(model, row[None], domain)
     if single.feature[0] >= 0:
-        best = _change(model, row, y, domain, single.feature, single.value, names)
+        best = _change(model, row, y, domain, single.feature, single.value, names, imputed)
     else:
         best = _no_change(row)
     if n_columns == 1 or best.distance == 0.0:
@@ -136,7 +142,8 @@ def smallest_change(
         optimum = search.milp.solve(max(1.0, end - monotonic()))
         lower_bound = min(lower_bound, optimum.lower_bound)
         if optimum.values is not None:
-            several = _change(model, row, y, domain, *search.decode(optimum.values), names)
+            flips = search.decode(optimum.values)
+            several = _change(model, row, y, domain, *flips, names, imputed)
             best = min(best, several, key=lambda change: change.distance)
     if not best.feature.size and lower_bound < np.inf:
         # The search was stopped before infeasibility was proven.
@@ -181,6 +188,7 @@ def _change(
     feature: NDArray,
     value: NDArray,
     class_names: Sequence[Any],
+    imputed: Sequence[str],
 ) -> Change:
     """Return the change of these features, with its numbers rounded to few digits for printing."""
     distance = float(domain.distances(x, domain.changed(x, feature, value)).sum())
@@ -199,11 +207,11 @@ def _change(
         if inside[continuous].all() and model.scores(tried[None]).argmax() == new_class:
             row = tried
             break
-    phrases = [
-        f"{domain.column_names[p]} goes from {domain.text(x, p)} to "
-        f"{domain.text(row, p, exact=True)}"
-        for p in feature.tolist()
-    ]
+    phrases = []
+    for p in feature.tolist():
+        column = domain.column_names[p]
+        before = "missing" if column in imputed else domain.text(x, p)
+        phrases.append(f"{column} goes from {before} to {domain.text(row, p, exact=True)}")
     text = f"changes to {class_names[new_class]} if " + " and ".join(phrases)
     return Change(feature, value, new_class, distance, distance, row, text)
 

@@ -165,6 +165,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             Fitted encoder.
         """
         table = self._table(X, reset=True)
+        if not table.n_rows and current().is_serial:
+            raise TableError(f"{table.name} has no rows")
         self._fit(table, Target(label_name(y, table)))
         return self
 

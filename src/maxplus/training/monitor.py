@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any, TypeVar
 
@@ -50,10 +50,11 @@ class Progress:
     loss: float
     best_loss: float
     seconds: float
-    model: Network
+    model: Network = field(repr=False)
     is_last: bool
-    state: Callable[[], TrainingState] | None
-    origin: Any = None
+    state: Callable[[], TrainingState] | None = field(repr=False)
+    # The representation of the origin would include all training samples.
+    origin: Any = field(default=None, repr=False)
 
 
 Callback = Callable[[Progress], bool | None]
