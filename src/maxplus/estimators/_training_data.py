@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeVar
@@ -41,6 +42,12 @@ ROUNDING = 1e-12
 MIN_PIXELS, MIN_ZEROS = 50, 0.25
 # Number of values per batch in conversions to float64.
 SCALING_VALUES = 4_000_000
+
+MISSING_VALUES = (
+    "Input X contains NaN. Missing values are imputed if fit is called with a data frame that has "
+    "missing values. Otherwise, impute them in a pipeline, for example with "
+    "maxplus.TableEncoder() for data frames or sklearn.impute.SimpleImputer() for arrays."
+)
 
 T = TypeVar("T")
 
@@ -267,7 +274,8 @@ def _validated(
     X, encoded = encode_frame(estimator, X, y, task, continues=continues)
     # `validate_data` sets attributes of the estimator that it is given.
     probe = copy(for_encoded_features(estimator) if continues else estimator)
-    X, y = validate_data(probe, X, y, dtype=FLOATS, reset=not continues, **options)
+    with _advice_on_missing_values():
+        X, y = validate_data(probe, X, y, dtype=FLOATS, reset=not continues, **options)
     return X, y, encoded or {n: v for n, v in vars(probe).items() if n in COLUMNS}
 
 
@@ -413,9 +421,21 @@ def _check_samples(estimator: Any, X: Any, *, finite: bool = True) -> NDArray:
     # Integers are not converted to floats, which would copy all samples.
     is_integer = getattr(getattr(X, "dtype", None), "kind", "") in ("b", "i", "u")
     dtype = None if is_integer else FLOATS
-    return validate_data(
-        for_encoded_features(estimator), X, dtype=dtype, reset=False, ensure_all_finite=finite
-    )
+    with _advice_on_missing_values():
+        return validate_data(
+            for_encoded_features(estimator), X, dtype=dtype, reset=False, ensure_all_finite=finite
+        )
+
+
+@contextmanager
+def _advice_on_missing_values() -> Iterator[None]:
+    """Replace scikit-learn's advice on missing values, which recommends other estimators."""
+    try:
+        yield
+    except ValueError as error:
+        if str(error).startswith("Input X contains NaN"):
+            raise ValueError(MISSING_VALUES) from None
+        raise
 
 
 def _within_range(X: NDArray, model: Network, estimator: Any = None) -> NDArray:
@@ -432,7 +452,8 @@ def _within_range(X: NDArray, model: Network, estimator: Any = None) -> NDArray:
     high, low = float(X.max(initial=0.0)), float(X.min(initial=0.0))
     if not (high <= limit and -low <= limit):
         if estimator is not None:
-            assert_all_finite(X, estimator_name=type(estimator).__name__, input_name="X")
+            with _advice_on_missing_values():
+                assert_all_finite(X, estimator_name=type(estimator).__name__, input_name="X")
         X = np.clip(X, -limit, limit)
     return np.ascontiguousarray(X, model.dtype)
 
