@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -96,7 +96,7 @@ class Validation:
     metrics: Metrics
     baseline: Metrics
     n_untested: int
-    held_out: HeldOut
+    held_out: HeldOut = field(repr=False)
 
     @property
     def dispersion(self) -> float:
