@@ -134,6 +134,7 @@ def test_certified_rows_are_correct_rows():
     for words in (
         "Correct predictions: 4 of 5 rows.",
         "half of these 4",
+        "if each numeric feature changes by up to 0.2",
         "0.2 standard deviations of the training data",
         "up to 0.1",
         "(sex, pain, stage and 1 more held fixed)",

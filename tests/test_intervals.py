@@ -138,16 +138,16 @@ def test_standard_errors_are_printed_with_significant_digits(value, error, text)
     [
         (
             [np.inf, np.inf],
-            "predictions of all 2 provably do not change for any change of the numeric features",
+            "predictions of all 2 provably do not change for any change of the features",
         ),
         (
             [1.0, np.inf, np.inf],
-            "at least half of these 3 provably do not change for any change of the numeric "
-            "features, those of all 3 if each changes by up to 1 deviations",
+            "at least half of these 3 provably do not change for any change of the features, "
+            "those of all 3 if each changes by up to 1 deviations",
         ),
         (
             [1.0, 2.0, np.inf],
-            "numeric feature changes by up to 2 deviations, those of all 3 up to 1",
+            "if each feature changes by up to 2 deviations, those of all 3 up to 1",
         ),
     ],
 )

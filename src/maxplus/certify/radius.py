@@ -257,7 +257,7 @@ class CertifiedRows(NamedTuple):
         unit : str
             Unit of the radii.
         held : sequence of str
-            Names of columns that were held fixed.
+            Names of columns that were held fixed; the others are called numeric features.
 
         Returns
         -------
@@ -273,20 +273,21 @@ class CertifiedRows(NamedTuple):
     def _radii_text(self, unit: str, held: Sequence[str]) -> str:
         """Describe the median and the smallest radius of the correct rows."""
         fixed = f" ({_join_names(held)} held fixed)" if held else ""
+        feature = "numeric feature" if held else "feature"
         if np.isposinf(self.min_radius):
             return (
                 f"The predictions of all {self.n_correct} provably do not change for any change of "
-                f"the numeric features{fixed}"
+                f"the {feature}s{fixed}"
             )
         half = f"The predictions of at least half of these {self.n_correct} provably do not change"
         every = f"those of all {self.n_correct}"
         if np.isposinf(self.median_radius):
             return (
-                f"{half} for any change of the numeric features{fixed}, {every} if each changes by "
+                f"{half} for any change of the {feature}s{fixed}, {every} if each changes by "
                 f"up to {self.min_radius:.3g} {unit}"
             )
         return (
-            f"{half} if each numeric feature changes by up to {self.median_radius:.3g} "
+            f"{half} if each {feature} changes by up to {self.median_radius:.3g} "
             f"{unit}{fixed}, {every} up to {self.min_radius:.3g}"
         )
 

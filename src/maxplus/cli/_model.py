@@ -145,8 +145,8 @@ def _check_dataset(dataset: Dataset, data: str, estimator: Any, labelled: bool) 
     n = dataset.X.shape[1]
     if n != n_features:
         raise ValueError(
-            f"{data} has {n} feature{'s' * (n != 1)} and the target {dataset.target.name!r}, but "
-            f"the model needs {n_features} feature{'s' * (n_features != 1)} and a target column"
+            f"{data} has {counted(n, 'feature')} and the target {dataset.target.name!r}, but the "
+            f"model needs {counted(n_features, 'feature')} and a target column"
         )
     if labelled and dataset.y is None:
         raise ValueError(

@@ -118,8 +118,7 @@ def certify(
             table.add_row(f"{value:g}", f"{share:.2%}")
         console.rich.print(table)
         for line in _sentences(arrays, summary, perturbation, eps_values[-1], columns):
-            # With --move-categories, the one-hot features of categories change as well.
-            console.print(line.replace("numeric feature", "feature") if move_categories else line)
+            console.print(line)
         document = {
             "model": str(model),
             "data": data,
@@ -216,10 +215,10 @@ def _sentences(
             if change_one_of
             else ". --radii computes the median and the minimum radius."
         )
+        feature = "numeric feature" if perturbation.held else "feature"
         yield (
             f"{arrays['certified'][:, -1].sum():,} of {len(arrays['correct']):,} rows are correct "
-            "and provably stay correct if every numeric feature changes by up to "
-            f"{eps:g} {unit}{end}"
+            f"and provably stay correct if every {feature} changes by up to {eps:g} {unit}{end}"
         )
     if n_missing := arrays["missing"].sum():
         has = "has" if n_missing == 1 else "have"
